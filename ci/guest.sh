@@ -25,8 +25,8 @@ probes=(cpus:: denials::memory denials::process_limit detached::found_by_name de
     detached::removed filesystem::read_outside filesystem::write_outside kernel::control_groups memory::
     neighbors::temporary_folder network::tcp4_host_listener pids:: processes:: subprocess::fork timeout::stubborn)
 # Tests with bounds in seconds that an emulated processor does not meet.
-slow=(artifacts::a_flood_of_entries_is_cut_and_said detached::creation::a_creation_that_is_given_up_leaves_nothing
-    streams::orders_reach_the_program_though_nobody_reads_what_it_writes)
+slow=(artifacts::many_skipped_entries_are_truncated detached::creation::cancelled_detached_creation_leaves_nothing
+    streams::signals_and_kill_work_while_output_is_unread)
 # Units that take time, and that a machine does without that runs for minutes.
 masked=(apt-daily-upgrade.timer apt-daily.timer dpkg-db-backup.timer e2scrub_all.timer e2scrub_reap.service fstrim.timer
     getty.target kmod-static-nodes.service ldconfig.service systemd-journal-flush.service

@@ -1,7 +1,11 @@
 //! Compiles the agent.
 
-use sandbox_freestanding::build::{StaticProgram, compile_or_exit};
+#[path = "src/runtime/build.rs"]
+mod build;
+
+use build::{StaticProgram, compile_or_exit};
 
 fn main() {
-    compile_or_exit(&StaticProgram::new("sandbox-agent", "src/program_root.rs"));
+    let program = StaticProgram::new("sandbox-agent", "src/program_root.rs");
+    compile_or_exit(&program, "src");
 }

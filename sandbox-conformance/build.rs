@@ -1,7 +1,12 @@
 //! Compiles the probe program.
 
-use sandbox_freestanding::build::{StaticProgram, compile_or_exit};
+// Not a dependency of the build script: that would compile the agent a second time.
+#[path = "../sandbox-agent/src/runtime/build.rs"]
+mod build;
+
+use build::{StaticProgram, compile_or_exit};
 
 fn main() {
-    compile_or_exit(&StaticProgram::new("probe", "program/main.rs"));
+    let program = StaticProgram::new("probe", "program/main.rs");
+    compile_or_exit(&program, "program");
 }

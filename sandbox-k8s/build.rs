@@ -1,5 +1,6 @@
-//! Lists the measured profiles of this backend: the files in `matrix`, which `cargo xtask matrix --write` writes.
-//! Their names hold a hash of the cluster's key, so a list in the source would go out of date.
+//! Lists the measured profiles of this backend: the files in `matrix`, which `cargo xtask matrix
+//! --write` writes. Their names hold a hash of the cluster's key, so a list in the source would go
+//! out of date.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};

@@ -1,29 +1,33 @@
-//! The one static program that runs as the first process of every sandbox, and its protocol.
+//! The agent: a static program that is the first process of every sandbox, and its protocol.
 //!
-//! [`program()`] gives the program's bytes: a static executable for the target that this crate was compiled for, without a C
-//! runtime, about 260 KB. [`protocol`] is what it speaks.
+//! [`program()`] returns the program: a static executable for this crate's target, without a C
+//! runtime, about 330 KB in size. [`protocol`] is its protocol.
 //!
 //! # The program
 //!
 //! ```text
-//! sandbox-agent serve --fd N [--setup]    serve the host at the other end of the socket N
-//! sandbox-agent serve --stdio             read the host from descriptor 0, write to it on 1
-//!     --listen-fd N                       and later clients that the listening socket N accepts
-//!     --listen NAME                       and later clients on a path, or behind `@` an abstract name
-//! sandbox-agent serve --listen NAME       the same, where the first client comes in by that name as well
-//!     --close FILE                        and FILE is its owner's alone from now on
-//!     --cut-network                       and every interface but the loopback is down, for good, before anybody is served
-//! sandbox-agent connect [--wait] NAME     carry bytes between such a socket and descriptors 0 and 1
-//! sandbox-agent keep NAME                 keep a detached sandbox: outside of it, as its agent's parent
-//! sandbox-agent remove FOLDER             remove FOLDER/agent and FOLDER, where the agent was put for a while
+//! sandbox-agent serve --fd N [--setup]    serve a client over the socket N
+//! sandbox-agent serve --stdio             serve a client over descriptors 0 (input) and 1 (output)
+//!     --listen-fd N                       and later clients that connect to the listening socket N
+//!     --listen NAME                       and later clients at a path or an abstract @NAME
+//! sandbox-agent serve --listen NAME       the same; the first client connects to that name too
+//!     --close FILE                        and set the mode of FILE to 0600
+//!     --cut-network                       and first bring all interfaces down, except the loopback
+//! sandbox-agent connect [--wait] NAME     relay descriptors 0 and 1 to such a socket
+//! sandbox-agent answer PORT               accept and close connections to a TCP port
+//! sandbox-agent dial MILLISECONDS TARGET...          report which targets accept connections
+//! sandbox-agent await-denial MILLISECONDS TARGET...  wait until no target does
+//! sandbox-agent keep NAME                 supervise a detached sandbox, from outside
+//! sandbox-agent remove FOLDER             remove FOLDER/agent and FOLDER from a foreign container
 //! sandbox-agent --version
 //! ```
 //!
-//! Where it listens, a client's stream may break and be replaced ([`protocol::Link`]); it counts as ended when that has not happened within
-//! the lease (without one, a minute).
+//! With a listening socket, a client with a [`protocol::Link`] can replace a broken stream. It
+//! counts as disconnected after the lease, or after a minute without a lease.
 //!
-//! It exits with 0 when a client asked it to or its owner's stream ended, 64 for a wrong command line, 68 when nobody
-//! listens there, 69 when its lease was over, 70 when the host broke the protocol and 71 when the sandbox could not be set up.
+//! `serve` exits with 0 after a client's request or the end of its owner's stream, 64 for a usage
+//! error, 69 when the lease or lifetime is over, 70 for a protocol violation, and 71 for a failed
+//! setup. `connect` exits with 68 where no agent listens.
 #![no_std]
 
 extern crate alloc;
@@ -31,6 +35,14 @@ extern crate alloc;
 extern crate std;
 
 pub mod protocol;
+pub mod syscall_numbers;
+
+#[cfg(all(
+    target_os = "linux",
+    target_pointer_width = "64",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
+pub mod runtime;
 
 #[cfg(all(
     target_os = "linux",
@@ -40,7 +52,7 @@ pub mod protocol;
 #[doc(hidden)]
 pub mod program;
 
-/// The program's bytes; empty where it could not be built: on docs.rs, and for targets that are not Linux on x86_64 or
+/// The program's bytes. Empty on docs.rs and for unsupported targets: all but Linux on x86_64 and
 /// aarch64.
 #[must_use]
 pub fn program() -> &'static [u8] {

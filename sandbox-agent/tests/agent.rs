@@ -1,4 +1,4 @@
-//! Executions of a live agent.
+//! Executions in a running agent.
 
 mod common;
 
@@ -13,7 +13,7 @@ use sandbox_agent::protocol::{
 };
 
 #[test]
-fn runs_a_program() {
+fn program_runs_and_reports_its_exit() {
     let mut client = Client::start(&settings());
     let outcome = client.run(&command(&["echo", "hello"]));
     assert_eq!(outcome.text(), "hello\n");
@@ -28,7 +28,7 @@ fn runs_a_program() {
 }
 
 #[test]
-fn measures_the_program() {
+fn resource_usage_is_reported() {
     let mut client = Client::start(&settings());
     let report = client
         .run(&script("i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"))
@@ -41,7 +41,7 @@ fn measures_the_program() {
         ))
         .report();
     assert!(report.max_rss_kib > 45_000, "{report:?}");
-    // The agent's own memory, a full log of 16 MiB, does not count as the program's.
+    // The agent's own memory, with a full log of 16 MiB, does not count as the program's.
     let mut settings = settings();
     settings.log_bytes = 16 << 20;
     let mut client = Client::start(&settings);
@@ -55,7 +55,7 @@ fn measures_the_program() {
 }
 
 #[test]
-fn reports_every_exit_code() {
+fn every_exit_code_is_reported() {
     let mut client = Client::start(&settings());
     for code in 0..=255 {
         let outcome = client.run(&script(&format!("exit {code}")));
@@ -64,13 +64,14 @@ fn reports_every_exit_code() {
 }
 
 #[test]
-fn reports_signals() {
+fn fatal_signals_are_reported() {
     let mut client = Client::start(&settings());
     for signal in [1, 2, 6, 9, 11, 15] {
         let outcome = client.run(&script(&format!("kill -{signal} $$; sleep 5")));
         assert_eq!(outcome.kind(), ExitKind::Signaled(signal));
     }
-    // One that the host asks for goes to the main process alone, also when it comes before the program runs.
+    // A signal from the client goes to the main process only, even if it arrives before the program
+    // runs.
     for _ in 0..20 {
         let stream = client.exec(&command(&["sleep", "5"]));
         client.send(stream, Kind::Signal, &15u32.to_le_bytes());
@@ -85,14 +86,14 @@ fn reports_signals() {
         }
     });
     assert_eq!(outcome.text(), "ready\ngot it\n");
-    // After the end it is no error.
+    // After the end, a signal is not an error.
     client.send(stream, Kind::Signal, &15u32.to_le_bytes());
     client.send(stream, Kind::Kill, &[]);
     client.ping();
 }
 
 #[test]
-fn programs_start_with_signals_as_usual() {
+fn programs_start_with_default_signal_actions() {
     let mut client = Client::start(&settings());
     let status = client.run(&command(&["cat", "/proc/self/status"])).text();
     for set in ["SigBlk", "SigIgn", "SigCgt"] {
@@ -104,9 +105,9 @@ fn programs_start_with_signals_as_usual() {
 }
 
 #[test]
-fn says_what_cannot_be_run() {
-    let place = tempfile::tempdir().unwrap();
-    let path = |name: &str| place.path().join(name).to_str().unwrap().to_string();
+fn failure_to_start_names_step_and_path() {
+    let temp_dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| temp_dir.path().join(name).to_str().unwrap().to_string();
     let write = |name: &str, text: &str, mode: u32| {
         use std::os::unix::fs::PermissionsExt;
         fs::write(path(name), text).unwrap();
@@ -162,16 +163,16 @@ fn says_what_cannot_be_run() {
     assert_eq!(failure.detail, "/no/such");
     let outcome = client.run(&elsewhere("/etc/passwd"));
     assert_eq!(outcome.failure().step, FailStep::Workdir);
-    // A name with a slash is relative to the working folder.
+    // A name with a slash is relative to the working directory.
     let relative = ExecRequest {
-        workdir: place.path().to_str().unwrap().into(),
+        workdir: temp_dir.path().to_str().unwrap().into(),
         ..command(&["./script", "2"])
     };
     assert_eq!(client.run(&relative).text(), "script 2\n");
 }
 
 #[test]
-fn gives_the_environment_as_it_is() {
+fn environment_is_passed_unchanged() {
     let mut client = Client::start(&settings());
     let with = |env: &[&[u8]]| ExecRequest {
         env: env.iter().map(|entry| entry.to_vec()).collect(),
@@ -182,7 +183,7 @@ fn gives_the_environment_as_it_is() {
     assert_eq!(outcome.stdout, b"B=2\nA=\xff\xfe\nC=\nB=3\n");
     let outcome = client.run(&with(&[b"A=\0"]));
     assert_eq!(outcome.failure().step, FailStep::Request);
-    // PATH is the request's own, or the usual one.
+    // PATH is the request's, or the default.
     let bare = ExecRequest {
         env: Vec::new(),
         ..command(&["env"])
@@ -196,9 +197,9 @@ fn gives_the_environment_as_it_is() {
 }
 
 #[test]
-fn leaks_no_descriptor() {
+fn programs_inherit_only_standard_streams() {
     let mut client = Client::start(&settings());
-    // Others run at the same time, with pipes of their own.
+    // Other executions run at the same time, with their own pipes.
     let other = client.exec(&ExecRequest {
         stdin: true,
         ..command(&["cat"])
@@ -211,11 +212,10 @@ fn leaks_no_descriptor() {
         .collect();
     assert_eq!(listed, ["0", "1", "2", "3"], "{}", outcome.text());
     assert!(outcome.text().contains("0 -> /dev/null"));
-    // Were its writing end held open anywhere else, this would not end.
+    // If another process held the write end open, this would not end.
     client.send(other, Kind::StdinEnd, &[]);
     assert_eq!(client.finish(other).kind(), ExitKind::Exited(0));
-    // The agent itself keeps nothing of an execution. Only root can look.
-    // An answer comes after the next execution has been prepared.
+    // The agent keeps no descriptors of an execution. Only root can check.
     client.ping();
     let agent = client.agent.id();
     let open = || fs::read_dir(format!("/proc/{agent}/fd")).map(Iterator::count);
@@ -229,7 +229,7 @@ fn leaks_no_descriptor() {
 }
 
 #[test]
-fn takes_standard_input() {
+fn standard_input_is_passed_with_flow_control() {
     let mut client = Client::start(&settings());
     let cat = ExecRequest {
         stdin: true,
@@ -241,7 +241,7 @@ fn takes_standard_input() {
     }
     client.send(stream, Kind::StdinEnd, &[]);
     assert_eq!(client.finish(stream).text(), "one two three");
-    // More than one window, as the agent grants it.
+    // More than one window, as the agent grants credit.
     let data: Vec<u8> = (0..5_000_000u32).map(|n| (n * 7 % 251) as u8).collect();
     let stream = client.exec(&ExecRequest {
         stdin: true,
@@ -265,7 +265,7 @@ fn takes_standard_input() {
         }
     });
     assert!(outcome.stdout == data);
-    // A program that does not read.
+    // A program that does not read its input.
     let stream = client.exec(&ExecRequest {
         stdin: true,
         ..script("exec <&-; sleep 0.1; exit 4")
@@ -274,7 +274,7 @@ fn takes_standard_input() {
         client.send(stream, Kind::Stdin, &[0; 60_000]);
     }
     assert_eq!(client.finish(stream).kind(), ExitKind::Exited(4));
-    // Input for a program that was given none.
+    // Input for a program without standard input.
     let stream = client.exec(&command(&["cat"]));
     client.send(stream, Kind::Stdin, b"lost");
     client.send(stream, Kind::StdinEnd, &[]);
@@ -282,7 +282,7 @@ fn takes_standard_input() {
 }
 
 #[test]
-fn fifty_at_once() {
+fn fifty_executions_run_at_once() {
     let mut client = Client::start(&settings());
     let streams: Vec<u32> = (0..50)
         .map(|number| {
@@ -302,11 +302,11 @@ fn fifty_at_once() {
 }
 
 #[test]
-fn streams_are_bounded() {
+fn number_of_streams_is_bounded() {
     let mut settings = settings();
     settings.lease_ms = 60_000;
     let mut client = Client::start(&settings);
-    // The log's streams count like others, and wait here for credit that never comes.
+    // Log streams count too; these wait for credit that never comes.
     let logged = ExecRequest {
         log: true,
         ..script("head -c 1000000 /dev/zero")
@@ -328,11 +328,11 @@ fn streams_are_bounded() {
 }
 
 #[test]
-fn answers_while_others_flood() {
+fn agent_answers_while_programs_flood() {
     let mut client = Client::start(&settings());
     let stream = client.exec(&command(&["yes"]));
     assert_eq!(client.wait(stream).kind, Kind::Started);
-    // Nothing is granted: the window comes, then the program blocks and the agent does not.
+    // Without credit, one window arrives. Then the program blocks, and the agent does not.
     std::thread::sleep(Duration::from_millis(200));
     for _ in 0..20 {
         assert!(client.ping() < Duration::from_millis(500));
@@ -344,13 +344,13 @@ fn answers_while_others_flood() {
     }
     assert!(received <= sandbox_agent::protocol::WINDOW as usize);
     client.send(stream, Kind::Kill, &[]);
-    // The rest that is in the pipe still counts, and so does what the program writes until the kill has reached it.
+    // Bytes in the pipe still count, and so does output until the kill takes effect.
     client.grant(stream, Channel::Stdout, 1 << 30);
     assert_eq!(client.wait_end(stream).kind, ExitKind::Killed);
 }
 
 #[test]
-fn keeps_a_log() {
+fn log_keeps_and_replays_output() {
     let mut settings = settings();
     settings.log_bytes = 1000;
     let mut client = Client::start(&settings);
@@ -379,7 +379,7 @@ fn keeps_a_log() {
 }
 
 #[test]
-fn carries_64_mib_unharmed() {
+fn output_of_64_mib_arrives_unchanged() {
     let mut client = Client::start(&settings());
     let text = "i=0; while [ $i -lt 64 ]; do head -c 1048576 /dev/urandom; i=$((i+1)); done \
         | tee /dev/stderr | sha256sum >/tmp/x-$$; cat /tmp/x-$$ >&2; rm /tmp/x-$$";

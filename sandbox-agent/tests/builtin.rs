@@ -1,4 +1,4 @@
-//! Files in and out of a live agent.
+//! Builtins of a running agent: file transfer, listing and removal.
 
 mod common;
 
@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{Client, Outcome, builtin, settings};
+use common::{Client, ExecResult, builtin, settings};
 use sandbox_agent::protocol::{
     Builtin, Channel, ExecRequest, ExitKind, FailStep, Kind, Reader, WINDOW,
 };
@@ -18,9 +18,9 @@ fn bytes(path: &Path) -> Vec<u8> {
     path.to_str().unwrap().into()
 }
 
-/// Sends `data` as standard input, as fast as it is granted.
+/// Sends `data` as standard input, as fast as credit allows.
 #[track_caller]
-fn put(client: &mut Client, path: &Path, mode: u32, data: &[u8]) -> Outcome {
+fn put(client: &mut Client, path: &Path, mode: u32, data: &[u8]) -> ExecResult {
     let request = ExecRequest {
         stdin: true,
         ..builtin(Builtin::Put {
@@ -50,12 +50,12 @@ fn put(client: &mut Client, path: &Path, mode: u32, data: &[u8]) -> Outcome {
 }
 
 #[track_caller]
-fn get(client: &mut Client, path: &Path) -> Outcome {
+fn get(client: &mut Client, path: &Path) -> ExecResult {
     client.run(&builtin(Builtin::Get { path: bytes(path) }))
 }
 
 #[track_caller]
-fn fails(outcome: &Outcome, errno: i32, detail: &Path) {
+fn fails(outcome: &ExecResult, errno: i32, detail: &Path) {
     let failure = outcome.failure();
     assert_eq!(
         (failure.step, failure.errno),
@@ -66,9 +66,9 @@ fn fails(outcome: &Outcome, errno: i32, detail: &Path) {
 }
 
 #[test]
-fn files_go_in_and_out() {
-    let place = tempfile::tempdir().unwrap();
-    let place = place.path();
+fn put_and_get_transfer_files() {
+    let temp_dir = tempfile::tempdir().unwrap();
+    let temp_dir = temp_dir.path();
     let mut client = Client::start(&settings());
     let large: Vec<u8> = (0..64u32 << 20)
         .map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8)
@@ -78,7 +78,7 @@ fn files_go_in_and_out() {
         ("empty", b""),
         ("large", &large),
     ] {
-        let path = place.join(name);
+        let path = temp_dir.join(name);
         let outcome = put(&mut client, &path, 0o640, data);
         assert_eq!(outcome.kind(), ExitKind::Exited(0));
         assert!(outcome.pid.is_some());
@@ -88,12 +88,15 @@ fn files_go_in_and_out() {
         assert_eq!(outcome.kind(), ExitKind::Exited(0));
         assert!(outcome.stdout == data);
     }
-    // Over an existing file, and a link: the name is replaced, not what it points to.
-    symlink("large", place.join("link")).unwrap();
-    put(&mut client, &place.join("link"), 0o600, b"new").report();
-    assert_eq!(fs::read(place.join("link")).unwrap(), b"new");
-    assert_eq!(fs::metadata(place.join("large")).unwrap().len(), 64 << 20);
-    let names: Vec<_> = fs::read_dir(place)
+    // Replaces an existing file, and a link itself instead of its target.
+    symlink("large", temp_dir.join("link")).unwrap();
+    put(&mut client, &temp_dir.join("link"), 0o600, b"new").report();
+    assert_eq!(fs::read(temp_dir.join("link")).unwrap(), b"new");
+    assert_eq!(
+        fs::metadata(temp_dir.join("large")).unwrap().len(),
+        64 << 20
+    );
+    let names: Vec<_> = fs::read_dir(temp_dir)
         .unwrap()
         .map(|entry| entry.unwrap().file_name())
         .collect();
@@ -101,16 +104,16 @@ fn files_go_in_and_out() {
 }
 
 #[test]
-fn only_regular_files_come_out() {
-    let place = tempfile::tempdir().unwrap();
-    let place = place.path().canonicalize().unwrap();
+fn get_refuses_everything_but_regular_files() {
+    let temp_dir = tempfile::tempdir().unwrap();
+    let temp_dir = temp_dir.path().canonicalize().unwrap();
     let mut client = Client::start(&settings());
-    fs::create_dir(place.join("folder")).unwrap();
-    fs::write(place.join("folder/file"), "content").unwrap();
-    symlink("folder", place.join("link")).unwrap();
-    symlink("file", place.join("folder/link")).unwrap();
+    fs::create_dir(temp_dir.join("folder")).unwrap();
+    fs::write(temp_dir.join("folder/file"), "content").unwrap();
+    symlink("folder", temp_dir.join("link")).unwrap();
+    symlink("file", temp_dir.join("folder/link")).unwrap();
     let status = std::process::Command::new("mkfifo")
-        .arg(place.join("fifo"))
+        .arg(temp_dir.join("fifo"))
         .status()
         .unwrap();
     assert!(status.success());
@@ -124,9 +127,9 @@ fn only_regular_files_come_out() {
         ("folder/file/x", libc::ENOTDIR),
     ] {
         fails(
-            &get(&mut client, &place.join(name)),
+            &get(&mut client, &temp_dir.join(name)),
             errno,
-            &place.join(name),
+            &temp_dir.join(name),
         );
     }
     fails(
@@ -138,9 +141,9 @@ fn only_regular_files_come_out() {
 }
 
 #[test]
-fn a_put_that_is_not_completed_leaves_nothing() {
-    let place = tempfile::tempdir().unwrap();
-    let path = place.path().join("file");
+fn incomplete_put_leaves_no_file() {
+    let temp_dir = tempfile::tempdir().unwrap();
+    let path = temp_dir.path().join("file");
     let mut client = Client::start(&settings());
     let request = ExecRequest {
         stdin: true,
@@ -149,7 +152,7 @@ fn a_put_that_is_not_completed_leaves_nothing() {
             mode: 0o600,
         })
     };
-    let count = || fs::read_dir(place.path()).unwrap().count();
+    let count = || fs::read_dir(temp_dir.path()).unwrap().count();
     let stream = client.exec(&request);
     client.send(stream, Kind::Stdin, b"half of");
     assert_eq!(client.wait(stream).kind, Kind::Started);
@@ -160,14 +163,14 @@ fn a_put_that_is_not_completed_leaves_nothing() {
     client.send(stream, Kind::Kill, &[]);
     assert_eq!(client.finish(stream).kind(), ExitKind::Killed);
     assert_eq!(count(), 0);
-    // As well when the time is over.
+    // The same after a timeout.
     let outcome = client.run(&ExecRequest {
         timeout_ms: 100,
         ..request.clone()
     });
     assert_eq!(outcome.kind(), ExitKind::TimedOut);
     assert_eq!(count(), 0);
-    // As well when the sandbox is stopped.
+    // The same when the sandbox is stopped.
     let mut stopped = Client::start(&settings());
     let stream = stopped.exec(&request);
     stopped.send(stream, Kind::Stdin, b"half of");
@@ -176,17 +179,17 @@ fn a_put_that_is_not_completed_leaves_nothing() {
     assert_eq!(stopped.finish(stream).kind(), ExitKind::Killed);
     assert_eq!(stopped.agent_end().code(), Some(0));
     assert_eq!(count(), 0);
-    // Where it cannot go.
+    // Paths that cannot be written.
     fs::create_dir(&path).unwrap();
     fails(&put(&mut client, &path, 0o600, b"x"), libc::EISDIR, &path);
-    let below = place.path().join("f/x");
-    fs::write(place.path().join("f"), "").unwrap();
+    let below = temp_dir.path().join("f/x");
+    fs::write(temp_dir.path().join("f"), "").unwrap();
     fails(
         &put(&mut client, &below, 0o600, b"x"),
         libc::ENOTDIR,
-        &place.path().join("f"),
+        &temp_dir.path().join("f"),
     );
-    let folder = place.path().join("folder/");
+    let folder = temp_dir.path().join("folder/");
     fails(
         &put(&mut client, &folder, 0o600, b"x"),
         libc::EISDIR,
@@ -225,9 +228,9 @@ fn records(bytes: &[u8]) -> Vec<Record> {
 }
 
 #[test]
-fn lists_trees() {
-    let place = tempfile::tempdir().unwrap();
-    let root = place.path().join("root");
+fn list_reports_every_entry() {
+    let temp_dir = tempfile::tempdir().unwrap();
+    let root = temp_dir.path().join("root");
     fs::create_dir_all(root.join("a/b/c")).unwrap();
     fs::set_permissions(root.join("a"), fs::Permissions::from_mode(0o1751)).unwrap();
     fs::write(root.join("a/b/file"), "12345").unwrap();
@@ -289,17 +292,17 @@ fn lists_trees() {
 }
 
 #[test]
-fn lists_a_tree_that_is_deeper_than_a_path() {
-    let place = tempfile::tempdir().unwrap();
+fn list_handles_trees_deeper_than_path_max() {
+    let temp_dir = tempfile::tempdir().unwrap();
     let mut client = Client::start(&settings());
     let script = "i=0; while [ $i -lt 400 ]; do d=a-folder-with-a-long-name; mkdir $d && cd -P $d; i=$((i+1)); done; touch bottom";
     let request = ExecRequest {
-        workdir: bytes(place.path()),
+        workdir: bytes(temp_dir.path()),
         ..common::command(&["bash", "-c", script])
     };
     assert_eq!(client.run(&request).kind(), ExitKind::Exited(0));
     let list = Builtin::List {
-        path: bytes(place.path()),
+        path: bytes(temp_dir.path()),
         depth: u32::MAX,
     };
     let outcome = client.run(&builtin(list));
@@ -308,16 +311,16 @@ fn lists_a_tree_that_is_deeper_than_a_path() {
     assert_eq!(records.len(), 402);
     assert!(records.last().unwrap().path.ends_with("/bottom"));
     let remove = builtin(Builtin::Remove {
-        path: bytes(place.path()),
+        path: bytes(temp_dir.path()),
     });
     assert_eq!(client.run(&remove).kind(), ExitKind::Exited(0));
-    assert!(!place.path().exists());
+    assert!(!temp_dir.path().exists());
 }
 
 #[test]
-fn makes_and_removes() {
-    let place = tempfile::tempdir().unwrap();
-    let folder = place.path().join("a/b");
+fn folders_are_made_and_trees_removed() {
+    let temp_dir = tempfile::tempdir().unwrap();
+    let folder = temp_dir.path().join("a/b");
     let mut client = Client::start(&settings());
     let make = |path: &Path| {
         builtin(Builtin::MakeDir {
@@ -342,8 +345,8 @@ fn makes_and_removes() {
         libc::ENOENT,
         &folder.join("file"),
     );
-    client.run(&remove(&place.path().join("a"))).report();
-    assert!(!place.path().join("a").exists());
+    client.run(&remove(&temp_dir.path().join("a"))).report();
+    assert!(!temp_dir.path().join("a").exists());
     fails(
         &client.run(&make(Path::new(""))),
         libc::ENOENT,
@@ -356,8 +359,8 @@ fn makes_and_removes() {
 }
 
 #[test]
-fn routines_obey_limits() {
-    let place = tempfile::tempdir().unwrap();
+fn builtins_obey_resource_limits() {
+    let temp_dir = tempfile::tempdir().unwrap();
     let mut settings = settings();
     let limit = sandbox_agent::protocol::Limit {
         resource: libc::RLIMIT_FSIZE,
@@ -365,12 +368,12 @@ fn routines_obey_limits() {
     };
     settings.confinement.limits.push(limit);
     let mut client = Client::start(&settings);
-    let path = place.path().join("file");
+    let path = temp_dir.path().join("file");
     fails(
         &put(&mut client, &path, 0o600, &[7; 150_000]),
         libc::EFBIG,
         &path,
     );
-    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(temp_dir.path()).unwrap().count(), 0);
     put(&mut client, &path, 0o600, &[7; 50_000]).report();
 }

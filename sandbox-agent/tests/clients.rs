@@ -1,6 +1,8 @@
 //! Several clients of one agent.
 
 mod common;
+#[path = "clients/hostile.rs"]
+mod hostile;
 
 use std::{
     io::Write,
@@ -8,19 +10,18 @@ use std::{
 };
 
 use common::{
-    Client, Wire, command,
+    Client, TestStream, command,
+    listening::{detached, echo, follow, last_failure},
     processes::{alive, mark, wait_until},
     script, settings,
-    several::{Address, detached, echo, follow, last_word},
 };
-use proptest::prelude::*;
 use sandbox_agent::protocol::{
-    Attach, ExecRequest, ExitKind, FailStep, Key, Kind, LogRequest, MAX_CLIENTS, Settings, VERSION,
+    Attach, ExecRequest, ExitKind, FailStep, Key, Kind, MAX_CLIENTS, Settings, VERSION,
     encode_message,
 };
 
 #[test]
-fn the_same_stream_numbers_are_different_streams() {
+fn stream_numbers_are_separate_for_each_client() {
     let (mut first, address) = Client::listen(&detached());
     let mut second = address.attach(&detached());
     let request = |client: usize, number: usize| {
@@ -38,7 +39,7 @@ fn the_same_stream_numbers_are_different_streams() {
         })
         .collect();
     for (number, stream) in streams.into_iter().enumerate() {
-        let check = |wire: &mut Wire, client: usize| {
+        let check = |wire: &mut TestStream, client: usize| {
             let outcome = wire.finish(stream);
             let expected = format!("{client}.{number}\n{}", client.to_string().repeat(20_000));
             assert!(outcome.text() == expected);
@@ -49,7 +50,7 @@ fn the_same_stream_numbers_are_different_streams() {
         check(&mut second, 2);
         check(&mut first, 1);
     }
-    // What one sends to a stream of the other's is for nobody.
+    // A frame for another client's stream has no effect.
     let stream = first.exec(&command(&["sleep", "0.5"]));
     second.send(stream, Kind::Kill, &[]);
     second.ping();
@@ -57,17 +58,17 @@ fn the_same_stream_numbers_are_different_streams() {
 }
 
 #[test]
-fn the_first_client_owns_until_another_has_come() {
+fn first_client_owns_the_sandbox_until_hand_over() {
     let settings = Settings {
         handed_over: true,
         lease_ms: 500,
         ..settings()
     };
-    // Nobody came: with its owner everything ends.
+    // No other client attached: the sandbox ends with its owner.
     let (first, address) = Client::listen(&settings);
     let mut wrong = address.connect();
     assert!(wrong.attach(&Key::new([0; 32])).is_err());
-    let Wire { socket, .. } = &*first;
+    let TestStream { socket, .. } = &*first;
     socket.shutdown(std::net::Shutdown::Both).unwrap();
     let mut first = first;
     assert_eq!(first.agent_end().code(), Some(0));
@@ -91,7 +92,7 @@ fn the_first_client_owns_until_another_has_come() {
 }
 
 #[test]
-fn who_does_not_know_the_key_is_told_and_nothing_else() {
+fn client_with_a_wrong_key_is_refused() {
     let (mut first, address) = Client::listen(&detached());
     let attach = Attach {
         key: settings().key,
@@ -157,7 +158,7 @@ fn who_does_not_know_the_key_is_told_and_nothing_else() {
     for (bytes, step, detail) in cases {
         let mut wire = address.connect();
         wire.socket.write_all(&bytes).unwrap();
-        let failure = last_word(&mut wire).unwrap();
+        let failure = last_failure(&mut wire).unwrap();
         assert_eq!((failure.step, failure.detail.as_str()), (step, detail));
     }
     assert!(!started.exists());
@@ -165,7 +166,7 @@ fn who_does_not_know_the_key_is_told_and_nothing_else() {
 }
 
 #[test]
-fn a_key_may_come_in_pieces_but_not_late() {
+fn key_may_arrive_in_pieces_but_not_late() {
     let (mut first, address) = Client::listen(&detached());
     let mut silent = address.connect();
     let mut slow = address.connect();
@@ -176,10 +177,10 @@ fn a_key_may_come_in_pieces_but_not_late() {
         key: settings().key,
     };
     encode_message(&mut bytes, 0, Kind::Attach, &attach.encode());
-    // Half a key, and nobody to show the rest.
+    // Half a key, and the rest never arrives.
     gone.socket.write_all(&bytes[..20]).unwrap();
     drop(gone);
-    // What comes right behind the key is not lost.
+    // Bytes directly after the key are not lost.
     encode_message(&mut bytes, 0, Kind::Ping, b"ping");
     for byte in &bytes {
         slow.socket.write_all(&[*byte]).unwrap();
@@ -187,7 +188,7 @@ fn a_key_may_come_in_pieces_but_not_late() {
     }
     assert_eq!(slow.wait(0).kind, Kind::Welcome);
     assert_eq!(slow.wait(0).bytes, b"ping");
-    let failure = last_word(&mut silent).unwrap();
+    let failure = last_failure(&mut silent).unwrap();
     assert_eq!(
         (failure.step, failure.detail.as_str()),
         (FailStep::Attach, "no key within 3 s")
@@ -202,7 +203,7 @@ fn a_key_may_come_in_pieces_but_not_late() {
 }
 
 #[test]
-fn serves_so_many_and_no_more() {
+fn number_of_clients_is_bounded() {
     let (mut first, address) = Client::listen(&detached());
     let mut others: Vec<_> = (1..MAX_CLIENTS)
         .map(|_| address.attach(&detached()))
@@ -219,7 +220,7 @@ fn serves_so_many_and_no_more() {
     echo(&mut first);
     drop(others.pop());
     let mut late = None;
-    wait_until("a place is free", || {
+    wait_until("a slot is free", || {
         let mut wire = address.connect();
         let welcome = wire.attach(&settings().key);
         late = Some(wire);
@@ -229,18 +230,18 @@ fn serves_so_many_and_no_more() {
 }
 
 #[test]
-fn who_has_no_key_takes_nobodys_place() {
+fn unauthenticated_connections_displace_no_client() {
     let (_first, address) = Client::listen(&detached());
     let mut idle: Vec<_> = (0..3 * MAX_CLIENTS).map(|_| address.connect()).collect();
     let mut second = address.attach(&detached());
     echo(&mut second);
-    // Whoever has waited longest made place for the others.
-    let failure = last_word(&mut idle[0]).unwrap();
+    // The oldest pending client was displaced.
+    let failure = last_failure(&mut idle[0]).unwrap();
     assert_eq!(failure.detail, "too many clients");
 }
 
 #[test]
-fn a_client_that_vanishes_leaves_no_process_and_others_alone() {
+fn disconnected_client_leaves_no_process_and_other_clients_untouched() {
     let (mut first, address) = Client::listen(&detached());
     let mark = mark(10);
     let mut second = address.attach(&detached());
@@ -249,7 +250,7 @@ fn a_client_that_vanishes_leaves_no_process_and_others_alone() {
         format!(
             "trap '' TERM HUP; (setsid sleep {mark} &); setsid sleep {mark} & echo up; sleep {mark}"
         ),
-        // Writes more than anybody takes.
+        // Writes more output than is read.
         format!("echo up; yes; sleep {mark}"),
     ];
     for text in &texts {
@@ -257,7 +258,7 @@ fn a_client_that_vanishes_leaves_no_process_and_others_alone() {
         assert_eq!(second.wait(stream).kind, Kind::Started);
         assert_eq!(second.wait(stream).kind, Kind::Stdout);
     }
-    // Has ended, but for the output that was not taken.
+    // Has ended, except for its unread output.
     let ended = second.exec(&script("head -c 300000 /dev/zero"));
     assert_eq!(second.wait(ended).kind, Kind::Started);
     let followed = follow(&mut second, 100);
@@ -271,11 +272,11 @@ fn a_client_that_vanishes_leaves_no_process_and_others_alone() {
 }
 
 #[test]
-fn a_file_is_not_left_half_written_by_a_client_that_vanishes() {
+fn disconnected_client_leaves_no_partial_file() {
     use sandbox_agent::protocol::Builtin;
     let (mut first, address) = Client::listen(&detached());
-    let place = tempfile::tempdir().unwrap();
-    let path = place.path().join("file");
+    let temp_dir = tempfile::tempdir().unwrap();
+    let path = temp_dir.path().join("file");
     let mut second = address.attach(&detached());
     let request = ExecRequest {
         stdin: true,
@@ -289,107 +290,43 @@ fn a_file_is_not_left_half_written_by_a_client_that_vanishes() {
     assert_eq!(second.wait(stream).kind, Kind::Started);
     drop(second);
     wait_until("nothing is left", || {
-        std::fs::read_dir(place.path()).unwrap().next().is_none()
+        std::fs::read_dir(temp_dir.path()).unwrap().next().is_none()
     });
     echo(&mut first);
 }
 
 #[test]
-fn garbage_ends_the_client_that_sent_it() {
-    let (mut first, address) = Client::listen(&detached());
-    let mark = mark(11);
-    let break_it: [&dyn Fn(&mut Wire); 5] = [
-        &|wire| wire.socket.write_all(&[0xff; 100]).unwrap(),
-        &|wire| wire.send(0, Kind::Hello, &settings().encode()),
-        &|wire| wire.send(0, Kind::Attach, &[]),
-        &|wire| wire.send(1, Kind::Exec, &command(&["true"]).encode()),
-        &|wire| wire.send(7, Kind::Logs, &[1]),
-    ];
-    for break_it in break_it {
-        let mut second = address.attach(&detached());
-        let stream = second.exec(&command(&["sleep", &mark]));
-        assert_eq!((stream, second.wait(stream).kind), (1, Kind::Started));
-        break_it(&mut second);
-        assert_eq!(last_word(&mut second).unwrap().step, FailStep::Protocol);
-        wait_until("its execution is killed", || alive(&mark) == 0);
-        echo(&mut first);
-    }
-    // The first one is nothing better where the sandbox outlives it.
-    let mut second = address.attach(&detached());
-    first.send(0, Kind::Hello, &[]);
-    assert_eq!(last_word(&mut first).unwrap().step, FailStep::Protocol);
-    echo(&mut second);
-    second.send(0, Kind::Stop, &0u32.to_le_bytes());
-    assert_eq!(first.agent_end().code(), Some(0));
-}
-
-#[test]
-fn a_flood_and_a_stall_end_the_client_that_makes_them() {
-    let settings = Settings {
-        lease_ms: 2000,
-        ..detached()
-    };
-    let (mut first, address) = Client::listen(&settings);
-    let mut bytes = Vec::new();
-    encode_message(&mut bytes, 0, Kind::Ping, &[7; 60_000]);
-    // Asks and never takes the answers.
-    let flood = address.attach(&settings);
-    flood.socket.set_nonblocking(true).unwrap();
-    // Stands still in the middle of a frame.
-    let mut stall = address.attach(&settings);
-    stall.socket.write_all(&bytes[..1000]).unwrap();
-    let start = Instant::now();
-    let mut taken = 0u64;
-    let mut cut = false;
-    while start.elapsed() < Duration::from_secs(8) && !cut {
-        match (&flood.socket).write(&bytes) {
-            Ok(count) => taken += count as u64,
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                std::thread::sleep(Duration::from_millis(10));
-            }
-            Err(_) => cut = true,
-        }
-        assert!(first.ping() < Duration::from_secs(1));
-    }
-    assert!(cut, "the flood was not cut off");
-    assert!(taken < 16 << 20, "{taken}");
-    assert_eq!(last_word(&mut stall).unwrap().detail, "silent for too long");
-    echo(&mut first);
-    echo(&mut address.attach(&settings));
-}
-
-#[test]
-fn the_owners_end_is_the_end_of_all() {
+fn owner_disconnect_ends_the_sandbox() {
     let (mut first, address) = Client::listen(&settings());
     let mark = mark(12);
     let mut second = address.attach(&settings());
     let stream = second.exec(&script(&format!("setsid sleep {mark} & sleep {mark}")));
     assert_eq!(second.wait(stream).kind, Kind::Started);
     wait_until("two processes", || alive(&mark) == 2);
-    // A later client's end is its own.
+    // A later client's disconnect affects only itself.
     drop(address.attach(&settings()));
     echo(&mut first);
     first.socket.shutdown(std::net::Shutdown::Both).unwrap();
     assert_eq!(first.agent_end().code(), Some(0));
     assert_eq!(alive(&mark), 0);
-    last_word(&mut second);
+    last_failure(&mut second);
 }
 
 #[test]
-fn a_sandbox_without_owner_outlives_its_first_client() {
+fn sandbox_without_owner_outlives_its_first_client() {
     let (first, address) = Client::listen(&detached());
     let mut second = address.attach(&detached());
     let stream = second.exec(&script("sleep 0.5; echo on"));
     first.socket.shutdown(std::net::Shutdown::Both).unwrap();
     assert_eq!(second.finish(stream).text(), "on\n");
     drop(second);
-    // Nobody is there, and nothing happens.
+    // No client is connected, and nothing happens.
     std::thread::sleep(Duration::from_millis(200));
     echo(&mut address.attach(&detached()));
 }
 
 #[test]
-fn any_client_may_stop_the_sandbox() {
+fn any_client_can_stop_the_sandbox() {
     let (mut first, address) = Client::listen(&detached());
     let mut second = address.attach(&detached());
     let mut third = address.attach(&detached());
@@ -411,16 +348,17 @@ fn any_client_may_stop_the_sandbox() {
 }
 
 #[test]
-fn clients_that_come_and_go_leave_nothing_behind() {
+fn many_short_clients_leak_no_descriptors_or_processes() {
     let (mut first, address) = Client::listen(&detached());
     let agent = first.agent.id();
-    // The agent cannot be dumped, so only root may count; everybody may look at its memory.
+    // The agent is not dumpable, so only root can count its descriptors. Any user can read its
+    // memory size.
     let descriptors = || match std::fs::read_dir(format!("/proc/{agent}/fd")) {
         Ok(entries) => entries.count(),
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => 0,
         Err(error) => panic!("{error}"),
     };
-    // Behind the last execution the next one is prepared: at once, but for the very first.
+    // After the last execution the next one is pre-forked: at once, except after the very first.
     echo(&mut first);
     let settle = |first: &mut Client, most: usize| {
         wait_until("all have gone", || {
@@ -446,13 +384,13 @@ fn clients_that_come_and_go_leave_nothing_behind() {
         }
         settle(first, most)
     };
-    // With the next execution prepared; behind one that was still being killed there is none.
+    // With a pre-forked execution; none is started while a tree is being killed.
     const MOST: usize = 20;
     round(&mut first, 300, MOST);
     let before = resident(agent);
     round(&mut first, 1500, MOST);
     let after = resident(agent);
-    // How much was being killed at once varies a little.
+    // How many were being killed at once varies a little.
     assert!(after <= before + 128, "{before} KiB, then {after} KiB");
 }
 
@@ -470,69 +408,8 @@ fn resident(pid: u32) -> u64 {
         .unwrap()
 }
 
-/// Random bytes of a client with the key, or without it.
-fn send_garbage(address: &Address, known: bool, bytes: &[u8]) {
-    let mut wire = address.connect();
-    if known {
-        wire.attach(&settings().key).unwrap();
-    }
-    // The agent may end the stream before it has taken everything.
-    let _ = wire.socket.write_all(bytes);
-    let _ = wire.socket.shutdown(std::net::Shutdown::Write);
-    last_word(&mut wire);
-}
-
 #[test]
-fn no_bytes_of_a_later_client_harm_the_agent() {
-    let (first, address) = Client::listen(&detached());
-    let first = std::cell::RefCell::new(first);
-    let conversation = {
-        let mut bytes = Vec::new();
-        let request = ExecRequest {
-            stdin: true,
-            timeout_ms: 500,
-            ..command(&["cat"])
-        };
-        encode_message(&mut bytes, 1, Kind::Exec, &request.encode());
-        encode_message(&mut bytes, 1, Kind::Stdin, b"some input");
-        encode_message(&mut bytes, 0, Kind::Ping, b"ping");
-        encode_message(&mut bytes, 1, Kind::Credit, &[1, 0, 1, 0, 0]);
-        let logs = LogRequest {
-            tail: 9,
-            follow: true,
-        };
-        encode_message(&mut bytes, 2, Kind::Logs, &logs.encode());
-        encode_message(&mut bytes, 1, Kind::StdinEnd, &[]);
-        bytes
-    };
-    let config = ProptestConfig {
-        cases: 60,
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    };
-    let input = (
-        proptest::collection::vec(any::<u8>(), 1..2000),
-        any::<prop::sample::Index>(),
-        any::<u8>(),
-        any::<prop::sample::Index>(),
-    );
-    proptest!(config, |((bytes, at, byte, cut) in input)| {
-        send_garbage(&address, false, &bytes);
-        send_garbage(&address, true, &bytes);
-        // A byte that makes a request to stop of it would be obeyed.
-        prop_assume!(byte != Kind::Stop as u8);
-        let mut mutated = conversation.clone();
-        let at = at.index(mutated.len());
-        mutated[at] = byte;
-        send_garbage(&address, true, &mutated);
-        send_garbage(&address, true, &conversation[..cut.index(conversation.len())]);
-        first.borrow_mut().ping();
-    });
-    echo(&mut first.borrow_mut());
-}
-
-#[test]
-fn a_key_does_not_show() {
+fn key_is_not_shown_in_debug_output() {
     let attach = Attach {
         key: Key::new([77; 32]),
     };

@@ -1,4 +1,5 @@
-//! What confines executions: limits, Landlock, seccomp, one program only. Every test also shows that what is allowed works.
+//! Confinement of executions: limits, Landlock, seccomp, exec-once. Every test also checks that
+//! allowed actions work.
 
 mod common;
 
@@ -18,7 +19,7 @@ fn works(client: &mut Client, text: &str) -> String {
 }
 
 #[test]
-fn seccomp_refuses_a_call() {
+fn seccomp_program_refuses_a_system_call() {
     let mut settings = settings();
     let chmod = [
         libc::SYS_fchmodat,
@@ -26,8 +27,8 @@ fn seccomp_refuses_a_call() {
         libc::SYS_chmod,
     ];
     settings.confinement.seccomp = refuse(&chmod, libc::ENOTTY);
-    let place = tempfile::NamedTempFile::new().unwrap();
-    let path = place.path().to_str().unwrap();
+    let temp_dir = tempfile::NamedTempFile::new().unwrap();
+    let path = temp_dir.path().to_str().unwrap();
     let mut client = Client::start(&settings);
     refused(
         &mut client,
@@ -35,13 +36,13 @@ fn seccomp_refuses_a_call() {
         "Inappropriate ioctl",
     );
     works(&mut client, &format!("stat {path}"));
-    // Routines are confined as programs are.
+    // Builtins are confined like programs.
     let status = works(&mut client, "grep -E '^Seccomp:' /proc/self/status");
     assert_eq!(status, "Seccomp:\t2\n");
 }
 
 #[test]
-fn a_bad_seccomp_program_is_said() {
+fn invalid_seccomp_program_is_reported() {
     let mut settings = settings();
     settings.confinement.seccomp = vec![0xff; 16];
     let mut client = Client::start(&settings);
@@ -54,7 +55,7 @@ fn a_bad_seccomp_program_is_said() {
 }
 
 #[test]
-fn one_program_only() {
+fn exec_once_refuses_a_second_program_and_process() {
     let mut settings = settings();
     settings.confinement.exec_once = true;
     let mut client = Client::start(&settings);
@@ -67,7 +68,7 @@ fn one_program_only() {
             "Operation not permitted",
         );
     }
-    // What was refused is counted. Threads are no processes.
+    // Refusals are counted. Threads do not count as processes.
     let python = "import os, threading
 thread = threading.Thread(target=print, args=('thread',))
 thread.start()
@@ -84,10 +85,11 @@ for attempt in [os.fork] * 3 + [lambda: os.execv('/bin/true', ['true'])] * 2:
     );
     let report = outcome.report();
     assert_eq!((report.refused_programs, report.refused_processes), (2, 3));
-    // Looking the program up, a script's interpreter, and a program that is not there, are no second program.
+    // Looking up the program, a script's interpreter, and a missing program do not count as a
+    // second program.
     assert_eq!(client.run(&command(&["echo", "one"])).text(), "one\n");
-    let place = tempfile::tempdir().unwrap();
-    let path = place.path().join("script");
+    let temp_dir = tempfile::tempdir().unwrap();
+    let path = temp_dir.path().join("script");
     std::fs::write(&path, "#!/bin/sh\necho script\n").unwrap();
     std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     assert_eq!(
@@ -96,11 +98,11 @@ for attempt in [os.fork] * 3 + [lambda: os.execv('/bin/true', ['true'])] * 2:
     );
     let missing = client.run(&command(&["/no/such"]));
     assert_eq!(missing.failure().step, FailStep::NotFound);
-    // Killed while it waits for nothing.
+    // A kill needs no notification.
     let stream = client.exec(&command(&["sleep", "100"]));
     client.send(stream, sandbox_agent::protocol::Kind::Kill, &[]);
     assert_eq!(client.finish(stream).kind(), ExitKind::Killed);
-    // With a filter of the host besides.
+    // Together with the client's own filter.
     settings.confinement.seccomp = refuse(&[libc::SYS_sendmsg, libc::SYS_seccomp], libc::EPERM);
     let mut client = Client::start(&settings);
     assert_eq!(works(&mut client, "echo builtin"), "builtin\n");
@@ -108,7 +110,7 @@ for attempt in [os.fork] * 3 + [lambda: os.execv('/bin/true', ['true'])] * 2:
 }
 
 #[test]
-fn limits_hold() {
+fn resource_limits_are_enforced() {
     let mut settings = settings();
     settings.confinement.limits = vec![
         Limit {
@@ -134,8 +136,8 @@ fn limits_hold() {
         works(&mut client, "ulimit -n; ulimit -Hn; umask"),
         "64\n64\n0027\n"
     );
-    let place = tempfile::tempdir().unwrap();
-    let path = place.path().join("file");
+    let temp_dir = tempfile::tempdir().unwrap();
+    let path = temp_dir.path().join("file");
     let path = path.to_str().unwrap();
     works(&mut client, &format!("head -c 4096 /dev/zero > {path}"));
     let outcome = client.run(&script(&format!("exec head -c 4097 /dev/zero > {path}")));
@@ -162,7 +164,7 @@ fn limits_hold() {
 }
 
 #[test]
-fn an_unknown_limit_is_said() {
+fn unknown_resource_limit_is_reported() {
     let mut settings = settings();
     settings.confinement.limits = vec![Limit {
         resource: 99,
@@ -201,11 +203,11 @@ fn landlock(settings: &mut Settings, paths: &[(&Path, u64)]) {
 }
 
 #[test]
-fn landlock_holds() {
-    let place = tempfile::tempdir().unwrap();
-    let place = place.path();
-    std::fs::write(place.join("secret"), "secret").unwrap();
-    std::fs::create_dir(place.join("open")).unwrap();
+fn landlock_rules_are_enforced() {
+    let temp_dir = tempfile::tempdir().unwrap();
+    let temp_dir = temp_dir.path();
+    std::fs::write(temp_dir.join("secret"), "secret").unwrap();
+    std::fs::create_dir(temp_dir.join("open")).unwrap();
     let mut settings = settings();
     let usr = READ_FILE | READ_DIR | EXECUTE;
     landlock(
@@ -216,9 +218,9 @@ fn landlock_holds() {
             (Path::new("/lib"), usr),
             (Path::new("/lib64"), usr),
             (Path::new("/not/there"), usr),
-            // A file, with access that only folders have.
+            // A file, with rights that only folders have.
             (Path::new("/dev/null"), READ_FILE | READ_DIR | WRITE_FILE),
-            (&place.join("open"), ALL_OF_ABI_1),
+            (&temp_dir.join("open"), ALL_OF_ABI_1),
         ],
     );
     let mut client = Client::launch(&[], &[]);
@@ -231,7 +233,7 @@ fn landlock_holds() {
         }
     };
     assert!(welcome.landlock_abi >= 1);
-    let (open, secret) = (place.join("open/file"), place.join("secret"));
+    let (open, secret) = (temp_dir.join("open/file"), temp_dir.join("secret"));
     let (open, secret) = (open.to_str().unwrap(), secret.to_str().unwrap());
     assert_eq!(
         works(
@@ -246,22 +248,22 @@ fn landlock_holds() {
         &format!("echo x > {secret}"),
         "Permission denied",
     );
-    // A program that may not be executed is found nevertheless.
-    std::fs::copy("/bin/true", place.join("true")).unwrap();
-    let outcome = client.run(&command(&[place.join("true").to_str().unwrap()]));
+    // A program without the execute right is still found.
+    std::fs::copy("/bin/true", temp_dir.join("true")).unwrap();
+    let outcome = client.run(&command(&[temp_dir.join("true").to_str().unwrap()]));
     let failure = outcome.failure();
     assert_eq!(
         (failure.step, failure.errno),
         (FailStep::NotExecutable, libc::EACCES)
     );
-    // Routines too.
+    // Builtins too.
     let get = |path: &str| builtin(Builtin::Get { path: path.into() });
     assert_eq!(client.run(&get(open)).text(), "x\n");
     assert_eq!(client.run(&get(secret)).failure().errno, libc::EACCES);
 }
 
 #[test]
-fn rules_the_kernel_does_not_know_are_refused() {
+fn landlock_rights_unknown_to_the_kernel_are_refused() {
     let mut settings = settings();
     landlock(&mut settings, &[]);
     settings.confinement.landlock.as_mut().unwrap().handled_fs = 1 << 63;
@@ -284,7 +286,7 @@ fn code_has_no_privileges() {
     // SAFETY: the call takes nothing.
     let root = unsafe { libc::geteuid() } == 0;
     for line in status.lines() {
-        // What nobody can use, only the privileged can give up.
+        // A bounding set without effect can be dropped only with privileges.
         if line.starts_with("CapBnd") && !root {
             continue;
         }
@@ -296,11 +298,11 @@ fn code_has_no_privileges() {
         };
         assert_eq!(value, expected, "{line}");
     }
-    // The agent neither, and it cannot be looked into.
+    // The agent has none either, and its memory is not readable.
     let agent = client.agent.id();
     let status = std::fs::read_to_string(format!("/proc/{agent}/status")).unwrap();
     assert!(status.contains("CapEff:\t0000000000000000"));
-    // Code of its own identity is tried as the out-of-memory killer's choice before it.
+    // In shared mode, the out-of-memory killer prefers code to the agent.
     let score = |pid: &str| {
         std::fs::read_to_string(format!("/proc/{pid}/oom_score_adj"))
             .unwrap()
@@ -308,7 +310,7 @@ fn code_has_no_privileges() {
             .to_string()
     };
     assert_eq!(works(&mut client, "cat /proc/self/oom_score_adj"), "1000\n");
-    // It raises its own for the moments in which it makes a process.
+    // The agent raises its own score while it forks.
     let lowered = (0..1000).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(1));
         score(&agent.to_string()) == score("self")
@@ -317,9 +319,9 @@ fn code_has_no_privileges() {
 }
 
 #[test]
-fn folders_are_made_before_anything_runs() {
-    let place = tempfile::tempdir().unwrap();
-    let folder = place.path().join("a/b");
+fn folders_are_made_before_the_first_execution() {
+    let temp_dir = tempfile::tempdir().unwrap();
+    let folder = temp_dir.path().join("a/b");
     let mut settings = settings();
     settings.make_dirs = vec![folder.to_str().unwrap().into()];
     settings.workdir = settings.make_dirs[0].clone();

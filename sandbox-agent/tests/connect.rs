@@ -1,4 +1,4 @@
-//! Clients that come through a byte pump to a socket that the agent has made.
+//! Clients that connect through `sandbox-agent connect`.
 
 mod common;
 
@@ -15,10 +15,10 @@ use std::{
 };
 
 use common::{
-    Client, Wire, agent_command, command,
+    Client, TestStream, agent_command, command,
+    listening::{detached, echo, last_failure, through_connect},
     processes::{alive, mark, wait_until},
     script, settings,
-    several::{detached, echo, last_word, through_pump},
 };
 use sandbox_agent::protocol::{ExecRequest, ExitKind, Key, Kind};
 
@@ -30,13 +30,13 @@ fn listening_on(name: &str) -> Client {
 }
 
 #[test]
-fn bytes_go_both_ways() {
-    let place = tempfile::tempdir().unwrap();
-    let path = place.path().join("agent");
+fn connect_relays_both_directions() {
+    let temp_dir = tempfile::tempdir().unwrap();
+    let path = temp_dir.path().join("agent");
     let abstract_name = format!("@sandbox-agent-test-{}", std::process::id());
     for name in [path.to_str().unwrap(), &abstract_name] {
         let mut first = listening_on(name);
-        let (mut wire, mut pump) = through_pump(name);
+        let (mut wire, mut connect) = through_connect(name);
         wire.attach(&settings().key).unwrap();
         let request = ExecRequest {
             stdin: true,
@@ -51,96 +51,97 @@ fn bytes_go_both_ways() {
         let outcome = wire.finish(stream);
         assert_eq!(outcome.kind(), ExitKind::Exited(0));
         assert!(outcome.stdout == bytes);
-        // The client's end is the pump's.
+        // The client's disconnect ends `connect`.
         drop(wire);
-        assert!(pump.wait().unwrap().success());
-        // So is the agent's.
-        let (mut wire, mut pump) = through_pump(name);
+        assert!(connect.wait().unwrap().success());
+        // The agent's exit does too.
+        let (mut wire, mut connect) = through_connect(name);
         wire.attach(&settings().key).unwrap();
         first.send(0, Kind::Stop, &0u32.to_le_bytes());
         assert_eq!(first.agent_end().code(), Some(0));
-        last_word(&mut wire);
-        assert!(pump.wait().unwrap().success());
+        last_failure(&mut wire);
+        assert!(connect.wait().unwrap().success());
     }
 }
 
 #[test]
-fn the_socket_is_its_owners_and_the_key_is_asked_for() {
-    let place = tempfile::tempdir().unwrap();
-    let path = place.path().join("agent");
+fn socket_belongs_to_its_owner_and_requires_the_key() {
+    let temp_dir = tempfile::tempdir().unwrap();
+    let path = temp_dir.path().join("agent");
     let mut first = listening_on(path.to_str().unwrap());
     let facts = std::fs::metadata(&path).unwrap();
     assert!(facts.file_type().is_socket());
     assert_eq!(facts.mode() & 0o777, 0o600);
-    let (mut wire, mut pump) = through_pump(path.to_str().unwrap());
+    let (mut wire, mut connect) = through_connect(path.to_str().unwrap());
     assert_eq!(
         wire.attach(&Key::new([0; 32])).unwrap_err().detail,
         "wrong key"
     );
-    assert!(pump.wait().unwrap().success());
-    // The agent's own file mode mask is as before.
+    assert!(connect.wait().unwrap().success());
+    // The agent's umask is restored.
     let outcome = first.run(&command(&["sh", "-c", "umask"]));
     assert_eq!(outcome.text(), "0022\n");
-    // A second agent does not take the name away.
+    // A second agent cannot take over the name.
     let mut second = Client::launch(&[], &["--listen", path.to_str().unwrap()]);
-    let failure = last_word(&mut second).unwrap();
+    let failure = last_failure(&mut second).unwrap();
     assert_eq!(failure.detail, "listening socket");
     assert_eq!(second.agent_end().code(), Some(71));
     echo(&mut first);
 }
 
 #[test]
-fn a_pump_ends_when_nobody_takes_its_bytes() {
-    let place = tempfile::tempdir().unwrap();
-    let path = place.path().join("agent");
+fn connect_exits_when_its_reader_is_gone() {
+    let temp_dir = tempfile::tempdir().unwrap();
+    let path = temp_dir.path().join("agent");
     let mut first = listening_on(path.to_str().unwrap());
-    let (mut wire, mut pump) = through_pump(path.to_str().unwrap());
+    let (mut wire, mut connect) = through_connect(path.to_str().unwrap());
     wire.attach(&settings().key).unwrap();
     let mark = mark(20);
     let stream = wire.exec(&script(&format!("setsid sleep {mark} & yes")));
     assert_eq!(wire.wait(stream).kind, Kind::Started);
     wait_until("it runs", || alive(&mark) == 1);
     drop(wire);
-    assert!(pump.wait().unwrap().success());
-    // The agent has lost the client with it.
+    assert!(connect.wait().unwrap().success());
+    // The agent has lost the client too.
     wait_until("its execution is killed", || alive(&mark) == 0);
     echo(&mut first);
 }
 
 #[test]
-fn nobody_there_is_said() {
-    let (_wire, mut pump) = through_pump("/no/such/socket");
-    assert_eq!(pump.wait().unwrap().code(), Some(68));
-    let mut said = String::new();
-    pump.stderr
+fn connect_without_an_agent_reports_an_error() {
+    let (_wire, mut connect) = through_connect("/no/such/socket");
+    assert_eq!(connect.wait().unwrap().code(), Some(68));
+    let mut message = String::new();
+    connect
+        .stderr
         .take()
         .unwrap()
-        .read_to_string(&mut said)
+        .read_to_string(&mut message)
         .unwrap();
     assert_eq!(
-        said,
+        message,
         "sandbox-agent: no connection to /no/such/socket: ENOENT\n"
     );
 }
 
-/// A pump that waits for somebody to listen, and whoever speaks through it.
-fn through_waiting_pump(name: &str) -> (Wire, Child) {
-    let (socket, theirs) = UnixStream::pair().unwrap();
-    let theirs = OwnedFd::from(theirs);
-    let pump = agent_command(&[], None, &[])
+/// A waiting `connect` process, and a client over it.
+fn through_waiting_connect(name: &str) -> (TestStream, Child) {
+    let (socket, agent_socket) = UnixStream::pair().unwrap();
+    let agent_socket = OwnedFd::from(agent_socket);
+    let connect = agent_command(&[], None, &[])
         .args(["connect", "--wait", name])
-        .stdin(theirs.try_clone().unwrap())
-        .stdout(theirs)
+        .stdin(agent_socket.try_clone().unwrap())
+        .stdout(agent_socket)
         .spawn()
         .unwrap();
-    (Wire::over(socket), pump)
+    (TestStream::over(socket), connect)
 }
 
 #[test]
-fn the_first_client_may_come_by_a_name() {
+fn first_client_can_use_the_named_socket() {
     let name = format!("@sandbox-agent-first-{}", std::process::id());
-    // It waits for the agent, too.
-    let (mut first, mut pump) = through_waiting_pump(&name);
+    // `connect` waits for the agent.
+    let (mut first, mut connect) = through_waiting_connect(&name);
     let mut agent = agent_command(&[], None, &[])
         .args(["serve", "--listen", &name])
         .stdin(Stdio::null())
@@ -148,27 +149,28 @@ fn the_first_client_may_come_by_a_name() {
         .unwrap();
     first.hello(&settings()).unwrap();
     echo(&mut first);
-    // Those who come later show the key.
-    let (mut later, mut other) = through_waiting_pump(&name);
+    // Later clients authenticate with the key.
+    let (mut later, mut other) = through_waiting_connect(&name);
     later.attach(&settings().key).unwrap();
     echo(&mut later);
-    // It is the first one's: its end is everybody's.
+    // The first client owns the sandbox: its disconnect ends it.
     drop(first);
-    assert!(pump.wait().unwrap().success());
-    last_word(&mut later);
+    assert!(connect.wait().unwrap().success());
+    last_failure(&mut later);
     assert!(other.wait().unwrap().success());
     assert_eq!(agent.wait().unwrap().code(), Some(0));
 }
 
-/// A network namespace with an interface beside its loopback.
+/// A network namespace with one interface besides the loopback.
 const SET_UP: &str =
     "ip link set lo up && ip link add d0 type dummy && ip link set d0 up && ip -o link show up";
 
-/// The agent behind a script, in a user and a network namespace of its own; `None` where this user may make none.
+/// The agent, started by a script in its own user and network namespace; `None` if this user may
+/// not create them.
 fn in_own_network(script: &str) -> Option<std::process::Command> {
     let command = |script: &str| {
         let wrapper = ["unshare", "--user", "--map-root-user", "--net", "sh", "-c"];
-        // The agent's own path is the script's name.
+        // The script's name is the agent's path.
         agent_command(&[&wrapper[..], &[script]].concat(), None, &[])
     };
     match command(SET_UP).output() {
@@ -184,10 +186,10 @@ fn in_own_network(script: &str) -> Option<std::process::Command> {
 }
 
 #[test]
-fn a_network_is_taken_away_before_anybody_is_served() {
+fn network_is_cut_before_the_first_client_is_served() {
     const NET_ADMIN: u64 = 1 << 12;
-    let place = tempfile::tempdir().unwrap();
-    let path = place.path().join("agent");
+    let temp_dir = tempfile::tempdir().unwrap();
+    let path = temp_dir.path().join("agent");
     let name = path.to_str().unwrap();
     let serve = format!("exec \"$0\" serve --cut-network --listen {name}");
     let Some(mut command) = in_own_network(&serve) else {
@@ -208,12 +210,12 @@ fn a_network_is_taken_away_before_anybody_is_served() {
     for (name, set) in &sets {
         assert_eq!(set & NET_ADMIN, 0, "{name}: {status}");
     }
-    // Of the others it needs some, until somebody has come.
+    // The other capabilities are needed until the first client has connected.
     assert!(
         sets.iter()
             .any(|(name, set)| *name == "CapPrm" && *set != 0)
     );
-    let (mut first, mut pump) = through_waiting_pump(name);
+    let (mut first, mut connect) = through_waiting_connect(name);
     first.hello(&settings()).unwrap();
     let up = first.run(&script(
         "ip -o link show up; ip link set d0 up || echo refused",
@@ -222,16 +224,16 @@ fn a_network_is_taken_away_before_anybody_is_served() {
     assert!(!up.text().contains("d0"), "{}", up.text());
     assert!(up.text().ends_with("refused\n"), "{}", up.text());
     drop(first);
-    assert!(pump.wait().unwrap().success());
+    assert!(connect.wait().unwrap().success());
     assert_eq!(agent.wait().unwrap().code(), Some(0));
 }
 
 #[test]
-fn an_agent_that_cannot_take_the_network_away_serves_nobody() {
-    let place = tempfile::tempdir().unwrap();
-    let path = place.path().join("agent");
+fn agent_that_cannot_cut_the_network_serves_no_client() {
+    let temp_dir = tempfile::tempdir().unwrap();
+    let path = temp_dir.path().join("agent");
     let name = path.to_str().unwrap();
-    for (missing, said) in [
+    for (missing, message) in [
         ("net_admin", "d0: EPERM"),
         ("setpcap", "give up CAP_NET_ADMIN: EPERM"),
     ] {
@@ -246,7 +248,7 @@ fn an_agent_that_cannot_take_the_network_away_serves_nobody() {
         let words = String::from_utf8_lossy(&output.stderr);
         assert_eq!(
             words,
-            format!("sandbox-agent: cannot take the network away: {said}\n")
+            format!("sandbox-agent: cannot take the network away: {message}\n")
         );
         assert!(!path.exists());
     }

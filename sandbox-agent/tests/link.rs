@@ -1,4 +1,4 @@
-//! The reliable byte layer below the frames: what crosses it arrives once and in order, and nothing else is taken for it.
+//! The link: bytes arrive once and in order, and anything else is a protocol violation.
 
 use proptest::{collection::vec, prelude::*};
 use sandbox_agent::protocol::{
@@ -6,7 +6,7 @@ use sandbox_agent::protocol::{
     PacketKind, ProtocolError, Received, Resume, Resumed,
 };
 
-/// One side with its bytes.
+/// One end of a link, with its bytes.
 #[derive(Default)]
 struct Side {
     end: LinkEnd,
@@ -61,13 +61,13 @@ fn packet(kind: PacketKind, length: usize, acknowledged: u64) -> Vec<u8> {
     bytes
 }
 
-/// What happens next on a link between two sides.
+/// The next event on a link between two ends.
 #[derive(Debug, Clone)]
 enum Event {
     Write(bool, usize),
-    /// The first bytes of all that is sent arrive, in pieces of this size.
+    /// The first bytes of everything sent arrive, in pieces of this size.
     Carry(bool, usize, usize),
-    /// The stream breaks, with this much of what was sent having arrived in each direction.
+    /// The stream breaks after this many of the sent bytes have arrived in each direction.
     Break(usize, usize),
 }
 
@@ -91,7 +91,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_written_arrives_whatever_breaks(events in vec(event(), 1..60)) {
+    fn bytes_arrive_in_order_despite_broken_streams(events in vec(event(), 1..60)) {
         let mut sides = [Side::default(), Side::default()];
         let mut written = [Vec::new(), Vec::new()];
         let mut next = 0u32;
@@ -114,7 +114,7 @@ proptest! {
                 }
             }
         }
-        // A resumption puts what was cut in the middle right.
+        // Resuming repairs a packet that was cut.
         let [one, other] = &mut sides;
         let (of_one, of_other) = (one.end.received(), other.end.received());
         one.resume(of_other).unwrap();
@@ -125,12 +125,12 @@ proptest! {
         }
         prop_assert!(sides[1].arrived == written[0]);
         prop_assert!(sides[0].arrived == written[1]);
-        // What nobody has acknowledged yet is bounded.
+        // Unacknowledged bytes are bounded.
         prop_assert!(sides.iter().all(|side| side.kept.len() < LINK_ACKNOWLEDGE));
     }
 
     #[test]
-    fn garbage_is_an_error_and_never_more(pieces in vec(vec(any::<u8>(), 0..300), 1..20)) {
+    fn random_bytes_are_an_error_and_never_panic(pieces in vec(vec(any::<u8>(), 0..300), 1..20)) {
         let mut side = Side::default();
         side.write(&[1; 100]);
         side.send();
@@ -145,14 +145,14 @@ proptest! {
     }
 
     #[test]
-    fn a_header_is_what_it_encodes_to(bytes in any::<[u8; PACKET_HEADER]>()) {
+    fn headers_round_trip(bytes in any::<[u8; PACKET_HEADER]>()) {
         if let Ok(header) = Packet::decode(&bytes) {
             prop_assert_eq!(header.encode(), bytes);
         }
     }
 
     #[test]
-    fn messages_are_what_was_written(secret in any::<[u8; 32]>(), received in any::<u64>(), cut in any::<prop::sample::Index>()) {
+    fn link_messages_round_trip(secret in any::<[u8; 32]>(), received in any::<u64>(), cut in any::<prop::sample::Index>()) {
         let secret = Key::new(secret);
         let link = Link { secret: secret.clone() };
         let resume = Resume { secret, received };
@@ -172,7 +172,7 @@ proptest! {
 }
 
 #[test]
-fn headers_are_strict() {
+fn invalid_headers_are_refused() {
     let good = packet(PacketKind::Data, 5, 0);
     let decode = |bytes: &[u8]| Packet::decode(bytes.first_chunk().unwrap());
     assert!(decode(&good).is_ok());
@@ -190,12 +190,12 @@ fn headers_are_strict() {
 }
 
 #[test]
-fn an_acknowledgement_of_what_was_not_sent_is_a_violation() {
+fn acknowledging_unsent_bytes_is_a_violation() {
     for kind in [PacketKind::Acknowledge, PacketKind::Data, PacketKind::Close] {
         let length = usize::from(kind == PacketKind::Data);
         let mut side = Side::default();
         side.write(&[0; 100]);
-        // It waits, but was not sent.
+        // Queued, but not sent.
         assert!(side.receive(&packet(kind, length, 1)).is_err());
         let mut side = Side::default();
         side.write(&[0; 100]);
@@ -206,7 +206,7 @@ fn an_acknowledgement_of_what_was_not_sent_is_a_violation() {
 }
 
 #[test]
-fn an_acknowledgement_is_not_taken_back() {
+fn acknowledgement_cannot_go_backwards() {
     let mut side = Side::default();
     side.write(&[0; 100]);
     side.send();
@@ -219,7 +219,7 @@ fn an_acknowledgement_is_not_taken_back() {
 }
 
 #[test]
-fn nobody_returns_behind_what_was_let_go_or_before_what_was_sent() {
+fn resume_outside_of_the_kept_bytes_is_refused() {
     let mut side = Side::default();
     side.write(&[0; 100]);
     side.send();
@@ -236,7 +236,7 @@ fn nobody_returns_behind_what_was_let_go_or_before_what_was_sent() {
     }
     side.resume(70).unwrap();
     assert_eq!(side.kept.len(), 40);
-    // What was sent and is sent again cannot have arrived before.
+    // Bytes that are sent again cannot have arrived before.
     assert!(
         side.receive(&packet(PacketKind::Acknowledge, 0, 71))
             .is_err()
@@ -244,11 +244,11 @@ fn nobody_returns_behind_what_was_let_go_or_before_what_was_sent() {
 }
 
 #[test]
-fn a_flood_is_a_violation() {
+fn exceeding_the_window_is_a_violation() {
     let mut side = Side::default();
     let piece = packet(PacketKind::Data, MAX_PACKET, 0);
     let mut count = 0;
-    // Nothing is acknowledged meanwhile.
+    // No acknowledgement arrives meanwhile.
     let error = loop {
         match side.receive(&piece) {
             Ok(()) => count += MAX_PACKET,
@@ -261,7 +261,7 @@ fn a_flood_is_a_violation() {
 }
 
 #[test]
-fn the_last_packet_is_the_last() {
+fn bytes_after_the_close_packet_are_refused() {
     let mut side = Side::default();
     side.receive(&packet(PacketKind::Close, 0, 0)).unwrap();
     assert!(

@@ -1,4 +1,5 @@
-//! Measurements, printed and not judged. `cargo test --release -p sandbox-agent --test measure -- --ignored --nocapture`.
+//! Measurements, printed without pass or fail. `cargo test --release -p sandbox-agent --test
+//! measure -- --ignored --nocapture`.
 
 mod common;
 
@@ -8,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{Client, PATIENCE, command, script, settings};
+use common::{Client, TIMEOUT, command, script, settings};
 use sandbox_agent::protocol::{Channel, ExecRequest, ExitKind, Kind, Settings};
 
 fn median(mut times: Vec<Duration>) -> Duration {
@@ -73,7 +74,7 @@ fn measure() {
         );
         start.elapsed()
     };
-    // The counts of this machine's root, or of our own group, in both versions.
+    // The counter files of the root cgroup, or of this process's cgroup, in both versions.
     let mut counting = Client::start(&Settings {
         kill_counts: vec![
             b"/sys/fs/cgroup/memory/memory.oom_control".to_vec(),
@@ -85,8 +86,8 @@ fn measure() {
     println!("kills for memory are counted: {}", counted.is_some());
     for _ in 0..6 {
         let plain = plain(500);
-        // By turns, each of them first as often as the other, so that whatever else runs disturbs both: also what an agent prepares
-        // once an execution has ended.
+        // Alternating, so that other load affects both alike. This includes the pre-fork after each
+        // execution.
         let (warm, counted): (Vec<_>, Vec<_>) = (0..500)
             .map(|round| {
                 if round % 2 == 0 {
@@ -149,12 +150,12 @@ fn measure() {
     }
 }
 
-/// Follows a stream without keeping its bytes; credit is granted in large pieces.
+/// Follows a stream without keeping its bytes; grants credit in large units.
 fn drain(client: &mut Client, request: &ExecRequest) -> u64 {
     let stream = client.exec(request);
     let (mut total, mut ungranted) = (0u64, 0usize);
     loop {
-        let message = client.receive(PATIENCE).unwrap();
+        let message = client.receive(TIMEOUT).unwrap();
         match message.kind {
             Kind::Stdout => {
                 total += message.bytes.len() as u64;

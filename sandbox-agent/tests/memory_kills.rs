@@ -1,5 +1,6 @@
-//! Kills for memory are counted for the executions during which they happened. The count is a file that the executions themselves write:
-//! what the kernel does is proven where there are control groups.
+//! Out-of-memory kills count for the executions during which they happen. In these tests the
+//! executions write the counter file themselves. Tests with control groups check the kernel's
+//! counter.
 
 mod common;
 
@@ -19,7 +20,7 @@ fn counting(files: &[PathBuf]) -> Settings {
     }
 }
 
-/// A script that makes the count this one, and ends well.
+/// A script that sets the counter and exits with 0.
 fn kill(file: &Path, count: u64) -> String {
     format!(
         "printf 'under_oom 0\\noom_kill {count}\\n' > {}",
@@ -28,17 +29,17 @@ fn kill(file: &Path, count: u64) -> String {
 }
 
 #[test]
-fn a_kill_is_of_the_execution_during_which_it_happened() {
+fn kill_counts_for_the_execution_during_which_it_happened() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("count");
-    // What was killed before the sandbox, or before an execution, is nobody's.
+    // Kills before the sandbox or before an execution do not count.
     std::fs::write(&file, "oom_kill 7\n").unwrap();
     let nothing = folder.path().join("nothing");
     std::fs::write(&nothing, "oom 5\n").unwrap();
     let files = [folder.path().join("missing"), nothing, file.clone()];
     let mut client = Client::start(&counting(&files));
     let mut kills = |text: &str| client.run(&script(text)).report().memory_kills;
-    // Also of those that were prepared before they were asked for.
+    // The same for a pre-forked execution.
     for round in 0..4 {
         assert_eq!(kills("exit 0"), Some(0), "round {round}");
         assert_eq!(kills(&kill(&file, 9 + 2 * round)), Some(2), "round {round}");
@@ -47,7 +48,7 @@ fn a_kill_is_of_the_execution_during_which_it_happened() {
 }
 
 #[test]
-fn of_executions_at_the_same_time_each_is_told() {
+fn kill_counts_for_every_concurrent_execution() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("count");
     std::fs::write(&file, "oom_kill 0\n").unwrap();
@@ -67,7 +68,7 @@ fn of_executions_at_the_same_time_each_is_told() {
 }
 
 #[test]
-fn what_is_not_counted_is_not_known() {
+fn missing_counter_is_reported_as_unknown() {
     let mut client = Client::start(&settings());
     assert_eq!(client.run(&script("exit 0")).report().memory_kills, None);
     let folder = tempfile::tempdir().unwrap();
@@ -76,11 +77,11 @@ fn what_is_not_counted_is_not_known() {
     let made = Command::new("mkfifo").arg(&fifo).status().unwrap();
     assert!(made.success());
     std::fs::write(&file, "oom_kill 0\n").unwrap();
-    // Nobody writes to the pipe.
+    // The FIFO has no writer.
     let mut client = Client::start(&counting(&[fifo, file.clone()]));
     let gone = format!("true > {}", file.display());
     assert_eq!(client.run(&script(&gone)).report().memory_kills, None);
-    // Nor is a count that has become lower.
+    // A counter that has decreased is unknown too.
     assert_eq!(
         client.run(&script(&kill(&file, 5))).report().memory_kills,
         None

@@ -1,8 +1,11 @@
-//! Building a place out of new namespaces. Needs root; as another user these tests say so and do nothing else.
+//! Building the root in new namespaces. These tests need root; for other users they print a line
+//! and do nothing.
 
 mod common;
 #[path = "setup/objects.rs"]
 mod objects;
+#[path = "setup/standard_root.rs"]
+mod standard_root;
 
 use std::{
     path::Path,
@@ -13,6 +16,7 @@ use common::{Client, command, processes::alive, refused, script, settings};
 use sandbox_agent::protocol::{
     ExitKind, FailStep, Failure, Kind, Mount, Settings, Setup, UserLimit,
 };
+use standard_root::{bind, check_standard_root, standard_root, tmpfs};
 
 const NAMESPACES: &[&str] = &[
     "unshare",
@@ -37,119 +41,13 @@ fn is_root() -> bool {
     root
 }
 
-fn bind(source: &str, target: &str, read_only: bool) -> Mount {
-    Mount::Bind {
-        source: source.into(),
-        target: target.into(),
-        read_only,
-        devices: false,
-        optional: false,
-        object: None,
-    }
-}
-
-fn tmpfs(target: &str, size: u64, exec: bool, owned: bool) -> Mount {
-    Mount::Tmpfs {
-        target: target.into(),
-        size,
-        inodes: 100,
-        mode: 0o755,
-        exec,
-        owned,
-    }
-}
-
-/// The place of a usual sandbox.
-fn usual() -> Setup {
-    let mut mounts = Vec::new();
-    for folder in ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/opt"] {
-        match std::fs::read_link(folder) {
-            Ok(points_to) => mounts.push(Mount::Symlink {
-                points_to: points_to.to_str().unwrap().into(),
-                target: folder.into(),
-            }),
-            Err(_) if Path::new(folder).is_dir() => mounts.push(bind(folder, folder, true)),
-            Err(_) => {}
-        }
-    }
-    mounts.push(Mount::Proc {
-        target: b"/proc".to_vec(),
-    });
-    mounts.push(tmpfs("/dev", 4096, false, false));
-    for device in ["/dev/null", "/dev/zero", "/dev/urandom"] {
-        mounts.push(Mount::Bind {
-            source: device.into(),
-            target: device.into(),
-            read_only: false,
-            devices: true,
-            optional: false,
-            object: None,
-        });
-    }
-    mounts.push(Mount::Mqueue {
-        target: b"/dev/mqueue".to_vec(),
-    });
-    mounts.push(tmpfs("/tmp", 1 << 20, true, true));
-    mounts.push(Mount::Dir {
-        target: b"/home/code".to_vec(),
-        mode: 0o700,
-        owned: true,
-    });
-    mounts.push(Mount::File {
-        target: b"/etc/hostname".to_vec(),
-        content: b"inside\n".to_vec(),
-        mode: 0o444,
-    });
-    mounts.push(bind("/etc/passwd", "/etc/passwd", true));
-    mounts.push(Mount::Mask {
-        target: b"/etc/passwd".to_vec(),
-        object: None,
-    });
-    mounts.push(Mount::Mask {
-        target: b"/usr/include".to_vec(),
-        object: None,
-    });
-    mounts.push(Mount::Mask {
-        target: b"/proc/kcore".to_vec(),
-        object: None,
-    });
-    mounts.push(Mount::Mask {
-        target: b"/proc/cmdline".to_vec(),
-        object: None,
-    });
-    mounts.push(Mount::Mask {
-        target: b"/not/there".to_vec(),
-        object: None,
-    });
-    mounts.push(Mount::ReadOnlyPart {
-        target: b"/proc/sys".to_vec(),
-    });
-    mounts.push(Mount::ReadOnlyPart {
-        target: b"/proc/not-there".to_vec(),
-    });
-    mounts.push(Mount::ReadOnly {
-        target: b"/".to_vec(),
-    });
-    Setup {
-        new_root: true,
-        mounts,
-        hostname: b"inside".to_vec(),
-        loopback: true,
-        user_namespace: false,
-        user_limits: Vec::new(),
-        owner: (1234, 1234),
-        pid_one: true,
-        die_with_parent: false,
-    }
-}
-
 fn split(identity: u32) -> Settings {
     let mut settings = settings();
     settings.confinement.identity = Some((identity, identity));
     settings
 }
 
-/// Sends the setup, writes the id maps if they are asked for, then the settings.
+/// Sends the setup, writes the ID maps on request, then sends the settings.
 fn establish(client: &mut Client, setup: &Setup, settings: &Settings) -> Result<(), Failure> {
     client.send(0, Kind::Setup, &setup.encode());
     if setup.user_namespace {
@@ -189,134 +87,29 @@ fn output(client: &mut Client, text: &str) -> String {
     outcome.text()
 }
 
-fn check_place(client: &mut Client, user: &str) {
-    assert_eq!(
-        output(client, "id -u; id -g; id -G"),
-        format!("{user}\n{user}\n{user}\n")
-    );
-    assert_eq!(
-        output(client, "cat /etc/hostname; uname -n"),
-        "inside\ninside\n"
-    );
-    assert_eq!(output(client, "ls / | tr '\\n' ' '"), {
-        let mut names = vec!["dev", "etc", "home", "proc", "tmp", "usr"];
-        names.extend(
-            ["bin", "sbin", "lib", "lib64"]
-                .iter()
-                .filter(|name| Path::new("/").join(name).symlink_metadata().is_ok()),
-        );
-        if Path::new("/opt").is_dir() {
-            names.push("opt");
-        }
-        names.sort_unstable();
-        names.join(" ") + " "
-    });
-    // Files.
-    refused(client, "touch /x", "Read-only file system");
-    refused(client, "touch /usr/x", "Read-only file system");
-    refused(client, "cat /etc/passwd", "Permission denied");
-    refused(client, "ls /usr/include", "Permission denied");
-    refused(client, "cat /proc/cmdline", "Permission denied");
-    // Every user of the host may open this one for writing.
-    refused(
-        client,
-        "echo 1 > /proc/sys/kernel/ns_last_pid",
-        "Read-only file system",
-    );
-    output(client, "cat /proc/sys/kernel/ostype");
-    assert_eq!(
-        output(client, "touch /tmp/x && stat -c %u /tmp /tmp/x"),
-        format!("{user}\n{user}\n")
-    );
-    assert_eq!(
-        output(client, "stat -c %u:%a /home/code"),
-        format!("{user}:700\n")
-    );
-    assert_eq!(
-        output(client, "cp /bin/true /tmp/t && /tmp/t && echo ran"),
-        "ran\n"
-    );
-    refused(
-        client,
-        "head -c 2000000 /dev/zero > /tmp/big",
-        "No space left",
-    );
-    output(client, "rm /tmp/big; head -c 3 /dev/urandom >/dev/null");
-    refused(client, "mknod /tmp/null c 1 3", "Operation not permitted");
-    // Processes: the agent is the first, supervisor and shell follow.
-    assert_eq!(
-        output(client, "tr '\\0' ' ' </proc/1/cmdline | grep -c serve"),
-        "1\n"
-    );
-    refused(client, "cat /proc/1/environ", "Permission denied");
-    refused(client, "cat /proc/1/fd/42", "Permission denied");
-    if user == "0" {
-        // Of the same identity it may be sent, and does nothing: the kernel shields the first process.
-        output(client, "kill -9 1; kill -STOP 1; kill -TERM 1");
-        client.ping();
-    } else {
-        refused(client, "kill -9 1", "not permitted");
-    }
-    // Privileges.
-    let status = output(
-        client,
-        "grep -E 'Cap|NoNewPrivs' /proc/self/status | tr -d '\\n'",
-    );
-    assert_eq!(
-        status.replace('\t', ""),
-        ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"]
-            .map(|set| format!("{set}:0000000000000000"))
-            .concat()
-            + "NoNewPrivs:1"
-    );
-    assert_eq!(output(client, "cat /proc/self/oom_score_adj"), "1000\n");
-    // Network: a loopback that is up, and nothing else.
-    assert_eq!(
-        output(client, "tail -n +3 /proc/net/dev | cut -d: -f1"),
-        "    lo\n"
-    );
-    assert_eq!(
-        output(client, "grep -c 127.0.0.1 /proc/net/fib_trie"),
-        "2\n"
-    );
-    // Descriptors.
-    assert_eq!(
-        output(client, "ls /proc/self/fd | tr '\\n' ' '"),
-        "0 1 2 3 "
-    );
-    // A pipe that may be opened by its name.
-    assert_eq!(
-        output(
-            client,
-            "echo hello > /dev/fd/1 || echo hello > /proc/self/fd/1"
-        ),
-        "hello\n"
-    );
-}
-
 #[test]
-fn builds_the_usual_place() {
+fn standard_root_is_built() {
     if !is_root() {
         return;
     }
-    let mut client = inside(&usual(), &split(1234));
-    check_place(&mut client, "1234");
+    let mut client = inside(&standard_root(), &split(1234));
+    check_standard_root(&mut client, "1234");
 }
 
 #[test]
-fn builds_the_usual_place_in_a_user_namespace() {
+fn standard_root_is_built_in_a_user_namespace() {
     if !is_root() {
         return;
     }
-    let mut setup = usual();
+    let mut setup = standard_root();
     setup.user_namespace = true;
-    // As the namespace sees it at the time of the mounts: 1234 of the later map.
+    // The ID in the namespace at the time of the mounts: 1234 of the later map.
     setup.owner = (201_234, 201_234);
     setup.user_limits = vec![inotify_instances()];
     let mut client = inside(&setup, &split(1234));
-    check_place(&mut client, "1234");
+    check_standard_root(&mut client, "1234");
     assert_eq!(output(&mut client, INSTANCES), "3\n");
-    // The session key ring is a new one: what the caller had in its own is no longer possessed.
+    // The session keyring is new: the caller's keys are not possessed any more.
     assert_eq!(
         output(&mut client, "grep -c ' _ses: empty' /proc/keys"),
         "1\n"
@@ -328,7 +121,7 @@ fn builds_the_usual_place_in_a_user_namespace() {
     );
 }
 
-/// A limit that no host has.
+/// A limit that no host has by default.
 fn inotify_instances() -> UserLimit {
     UserLimit {
         name: b"max_inotify_instances".to_vec(),
@@ -336,10 +129,10 @@ fn inotify_instances() -> UserLimit {
     }
 }
 
-/// Asks for it.
+/// Prints the limit.
 const INSTANCES: &str = "cat /proc/sys/user/max_inotify_instances";
 
-/// System calls that came with Linux 5.2 or later.
+/// System calls of Linux 5.2 and later.
 const SINCE_5_2: &[i64] = &[
     libc::SYS_open_tree,
     libc::SYS_move_mount,
@@ -355,16 +148,16 @@ const SINCE_5_2: &[i64] = &[
 ];
 
 #[test]
-fn builds_the_usual_place_on_older_kernels() {
+fn standard_root_is_built_without_new_mount_calls() {
     if !is_root() {
         return;
     }
     for missing in [SINCE_5_2, &[libc::SYS_mount_setattr]] {
         let mut client = Client::launch_without(NAMESPACES, &["--setup"], missing);
-        establish(&mut client, &usual(), &split(1234)).unwrap();
-        check_place(&mut client, "1234");
+        establish(&mut client, &standard_root(), &split(1234)).unwrap();
+        check_standard_root(&mut client, "1234");
         let mut client = Client::launch_without(NAMESPACES, &["--setup"], missing);
-        let mut setup = usual();
+        let mut setup = standard_root();
         setup.user_namespace = true;
         setup.owner = (201_234, 201_234);
         setup.user_limits = vec![inotify_instances()];
@@ -374,27 +167,28 @@ fn builds_the_usual_place_on_older_kernels() {
 }
 
 #[test]
-fn restricts_what_is_mounted_below() {
+fn submounts_are_restricted_too() {
     if !is_root() {
         return;
     }
-    let place = tempfile::tempdir().unwrap();
-    let path = place.path().to_str().unwrap();
+    let temp_dir = tempfile::tempdir().unwrap();
+    let path = temp_dir.path().to_str().unwrap();
     for folder in ["a", "b c"] {
-        std::fs::create_dir(place.path().join(folder)).unwrap();
+        std::fs::create_dir(temp_dir.path().join(folder)).unwrap();
     }
-    // The agent's mount namespace gets two more mounts, one below the other, before the agent starts.
+    // The agent's mount namespace gets two more mounts, one below the other, before the agent
+    // starts.
     let mounting =
         format!("mount -t tmpfs x '{path}/b c' && touch '{path}/b c/file' && exec \"$@\"");
     let mut wrapper = NAMESPACES.to_vec();
     wrapper.extend(["sh", "-c", &mounting, "sh"]);
-    let mut setup = usual();
+    let mut setup = standard_root();
     let at = setup.mounts.len() - 1;
     setup.mounts.insert(at, bind(path, "/data", true));
     setup.mounts.insert(at, bind(path, "/writable", false));
     for missing in [&[][..], SINCE_5_2, &[libc::SYS_mount_setattr]] {
         let mut client = Client::launch_without(&wrapper, &["--setup"], missing);
-        // As root, so that nothing but the mounts refuses anything.
+        // As root, so that only the mount flags can refuse access.
         establish(&mut client, &setup, &split(0)).unwrap();
         assert_eq!(output(&mut client, "ls '/data/b c'"), "file\n");
         refused(&mut client, "touch /data/x", "Read-only file system");
@@ -413,11 +207,11 @@ fn restricts_what_is_mounted_below() {
 }
 
 #[test]
-fn builds_the_usual_place_without_privileges() {
+fn standard_root_is_built_without_privileges() {
     if !is_root() {
         return;
     }
-    // As another user, who is root of a user namespace and nothing else.
+    // As another user, who is root of a user namespace only.
     let mut wrapper = vec![
         "setpriv",
         "--reuid=65534",
@@ -428,20 +222,20 @@ fn builds_the_usual_place_without_privileges() {
         "-Ur",
     ];
     wrapper.extend(&NAMESPACES[1..]);
-    let mut setup = usual();
-    // Nobody else to own anything.
+    let mut setup = standard_root();
+    // The namespace has no other user.
     setup.owner = (0, 0);
     let mut client = Client::launch(&wrapper, &["--setup"]);
     establish(&mut client, &setup, &settings()).unwrap();
-    check_place(&mut client, "0");
+    check_standard_root(&mut client, "0");
 }
 
 #[test]
-fn the_end_of_the_owner_ends_the_namespace() {
+fn owner_disconnect_ends_the_pid_namespace() {
     if !is_root() {
         return;
     }
-    let mut client = inside(&usual(), &split(1234));
+    let mut client = inside(&standard_root(), &split(1234));
     let mark = format!("{}", 700_000 + std::process::id());
     let stream = client.exec(&script(&format!("setsid sleep {mark} & sleep {mark}")));
     assert_eq!(client.wait(stream).kind, Kind::Started);
@@ -460,12 +254,12 @@ fn the_end_of_the_owner_ends_the_namespace() {
 }
 
 #[test]
-fn names_what_cannot_be_set_up() {
+fn failed_setup_names_the_step() {
     if !is_root() {
         return;
     }
     let fail = |change: &dyn Fn(&mut Setup)| {
-        let mut setup = usual();
+        let mut setup = standard_root();
         change(&mut setup);
         let mut client = Client::launch(NAMESPACES, &["--setup"]);
         client.send(0, Kind::Setup, &setup.encode());
@@ -504,8 +298,8 @@ fn names_what_cannot_be_set_up() {
 }
 
 #[test]
-fn setup_must_be_true() {
-    // Neither in a process namespace of its own, nor with a root.
+fn contradictory_setup_is_refused() {
+    // Without a PID namespace, and without a new root.
     let mut client = Client::launch(&[], &["--setup"]);
     client.send(
         0,
@@ -538,7 +332,7 @@ fn setup_must_be_true() {
 }
 
 #[test]
-fn setup_may_do_nothing() {
+fn empty_setup_changes_nothing() {
     let mut client = Client::launch(&[], &["--setup"]);
     establish(
         &mut client,
@@ -553,7 +347,7 @@ fn setup_may_do_nothing() {
 }
 
 #[test]
-fn a_setup_that_was_not_announced_is_refused() {
+fn setup_without_the_option_is_refused() {
     let mut client = Client::launch(&[], &[]);
     client.send(0, Kind::Setup, &Setup::default().encode());
     let failure = Failure::decode(&client.wait(0).bytes).unwrap();

@@ -1,4 +1,4 @@
-//! What can be written after `sandbox`.
+//! The command line.
 
 use std::ffi::OsString;
 
@@ -20,7 +20,7 @@ use crate::commands::policy::PolicyArguments;
 use crate::commands::run::RunArguments;
 use crate::output::Format;
 
-/// Run code you do not trust, under a policy that is enforced or refused.
+/// Run untrusted code under a policy that is enforced or refused.
 #[derive(Debug, Parser)]
 #[command(name = "sandbox", version, max_term_width = 100)]
 pub struct Arguments {
@@ -32,44 +32,44 @@ pub struct Arguments {
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run a file, a piece of code or a command in a sandbox of its own
+    /// Run a file, code or a command in a new sandbox
     Run(Box<RunArguments>),
-    /// Create a detached sandbox, which outlives this command
+    /// Create a detached sandbox, which keeps running after this command
     Create(Box<CreateArguments>),
     /// Run a command in a detached sandbox
     Exec(ExecArguments),
-    /// Copy files and folders into a detached sandbox, or out of it
+    /// Copy files and folders between the host and a detached sandbox
     Cp(CpArguments),
     /// List detached sandboxes
     Ls(LsArguments),
-    /// Show what commands in a detached sandbox wrote
+    /// Show the output of the commands in a detached sandbox
     Logs(LogsArguments),
-    /// End detached sandboxes, their programs first with SIGTERM
+    /// Stop detached sandboxes: send SIGTERM, then SIGKILL
     Stop(EndArguments),
-    /// End detached sandboxes at once
+    /// Kill detached sandboxes immediately
     Kill(EndArguments),
-    /// End detached sandboxes at once, and remove what those that have ended left
+    /// Kill detached sandboxes and remove what they left behind
     Rm(EndArguments),
-    /// Remove what detached sandboxes left that have ended without cleaning up
+    /// Remove what ended sandboxes left behind
     Prune(PruneArguments),
-    /// Make an image of a detached sandbox's files
+    /// Create an image from a detached sandbox's files
     Commit(CommitArguments),
-    /// Pull, build, list and remove an engine's images
+    /// Manage an engine's images
     Image(ImageArguments),
-    /// Tell whether a policy would be enforced on this host (exit code 3 where it would be refused)
+    /// Check whether this host can enforce a policy (exit code 3 if not)
     Check(Box<CheckArguments>),
-    /// Tell what this host can enforce, and how to get what is missing
+    /// Diagnose what this host can enforce, and how to fix what it cannot
     Doctor(DoctorArguments),
-    /// Show what every linked tier enforces
+    /// Show what each tier enforces
     Matrix(MatrixArguments),
-    /// Attack the linked tiers and tell which attacks fail: starts sandbox-conformance
+    /// Test what each tier enforces: runs sandbox-conformance
     Conformance(ConformanceArguments),
-    /// Show a policy file's schema, or what a policy file means
+    /// Print the schema of policy files, or explain a policy file
     Policy(PolicyArguments),
 }
 
 impl Command {
-    /// How the answer is to be written.
+    /// The output format.
     pub fn format(&self) -> Format {
         match self {
             Self::Run(arguments) => arguments.format.format,
@@ -92,7 +92,7 @@ impl Command {
     }
 }
 
-/// The subcommand that a command line names, if it names one, and that one's own: `image build`.
+/// The subcommand in a command line, with its own subcommand: `image build`.
 pub fn subcommand(arguments: &[OsString]) -> Option<String> {
     let mut command = &Arguments::command();
     let mut names = Vec::new();

@@ -2,7 +2,7 @@
 
 use sandbox::{ErrorKind, Outcome};
 
-/// With which code the command ends.
+/// The exit code of the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Exit(u8);
 
@@ -23,7 +23,7 @@ impl Exit {
     pub const NOT_FOUND: Self = Self(127);
     /// Killed: out of memory, or far more output than is kept.
     pub const KILLED: Self = Self(137);
-    /// Nobody reads the output any more (128 + SIGPIPE).
+    /// The reader of standard output is gone (128 + SIGPIPE).
     pub const BROKEN_PIPE: Self = Self(141);
 
     /// The number.
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_are_the_documented_ones() {
+    fn exit_codes_match_documentation() {
         let of = |outcome| Exit::of_outcome(&outcome).code();
         assert_eq!(of(Outcome::Exited { code: 0 }), 0);
         assert_eq!(of(Outcome::Exited { code: 255 }), 255);
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_code_that_cannot_be_passed_on_is_a_failure_and_never_success() {
+    fn out_of_range_exit_codes_become_failures() {
         assert_eq!(
             Exit::of_outcome(&Outcome::Exited { code: 256 }),
             Exit::FAILED

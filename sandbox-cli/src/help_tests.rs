@@ -9,7 +9,7 @@ use crate::arguments::Arguments;
 /// The help of the command and its subcommands, as docs/command.md has it.
 fn document() -> String {
     let mut text = String::from(
-        "# The `sandbox` command\n\nWritten by `UPDATE=1 cargo test -p sandbox-cli help`, out of what `--help` says.\n",
+        "# The `sandbox` command\n\nGenerated from `--help` by `UPDATE=1 cargo test -p sandbox-cli help`.\n",
     );
     let mut root = Arguments::command().term_width(100);
     root.build();
@@ -39,7 +39,7 @@ fn section(text: &mut String, command: &mut clap::Command) {
 }
 
 #[test]
-fn help_is_the_documented_one() {
+fn help_matches_documentation() {
     let package = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
     let package = package.unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
     let path = package.join("../docs/command.md");

@@ -1,9 +1,9 @@
 //! The `sandbox` command.
 
 mod arguments;
+mod command_error;
 mod commands;
 mod exit;
-mod failure;
 #[cfg(test)]
 mod help_tests;
 mod options;
@@ -17,9 +17,9 @@ use std::io::Write as _;
 use clap::Parser as _;
 
 use arguments::{Arguments, Command};
-use commands::end::Way;
+use command_error::{CommandError, Outcome};
+use commands::end::EndMethod;
 use exit::Exit;
-use failure::{Failure, Outcome};
 use output::Format;
 
 fn main() {
@@ -29,14 +29,14 @@ fn main() {
         Err(error) if !error.use_stderr() => (Format::Text, print_help(&error)),
         Err(error) => (
             Format::guess(&arguments),
-            Err(Failure::usage(
+            Err(CommandError::usage(
                 &error,
                 arguments::subcommand(&arguments).as_deref(),
             )),
         ),
     };
     let exit = outcome.unwrap_or_else(|failure| failure.report(format));
-    // Not a return: a thread may still wait for standard input, and nobody waits for it.
+    // Not a return, which would wait for a thread that is blocked on standard input.
     std::process::exit(exit.code().into());
 }
 
@@ -48,9 +48,9 @@ fn dispatch(command: Command) -> Outcome {
         Command::Cp(arguments) => commands::cp::run(&arguments),
         Command::Ls(arguments) => commands::ls::run(&arguments),
         Command::Logs(arguments) => commands::logs::run(&arguments),
-        Command::Stop(arguments) => commands::end::run(&arguments, Way::Stop),
-        Command::Kill(arguments) => commands::end::run(&arguments, Way::Kill),
-        Command::Rm(arguments) => commands::end::run(&arguments, Way::Remove),
+        Command::Stop(arguments) => commands::end::run(&arguments, EndMethod::Stop),
+        Command::Kill(arguments) => commands::end::run(&arguments, EndMethod::Kill),
+        Command::Rm(arguments) => commands::end::run(&arguments, EndMethod::Remove),
         Command::Prune(arguments) => commands::end::prune(&arguments),
         Command::Check(arguments) => commands::check::run(&arguments),
         Command::Doctor(arguments) => commands::doctor::run(&arguments),
@@ -67,8 +67,8 @@ fn print_help(help: &clap::Error) -> Outcome {
     Ok(Exit::SUCCESS)
 }
 
-/// Writes one of the command's own lines to standard error.
-fn say(line: impl std::fmt::Display) {
-    // Where standard error is closed there is nobody left to tell.
+/// Writes a line with the prefix `sandbox: ` to standard error.
+fn print_status(line: impl std::fmt::Display) {
+    // If standard error is closed, the line cannot be reported elsewhere.
     let _ = writeln!(std::io::stderr(), "sandbox: {line}");
 }

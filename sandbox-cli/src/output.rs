@@ -1,4 +1,4 @@
-//! How answers are written.
+//! Output formats.
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
@@ -6,22 +6,22 @@ use std::io::{self, Write as _};
 use clap::Args;
 use serde::Serialize;
 
-use crate::failure::Failure;
+use crate::command_error::CommandError;
 
-/// How answers are written.
+/// The output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum Format {
-    /// For people
+    /// Plain text
     #[default]
     Text,
     /// One JSON object on standard output
     Json,
 }
 
-/// The option that says how an answer is written.
+/// The option for the output format.
 #[derive(Debug, Clone, Copy, Args)]
 pub struct FormatOption {
-    /// How the answer is written
+    /// Output format
     #[arg(
         short = 'o',
         long = "output",
@@ -32,20 +32,21 @@ pub struct FormatOption {
     pub format: Format,
 }
 
-/// What `--output` says of a command that passes output on while it comes.
-pub const LIVE_OUTPUT: &str = "How the result is written; json holds everything back until the end";
+/// The help of `--output` for commands that stream output.
+pub const LIVE_OUTPUT: &str = "Output format; json prints everything at the end";
 
 impl Format {
-    /// The format that an unreadable command line asks for, so that a program that reads JSON gets it in every case.
+    /// The format in a wrong command line, so that a program that requests JSON gets its error as
+    /// JSON.
     pub fn guess(arguments: &[OsString]) -> Self {
-        let own = arguments
+        let before_command = arguments
             .iter()
             .take_while(|argument| *argument != "--")
             .collect::<Vec<_>>();
-        let short = own
+        let short = before_command
             .iter()
             .any(|argument| *argument == "-ojson" || *argument == "--output=json");
-        let long = own
+        let long = before_command
             .windows(2)
             .any(|pair| (pair[0] == "-o" || pair[0] == "--output") && pair[1] == "json");
         if short || long {
@@ -57,22 +58,22 @@ impl Format {
 }
 
 /// Writes text to standard output.
-pub fn print(text: &str) -> Result<(), Failure> {
+pub fn print(text: &str) -> Result<(), CommandError> {
     let mut stdout = io::stdout().lock();
     match stdout
         .write_all(text.as_bytes())
         .and_then(|()| stdout.flush())
     {
         Ok(()) => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Failure::broken_pipe()),
-        Err(error) => Err(Failure::io("writing standard output", &error)),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(CommandError::broken_pipe()),
+        Err(error) => Err(CommandError::io("writing standard output", &error)),
     }
 }
 
 /// Writes one JSON object and a line's end to standard output.
-pub fn print_json(document: &impl Serialize) -> Result<(), Failure> {
+pub fn print_json(document: &impl Serialize) -> Result<(), CommandError> {
     let mut text = serde_json::to_string(document)
-        .map_err(|error| Failure::io("writing JSON", &io::Error::other(error)))?;
+        .map_err(|error| CommandError::io("writing JSON", &io::Error::other(error)))?;
     text.push('\n');
     print(&text)
 }
@@ -82,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_is_found_before_the_command_only() {
+    fn json_format_is_recognized_only_before_the_command() {
         let guess =
             |line: &str| Format::guess(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
         assert_eq!(guess("sandbox run --bad -o json"), Format::Json);

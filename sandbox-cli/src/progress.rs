@@ -1,4 +1,4 @@
-//! What a person sees while an image is pulled or built: bars on a terminal's standard error, lines where it is none.
+//! Progress of pulls and builds on standard error: bars on a terminal, otherwise lines.
 
 use std::collections::HashMap;
 use std::io::{self, IsTerminal as _};
@@ -7,7 +7,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use sandbox::{ImageEvent, escape};
 
 use crate::output::Format;
-use crate::say;
+use crate::print_status;
 
 /// One line for each layer.
 const STYLE: &str = "{prefix:12} {bar:30} {bytes:>10}/{total_bytes:10} {msg}";
@@ -15,19 +15,19 @@ const STYLE: &str = "{prefix:12} {bar:30} {bytes:>10}/{total_bytes:10} {msg}";
 /// Shows what happens.
 #[derive(Debug)]
 pub struct Progress {
-    /// `None` where nobody wants to see it.
+    /// `None` if progress is not shown.
     shown: Option<Shown>,
 }
 
 #[derive(Debug)]
 struct Shown {
-    /// `None` where standard error is no terminal.
+    /// `None` if standard error is not a terminal.
     terminal: Option<MultiProgress>,
     layers: HashMap<String, ProgressBar>,
 }
 
 impl Progress {
-    /// Shows it to people; quietly, and beside JSON, nothing.
+    /// Shows progress, except with `--quiet` or JSON output.
     pub fn new(quiet: bool, format: Format) -> Self {
         let shown = Shown {
             terminal: io::stderr().is_terminal().then(MultiProgress::new),
@@ -63,7 +63,7 @@ impl Shown {
                 current,
                 total,
             } => self.layer(id, status, *current, *total),
-            // What is not known yet is not shown.
+            // Events of later versions.
             _ => {}
         }
     }
@@ -71,8 +71,8 @@ impl Shown {
     fn line(&self, line: &str) {
         match &self.terminal {
             // Above the bars.
-            Some(terminal) => terminal.suspend(|| say(escape(line))),
-            None => say(escape(line)),
+            Some(terminal) => terminal.suspend(|| print_status(escape(line))),
+            None => print_status(escape(line)),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Columns of text.
 
-/// The rows with their columns aligned, two spaces apart; the last column is as long as it is.
+/// Aligns the columns of the rows, two spaces apart.
 pub fn table(rows: &[Vec<String>]) -> String {
     let mut widths: Vec<usize> = Vec::new();
     for row in rows {
@@ -29,7 +29,7 @@ mod tests {
     use super::table;
 
     #[test]
-    fn columns_are_aligned_by_characters() {
+    fn columns_are_aligned_by_character_count() {
         let rows = [
             vec!["ä".to_owned(), "b".to_owned()],
             vec!["long".to_owned(), "c".to_owned()],

@@ -16,7 +16,7 @@ fn run_in(folder: &Path, arguments: &[&str]) -> Output {
 
 /// The first command of the README.
 #[test]
-fn the_example_prints_its_result_and_leaves_its_artifact() {
+fn example_prints_result_and_exports_artifact() {
     let folder = tempfile::tempdir().unwrap();
     let example = checkout().join("examples/sales");
     let script = example.join("analysis.py");
@@ -62,7 +62,7 @@ fn the_example_prints_its_result_and_leaves_its_artifact() {
 }
 
 #[test]
-fn a_folder_alone_takes_what_is_in_output() {
+fn out_option_alone_exports_output_folder() {
     let folder = tempfile::tempdir().unwrap();
     let script = "mkdir /output/sub; echo a > /output/a.txt; echo b > /output/sub/b.txt; ln -s /etc/passwd /output/link";
     let output = run_in(
@@ -81,13 +81,13 @@ fn a_folder_alone_takes_what_is_in_output() {
     );
     assert!(!folder.path().join("out/link").exists());
     assert!(
-        stderr.contains("no artifact /output/link: a symbolic link"),
+        stderr.contains("skipped artifact /output/link: a symbolic link"),
         "{stderr}"
     );
 }
 
 #[test]
-fn a_folder_in_which_nothing_came_out_is_not_left_behind() {
+fn empty_artifact_folder_is_removed() {
     let folder = tempfile::tempdir().unwrap();
     let output = run_in(folder.path(), &["run", "--out", "out", "--", "true"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -98,7 +98,7 @@ fn a_folder_in_which_nothing_came_out_is_not_left_behind() {
     );
     assert!(output.status.success());
     assert!(
-        text(&output.stderr).contains("no artifact /output/x: nothing is there"),
+        text(&output.stderr).contains("no artifact /output/x: not found"),
         "{}",
         text(&output.stderr)
     );
@@ -106,7 +106,7 @@ fn a_folder_in_which_nothing_came_out_is_not_left_behind() {
 }
 
 #[test]
-fn names_from_the_sandbox_cannot_write_to_the_terminal() {
+fn file_names_from_sandbox_are_escaped_on_terminal() {
     let folder = tempfile::tempdir().unwrap();
     let code = "open('/output/\\x1b[31mred\\n.txt', 'w').write('x')";
     let output = run_in(folder.path(), &["run", "--out", "out", "-c", code]);
@@ -117,7 +117,7 @@ fn names_from_the_sandbox_cannot_write_to_the_terminal() {
 }
 
 #[test]
-fn artifacts_of_a_program_that_failed_come_out_too() {
+fn artifacts_of_failed_program_are_exported() {
     let folder = tempfile::tempdir().unwrap();
     let script = "echo partial > /output/log; sleep 100";
     let arguments = [
@@ -140,7 +140,7 @@ fn artifacts_of_a_program_that_failed_come_out_too() {
 }
 
 #[test]
-fn json_lists_what_came_out_and_what_did_not() {
+fn json_lists_exported_and_skipped_artifacts() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out");
     let script = "printf 'a,b\\n' > /output/t.csv";
@@ -170,7 +170,7 @@ fn json_lists_what_came_out_and_what_did_not() {
 
 /// Code of one run prepares what the next run, under another policy, is to write to or to read.
 #[test]
-fn what_an_earlier_run_has_replaced_by_a_link_is_not_followed() {
+fn output_folder_replaced_by_link_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let (proj, victim) = (folder.path().join("proj"), folder.path().join("victim"));
     for folder in [&proj, &victim] {

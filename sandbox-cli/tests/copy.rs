@@ -82,7 +82,7 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn files_go_both_ways() {
+fn files_are_copied_in_and_out() {
     let stage = Stage::new(&[]);
     let program = stage.write("größe und name.sh", "#!/bin/sh\necho ran\n", 0o755);
     // A new name, with missing parents; a folder; a folder that is only named as one.
@@ -134,7 +134,7 @@ fn files_go_both_ways() {
 }
 
 #[test]
-fn folders_go_both_ways() {
+fn folders_are_copied_in_and_out() {
     let stage = Stage::new(&[]);
     stage.write("tree/one", "1", 0o644);
     stage.write("tree/sub/ünïcode", "2", 0o600);
@@ -188,7 +188,7 @@ fn folders_go_both_ways() {
 }
 
 #[test]
-fn links_and_special_files_are_said_and_left() {
+fn links_and_special_files_are_skipped_and_reported() {
     let stage = Stage::new(&[]);
     stage.sh("cd /tmp; mkdir d; echo x > d/file; ln -s /etc/passwd d/link; ln -s / d/root; mkfifo d/fifo");
     stage.sh("ln -s /etc/passwd /tmp/top; mkdir /tmp/d/closed; echo y > /tmp/d/closed/in; chmod 0 /tmp/d/closed");
@@ -233,7 +233,7 @@ fn links_and_special_files_are_said_and_left() {
 }
 
 #[test]
-fn nothing_is_written_through_links_on_the_host() {
+fn copy_out_does_not_write_through_host_links() {
     let stage = Stage::new(&[]);
     stage.sh("mkdir -p /tmp/d/sub; echo guest > /tmp/d/file; echo guest > /tmp/d/sub/file");
     let outside = stage.path("outside");
@@ -261,7 +261,7 @@ fn nothing_is_written_through_links_on_the_host() {
 }
 
 #[test]
-fn what_code_can_write_is_no_way_out_of_a_folder() {
+fn links_in_writable_folders_cannot_redirect_copies() {
     let folder = tempfile::tempdir().unwrap();
     let work = folder.path().join("work");
     std::fs::create_dir(&work).unwrap();
@@ -298,7 +298,7 @@ fn what_code_can_write_is_no_way_out_of_a_folder() {
 }
 
 #[test]
-fn a_link_that_code_has_planted_above_a_source_is_not_followed() {
+fn link_planted_above_copy_source_is_not_followed() {
     let folder = tempfile::tempdir().unwrap();
     let work = folder.path().join("work");
     std::fs::create_dir(&work).unwrap();
@@ -339,7 +339,7 @@ fn a_link_that_code_has_planted_above_a_source_is_not_followed() {
 }
 
 #[test]
-fn a_limit_bounds_what_comes_out() {
+fn limit_option_bounds_copy_out() {
     let stage = Stage::new(&["--disk", "64MiB"]);
     stage.sh("cd /tmp; mkdir d; truncate -s 1T d/sparse || truncate -s 60M d/sparse; echo small > d/small");
     let out = stage.path("out");
@@ -356,20 +356,16 @@ fn a_limit_bounds_what_comes_out() {
 }
 
 #[test]
-fn mistakes_are_named() {
+fn bad_copy_arguments_are_refused() {
     let stage = Stage::new(&["--timeout", "30s"]);
     let file = stage.write("file", "", 0o644);
     let missing = stage.path("missing");
     for (source, target, expected) in [
-        (
-            PathBuf::from("a"),
-            PathBuf::from("b"),
-            "neither SRC nor DST",
-        ),
+        (PathBuf::from("a"), PathBuf::from("b"), "SRC or DST must be"),
         (
             stage.inside("/a").into(),
             stage.inside("/b").into(),
-            "both in a sandbox",
+            "cannot both be in a sandbox",
         ),
         (
             file.clone(),

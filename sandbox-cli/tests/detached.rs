@@ -1,4 +1,5 @@
-//! `sandbox create`, `exec`, `ls`, `logs`, `stop`, `kill`, `rm` and `prune`: each in a process of its own.
+//! `sandbox create`, `exec`, `ls`, `logs`, `stop`, `kill`, `rm` and `prune`: each in a process of
+//! its own.
 
 #![cfg(feature = "local")]
 
@@ -15,34 +16,34 @@ use common::{
 };
 use serde_json::Value;
 
-/// Set in a run of the tests that another run has started.
+/// Set if a test has started this run of the tests.
 const AGAIN: &str = "SANDBOX_TEST_AGAIN";
 
 /// A user that owns nothing on this machine.
 const USER: u32 = 23_456;
 
-/// A sandbox of one test: removed in the end, whatever becomes of the test.
-struct Kept {
+/// The detached sandbox of a test, removed when dropped.
+struct DetachedSandbox {
     name: String,
 }
 
-impl Kept {
+impl DetachedSandbox {
     fn name(what: &str) -> Self {
         let name = format!("{what}-{}", unique_seconds().replace('.', "-"));
         Self { name }
     }
 
     fn create(what: &str, options: &[&str]) -> Self {
-        let kept = Self::name(what);
+        let sandbox = Self::name(what);
         let arguments = [
-            &["create", "--name", &kept.name, "--ttl", "2m", "-q"],
+            &["create", "--name", &sandbox.name, "--ttl", "2m", "-q"],
             options,
         ]
         .concat();
         let (code, stdout, stderr) = run(&arguments);
         assert_eq!((code, stderr.as_str()), (Some(0), ""));
-        assert_eq!(stdout, format!("{}\n", kept.name));
-        kept
+        assert_eq!(stdout, format!("{}\n", sandbox.name));
+        sandbox
     }
 
     fn exec(&self, command: &[&str]) -> (Option<i32>, String, String) {
@@ -82,9 +83,9 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for DetachedSandbox {
     fn drop(&mut self) {
-        // Most tests have removed it themselves.
+        // Most tests have already removed it.
         let _ = run(&["rm", "-b", "local", &self.name]);
     }
 }
@@ -116,14 +117,13 @@ fn error(arguments: &[&str]) -> Value {
     document["error"].clone()
 }
 
-/// Has a test run as an ordinary user as well.
 /// A sandbox serves few clients at once, and each of these is gone when the next one comes.
 #[test]
-fn fifty_executions_in_a_row_by_name() {
-    let kept = Kept::create("row", &[]);
+fn fifty_consecutive_executions_by_name_succeed() {
+    let sandbox = DetachedSandbox::create("row", &[]);
     for number in 0..50 {
         let number = number.to_string();
-        let (code, stdout, stderr) = kept.exec(&["echo", &number]);
+        let (code, stdout, stderr) = sandbox.exec(&["echo", &number]);
         assert_eq!(
             (code, stdout, stderr),
             (Some(0), format!("{number}\n"), String::new())
@@ -131,8 +131,9 @@ fn fifty_executions_in_a_row_by_name() {
     }
 }
 
+/// Runs the other tests as an ordinary user as well.
 #[test]
-fn as_an_ordinary_user() {
+fn detached_sandbox_works_as_ordinary_user() {
     if rustix_user() != 0 || std::env::var_os(AGAIN).is_some() {
         return;
     }
@@ -160,9 +161,13 @@ fn as_an_ordinary_user() {
         .gid(USER)
         .output()
         .unwrap();
-    let said = text(&output.stdout);
-    assert!(output.status.success(), "{said}{}", text(&output.stderr));
-    assert!(said.contains("test result: ok. "), "{said}");
+    let output_text = text(&output.stdout);
+    assert!(
+        output.status.success(),
+        "{output_text}{}",
+        text(&output.stderr)
+    );
+    assert!(output_text.contains("test result: ok. "), "{output_text}");
     assert_eq!(
         std::fs::read_dir(runtime.join("sandbox/sandboxes"))
             .unwrap()
@@ -172,50 +177,53 @@ fn as_an_ordinary_user() {
 }
 
 #[test]
-fn a_sandbox_is_used_from_one_process_after_the_other() {
-    let kept = Kept::create("used", &["-e", "GREETING=hello", "--label", "team=a b"]);
-    assert_eq!(kept.sh("echo $GREETING; echo kept > /tmp/file"), "hello\n");
-    assert_eq!(kept.sh("cat /tmp/file"), "kept\n");
-    let (code, stdout, stderr) = kept.exec(&["sh", "-c", "echo out; echo err >&2; exit 7"]);
+fn consecutive_processes_share_a_detached_sandbox() {
+    let sandbox = DetachedSandbox::create("used", &["-e", "GREETING=hello", "--label", "team=a b"]);
+    assert_eq!(
+        sandbox.sh("echo $GREETING; echo sandbox > /tmp/file"),
+        "hello\n"
+    );
+    assert_eq!(sandbox.sh("cat /tmp/file"), "sandbox\n");
+    let (code, stdout, stderr) = sandbox.exec(&["sh", "-c", "echo out; echo err >&2; exit 7"]);
     assert_eq!(
         (code, stdout.as_str(), stderr.as_str()),
         (Some(7), "out\n", "err\n")
     );
-    let listed = kept.listed().unwrap();
+    let listed = sandbox.listed().unwrap();
     assert_eq!(listed["state"], "running");
     assert_eq!(listed["tier"], "local");
     assert_eq!(listed["labels"]["team"], "a b");
     let (code, table, _) = run(&["ls"]);
     let line = table
         .lines()
-        .find(|line| line.starts_with(&format!("{} ", kept.name)));
+        .find(|line| line.starts_with(&format!("{} ", sandbox.name)));
     assert!(
         code == Some(0) && line.is_some_and(|line| line.contains("running")),
         "{table}"
     );
-    let (code, log, _) = run(&["logs", &kept.name]);
+    let (code, log, _) = run(&["logs", &sandbox.name]);
     assert_eq!((code, log.as_str()), (Some(0), "hello\nkept\nout\nerr\n"));
-    let (_, log, _) = run(&["logs", "--tail", "2", &kept.name]);
+    let (_, log, _) = run(&["logs", "--tail", "2", &sandbox.name]);
     assert_eq!(log, "out\nerr\n");
-    let (_, log, _) = run(&["logs", "-o", "json", "--tail", "1", &kept.name]);
+    let (_, log, _) = run(&["logs", "-o", "json", "--tail", "1", &sandbox.name]);
     let log: Value = serde_json::from_str(&log).unwrap();
     assert_eq!(
         (&log["name"], &log["log"]),
-        (&Value::from(kept.name.as_str()), &"err\n".into())
+        (&Value::from(sandbox.name.as_str()), &"err\n".into())
     );
 
     assert_eq!(
-        run(&["stop", &kept.name]),
-        (Some(0), format!("{}\n", kept.name), String::new())
+        run(&["stop", &sandbox.name]),
+        (Some(0), format!("{}\n", sandbox.name), String::new())
     );
-    assert!(!kept.folder().exists());
-    assert!(kept.listed().is_none());
+    assert!(!sandbox.folder().exists());
+    assert!(sandbox.listed().is_none());
 }
 
 #[test]
-fn executions_take_input_options_and_limits() {
-    let kept = Kept::create("options", &["--timeout", "20s", "--stdout-max", "1KiB"]);
-    let name = kept.name.as_str();
+fn exec_applies_input_options_and_limits() {
+    let sandbox = DetachedSandbox::create("options", &["--timeout", "20s", "--stdout-max", "1KiB"]);
+    let name = sandbox.name.as_str();
     let output = sandbox([
         "exec",
         "-i",
@@ -258,17 +266,17 @@ fn executions_take_input_options_and_limits() {
     let longer = ["exec", "--timeout", "60s", "-o", "json", name, "--", "true"];
     let (code, stdout, stderr) = run(&longer);
     assert_eq!(code, Some(0));
-    assert!(stderr.contains("--timeout is cut to 20s"), "{stderr}");
+    assert!(stderr.contains("--timeout is reduced to 20s"), "{stderr}");
     assert!(stdout.contains("\"timeout_ms\":20000.0"), "{stdout}");
     assert!(start.elapsed() < Duration::from_secs(10));
     for (command, expected) in [(&["no-such-program"][..], 127), (&["/etc/passwd"][..], 126)] {
-        let (code, _, stderr) = kept.exec(command);
+        let (code, _, stderr) = sandbox.exec(command);
         assert_eq!(code, Some(expected), "{stderr}");
         assert_eq!(stderr.lines().count(), 1, "{stderr}");
     }
-    let (code, _, _) = kept.exec(&["sh", "-c", "kill -9 $$"]);
+    let (code, _, _) = sandbox.exec(&["sh", "-c", "kill -9 $$"]);
     assert_eq!(code, Some(137));
-    let (_, stdout, stderr) = kept.exec(&["head", "-c", "5000", "/dev/zero"]);
+    let (_, stdout, stderr) = sandbox.exec(&["head", "-c", "5000", "/dev/zero"]);
     assert_eq!(stdout.len(), 1024);
     assert!(stderr.contains("1024 of 5000 bytes"), "{stderr}");
     let (code, document) = common::run_json(&["exec", name, "--", "sh", "-c", "echo o; exit 3"]);
@@ -280,12 +288,12 @@ fn executions_take_input_options_and_limits() {
 }
 
 #[test]
-fn two_at_the_same_time_keep_apart() {
-    let kept = Kept::create("apart", &[]);
+fn concurrent_executions_are_independent() {
+    let sandbox = DetachedSandbox::create("apart", &[]);
     let start = |letter: &str| {
         let script = format!("for i in 1 2 3 4 5; do echo {letter}$i; sleep 0.1; done; cat");
         let mut child = Command::new(program())
-            .args(["exec", "-i", &kept.name, "--", "sh", "-c", &script])
+            .args(["exec", "-i", &sandbox.name, "--", "sh", "-c", &script])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -308,13 +316,13 @@ fn two_at_the_same_time_keep_apart() {
 }
 
 #[test]
-fn an_interrupted_execution_ends_alone() {
-    let kept = Kept::create("interrupted", &[]);
+fn interrupted_execution_leaves_sandbox_running() {
+    let sandbox = DetachedSandbox::create("interrupted", &[]);
     for signal in ["-INT", "-KILL"] {
         let marker = unique_seconds();
         let script = format!("setsid sleep {marker} & echo ready; sleep {marker}");
         let mut child = Command::new(program())
-            .args(["exec", &kept.name, "--", "sh", "-c", &script])
+            .args(["exec", &sandbox.name, "--", "sh", "-c", &script])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -334,16 +342,16 @@ fn an_interrupted_execution_ends_alone() {
         wait_until("its tree is gone", Duration::from_secs(5), || {
             processes_with(&marker).is_empty()
         });
-        assert_eq!(kept.sh("echo alive"), "alive\n");
+        assert_eq!(sandbox.sh("echo alive"), "alive\n");
     }
 }
 
 #[test]
-fn logs_are_followed_to_the_end() {
-    let kept = Kept::create("followed", &[]);
-    kept.sh("echo first");
+fn followed_logs_end_with_the_sandbox() {
+    let sandbox = DetachedSandbox::create("followed", &[]);
+    sandbox.sh("echo first");
     let mut child = Command::new(program())
-        .args(["logs", "-f", &kept.name])
+        .args(["logs", "-f", &sandbox.name])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -351,18 +359,18 @@ fn logs_are_followed_to_the_end() {
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     assert_eq!(lines.next().unwrap().unwrap(), "first");
-    kept.sh("echo second");
+    sandbox.sh("echo second");
     assert_eq!(lines.next().unwrap().unwrap(), "second");
-    assert_eq!(run(&["stop", &kept.name]).0, Some(0));
+    assert_eq!(run(&["stop", &sandbox.name]).0, Some(0));
     assert!(lines.next().is_none());
     assert_eq!(exit_code(&mut child, Duration::from_secs(10)), Some(0));
     assert_eq!(error(&["logs", "-f", "-o", "json", "lab"])["kind"], "usage");
 }
 
 #[test]
-fn names_are_taken_unknown_or_bad() {
-    let kept = Kept::create("named", &[]);
-    let name = kept.name.as_str();
+fn bad_unknown_and_used_names_are_refused() {
+    let sandbox = DetachedSandbox::create("named", &[]);
+    let name = sandbox.name.as_str();
     let taken = error(&["create", "-o", "json", "--name", name]);
     assert_eq!(taken["kind"], "already_exists");
     assert!(taken["fix"].as_str().unwrap().contains(name), "{taken}");
@@ -405,7 +413,7 @@ fn names_are_taken_unknown_or_bad() {
         let (code, stdout, stderr) = run(&[way, "no-such-1", name, "no-such-2"]);
         assert_eq!((code, stdout), (Some(125), format!("{name}\n")), "{way}");
         assert_eq!(stderr.lines().count(), 2, "{stderr}");
-        assert!(!kept.folder().exists());
+        assert!(!sandbox.folder().exists());
         let (code, _, stderr) = run(&[way, name]);
         assert_eq!(code, Some(125));
         assert!(stderr.contains("no sandbox"), "{stderr}");
@@ -426,26 +434,40 @@ fn names_are_taken_unknown_or_bad() {
 }
 
 #[test]
-fn a_name_is_made_up_where_none_is_given() {
+fn create_without_name_generates_one() {
     let (code, document) = common::run_json(&["create", "--ttl", "2m"]);
     assert_eq!(code, Some(0));
     let name = document["name"].as_str().unwrap().to_owned();
-    let kept = Kept { name };
+    let sandbox = DetachedSandbox { name };
     assert_eq!(document["tier"], "local");
     assert!(document["enforcement"].as_array().unwrap().len() > 5);
     assert!(document["expires"].as_str().unwrap().ends_with('Z'));
-    assert_eq!(kept.sh("echo ran"), "ran\n");
-    let (code, _, stderr) = run(&["create", "--name", &kept.name, "--policy", "/no/such/file"]);
+    assert_eq!(sandbox.sh("echo ran"), "ran\n");
+    let (code, _, stderr) = run(&[
+        "create",
+        "--name",
+        &sandbox.name,
+        "--policy",
+        "/no/such/file",
+    ]);
     assert_eq!(code, Some(125));
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
 }
 
 #[test]
-fn twenty_want_one_name_and_one_gets_it() {
-    let kept = Kept::name("wanted");
+fn one_of_twenty_concurrent_creations_gets_the_name() {
+    let sandbox = DetachedSandbox::name("wanted");
     let start = || {
         Command::new(program())
-            .args(["create", "-o", "json", "--ttl", "2m", "--name", &kept.name])
+            .args([
+                "create",
+                "-o",
+                "json",
+                "--ttl",
+                "2m",
+                "--name",
+                &sandbox.name,
+            ])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
@@ -463,32 +485,32 @@ fn twenty_want_one_name_and_one_gets_it() {
         }
     }
     assert_eq!(won, 1);
-    assert_eq!(kept.sh("echo one"), "one\n");
-    let keepers = || processes_with(&kept.name).len();
+    assert_eq!(sandbox.sh("echo one"), "one\n");
+    let keepers = || processes_with(&sandbox.name).len();
     assert_eq!(keepers(), 1);
-    assert_eq!(run(&["kill", &kept.name]).0, Some(0));
+    assert_eq!(run(&["kill", &sandbox.name]).0, Some(0));
     wait_until("no keeper is left", Duration::from_secs(5), || {
         keepers() == 0
     });
 }
 
 #[test]
-fn its_time_ends_it() {
-    let kept = Kept::name("timed");
-    let (code, _, stderr) = run(&["create", "--name", &kept.name, "--ttl", "3s"]);
+fn sandbox_ends_after_its_lifetime() {
+    let sandbox = DetachedSandbox::name("timed");
+    let (code, _, stderr) = run(&["create", "--name", &sandbox.name, "--ttl", "3s"]);
     assert_eq!(code, Some(0));
     assert!(stderr.starts_with("sandbox: local: enforced "), "{stderr}");
-    let record = kept.record();
+    let record = sandbox.record();
     let (keeper, agent) = (
-        kept.keeper(),
+        sandbox.keeper(),
         record["parts"]["agent"]["pid"].as_u64().unwrap(),
     );
-    let (code, _, stderr) = kept.exec(&["sleep", "60"]);
+    let (code, _, stderr) = sandbox.exec(&["sleep", "60"]);
     assert_eq!(code, Some(125));
     assert!(stderr.contains("lifetime of 3s is over"), "{stderr}");
     wait_until("nothing is left", Duration::from_secs(5), || {
         let groups = record["parts"]["groups"].as_array().unwrap().iter();
-        !kept.folder().exists()
+        !sandbox.folder().exists()
             && !Path::new(&format!("/proc/{keeper}")).exists()
             && !Path::new(&format!("/proc/{agent}")).exists()
             && groups
@@ -498,11 +520,11 @@ fn its_time_ends_it() {
 }
 
 #[test]
-fn a_killed_keeper_leaves_an_ended_sandbox() {
+fn sandbox_ends_when_its_supervisor_is_killed() {
     for way in ["rm", "prune"] {
-        let kept = Kept::create("killed", &[]);
-        let living = Kept::create("living", &[]);
-        let keeper = kept.keeper().to_string();
+        let sandbox = DetachedSandbox::create("killed", &[]);
+        let living = DetachedSandbox::create("living", &[]);
+        let keeper = sandbox.keeper().to_string();
         assert!(
             Command::new("kill")
                 .args(["-KILL", &keeper])
@@ -511,12 +533,13 @@ fn a_killed_keeper_leaves_an_ended_sandbox() {
                 .success()
         );
         wait_until("it has ended", Duration::from_secs(5), || {
-            kept.listed()
+            sandbox
+                .listed()
                 .is_some_and(|listed| listed["state"] == "ended")
         });
         for arguments in [
-            &["exec", "-o", "json", &kept.name, "--", "true"][..],
-            &["logs", "-o", "json", &kept.name],
+            &["exec", "-o", "json", &sandbox.name, "--", "true"][..],
+            &["logs", "-o", "json", &sandbox.name],
         ] {
             let failed = error(arguments);
             assert_eq!(failed["kind"], "sandbox_ended");
@@ -525,15 +548,15 @@ fn a_killed_keeper_leaves_an_ended_sandbox() {
                 "{failed}"
             );
         }
-        let (code, _, stderr) = run(&["stop", &kept.name]);
+        let (code, _, stderr) = run(&["stop", &sandbox.name]);
         assert_eq!(code, Some(125), "{stderr}");
         let (code, stdout, stderr) = match way {
-            "rm" => run(&["rm", &kept.name]),
+            "rm" => run(&["rm", &sandbox.name]),
             _ => run(&["prune", "-b", "local"]),
         };
         assert_eq!((code, stderr.as_str()), (Some(0), ""));
-        assert!(stdout.lines().any(|line| line == kept.name), "{stdout}");
-        assert!(!kept.folder().exists());
+        assert!(stdout.lines().any(|line| line == sandbox.name), "{stdout}");
+        assert!(!sandbox.folder().exists());
         assert_eq!(living.sh("echo alive"), "alive\n");
     }
     let (code, stdout, _) = run(&["prune", "-o", "json"]);
@@ -544,18 +567,18 @@ fn a_killed_keeper_leaves_an_ended_sandbox() {
 
 /// The creator is killed at some moment: the sandbox is there, whole, or not at all.
 #[test]
-fn a_killed_creator_leaves_all_or_nothing() {
+fn killed_creator_leaves_complete_sandbox_or_nothing() {
     let start = Instant::now();
-    drop(Kept::create("measured", &[]));
+    drop(DetachedSandbox::create("measured", &[]));
     let usual = start.elapsed();
     let moments = (0..36).map(|step| usual * step / 30);
     // However busy the machine is, one of these is late enough.
     let late = (1..=6).map(|power| usual * 2_u32.pow(power));
     let mut whole = 0;
     for moment in moments.chain(late) {
-        let kept = Kept::name("creator");
+        let sandbox = DetachedSandbox::name("creator");
         let mut child = Command::new(program())
-            .args(["create", "-q", "--ttl", "2m", "--name", &kept.name])
+            .args(["create", "-q", "--ttl", "2m", "--name", &sandbox.name])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .spawn()
@@ -565,14 +588,14 @@ fn a_killed_creator_leaves_all_or_nothing() {
         child.wait().unwrap();
         let start = Instant::now();
         loop {
-            match kept.listed() {
+            match sandbox.listed() {
                 Some(listed) if listed["state"] == "running" => {
                     // It may be about to be given up: then the keeper removes it at once.
-                    let (code, stdout, stderr) = kept.exec(&["echo", "alive"]);
+                    let (code, stdout, stderr) = sandbox.exec(&["echo", "alive"]);
                     if code == Some(0) {
                         assert_eq!(stdout, "alive\n");
                         std::thread::sleep(Duration::from_millis(50));
-                        if kept.listed().is_some() {
+                        if sandbox.listed().is_some() {
                             whole += 1;
                             break;
                         }
@@ -583,7 +606,9 @@ fn a_killed_creator_leaves_all_or_nothing() {
                     );
                 }
                 Some(listed) => panic!("{listed}"),
-                None if !kept.folder().exists() && processes_with(&kept.name).is_empty() => break,
+                None if !sandbox.folder().exists() && processes_with(&sandbox.name).is_empty() => {
+                    break;
+                }
                 None => assert!(
                     start.elapsed() < Duration::from_secs(5),
                     "half of it is left"

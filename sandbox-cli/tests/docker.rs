@@ -12,8 +12,8 @@ use common::{
     unique_seconds, wait_until,
 };
 
-/// Whether the engine and the default image are there. A test that cannot run says so, and fails where Docker is required;
-/// a user who may not talk to the engine is no reason to fail.
+/// Whether the engine and the default image are there. A test that cannot run says so, and fails
+/// where Docker is required; a user who may not talk to the engine is no reason to fail.
 fn is_there() -> bool {
     let (code, document) = run_json(&["doctor", "-b", "docker"]);
     if code == Some(0) {
@@ -31,7 +31,7 @@ fn is_there() -> bool {
 }
 
 #[test]
-fn programs_run_and_end_as_on_every_tier() {
+fn exit_codes_are_the_same_as_on_other_tiers() {
     if !is_there() {
         return;
     }
@@ -59,7 +59,7 @@ fn programs_run_and_end_as_on_every_tier() {
 }
 
 #[test]
-fn the_example_leaves_its_artifact() {
+fn example_exports_artifact() {
     if !is_there() {
         return;
     }
@@ -88,7 +88,7 @@ fn the_example_leaves_its_artifact() {
 }
 
 #[test]
-fn nothing_outlives_a_command_that_was_killed() {
+fn killed_command_leaves_no_processes() {
     if !is_there() {
         return;
     }
@@ -112,7 +112,8 @@ fn nothing_outlives_a_command_that_was_killed() {
     });
 }
 
-/// The containers that this process owns or has owned, in any state, as the engine's own command lists them.
+/// The containers that this process owns or has owned, in any state, as the engine's own command
+/// lists them.
 fn containers_of(process: u32) -> Vec<String> {
     let listed = Command::new("docker")
         .args(["ps", "--all", "--format"])
@@ -127,7 +128,7 @@ fn containers_of(process: u32) -> Vec<String> {
 }
 
 #[test]
-fn an_interrupted_creation_is_over_with_the_command() {
+fn interrupted_creation_leaves_no_container() {
     if !is_there() {
         return;
     }
@@ -165,7 +166,7 @@ fn an_interrupted_creation_is_over_with_the_command() {
 }
 
 #[test]
-fn an_engine_that_is_down_is_said_at_once_with_the_way_out() {
+fn unreachable_engine_is_reported_with_fix() {
     let start = Instant::now();
     let mut command = sandbox(["run", "-b", "docker", "--", "true"]);
     let output = command

@@ -8,7 +8,7 @@ use common::{checkout, run_text};
 
 #[test]
 #[cfg(feature = "local")]
-fn check_tells_what_would_be_enforced() {
+fn check_reports_enforcement() {
     let (code, stdout, stderr) = run_text(["check"]);
     assert_eq!(code, Some(0), "{stdout}{stderr}");
     assert!(stdout.contains("CAPABILITY"), "{stdout}");
@@ -28,7 +28,7 @@ fn check_tells_what_would_be_enforced() {
 
 #[test]
 #[cfg(feature = "local")]
-fn check_asks_every_tier() {
+fn check_all_reports_every_tier() {
     let (code, stdout, stderr) = run_text(["check", "--all"]);
     assert_eq!(code, Some(0), "{stdout}{stderr}");
     let line = |tier: &str| {
@@ -67,7 +67,7 @@ fn check_asks_every_tier() {
 
 #[test]
 #[cfg(feature = "local")]
-fn check_tells_what_would_be_refused() {
+fn check_reports_refusal_with_exit_code_3() {
     let folder = tempfile::tempdir().unwrap();
     let policy = folder.path().join("p.toml");
     // No backend resolves host names yet, and none pretends.
@@ -114,7 +114,7 @@ fn check_tells_what_would_be_refused() {
 
 #[test]
 #[cfg(feature = "local")]
-fn doctor_gives_every_no_its_fix() {
+fn doctor_reports_a_fix_for_each_problem() {
     let (code, document) = run_json(&["doctor"]);
     assert_eq!(code, Some(0), "{document}");
     let tiers = document["tiers"].as_array().unwrap();
@@ -141,7 +141,7 @@ fn doctor_gives_every_no_its_fix() {
 
 #[test]
 #[cfg(feature = "local")]
-fn matrix_tells_declared_from_measured() {
+fn matrix_distinguishes_declared_from_measured() {
     let (code, stdout, _) = run_text(["matrix", "--here"]);
     assert_eq!(code, Some(0));
     assert!(
@@ -161,7 +161,7 @@ fn matrix_tells_declared_from_measured() {
 }
 
 #[test]
-fn the_schema_is_the_published_one() {
+fn policy_schema_matches_published_schema() {
     let (code, stdout, _) = run_text(["policy", "schema"]);
     assert_eq!(code, Some(0));
     let published = std::fs::read_to_string(checkout().join("docs/policy.schema.json")).unwrap();
@@ -169,7 +169,7 @@ fn the_schema_is_the_published_one() {
 }
 
 #[test]
-fn a_shown_policy_is_a_policy_file_that_means_the_same() {
+fn policy_show_prints_equivalent_policy_file() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("p.toml");
     std::fs::write(

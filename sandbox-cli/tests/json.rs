@@ -7,7 +7,7 @@ mod common;
 use common::run_json;
 
 #[test]
-fn the_object_has_every_field() {
+fn json_result_has_every_field() {
     let (code, result) = run_json(&[
         "run",
         "-c",
@@ -49,7 +49,7 @@ fn the_object_has_every_field() {
 }
 
 #[test]
-fn output_that_is_no_text_comes_whole() {
+fn binary_output_is_complete_in_json() {
     let (_, result) = run_json(&["run", "--", "printf", "a\\377b"]);
     assert_eq!(result["stdout"], "a\u{fffd}b");
     assert_eq!(result["stdout_base64"], "Yf9i");
@@ -57,7 +57,7 @@ fn output_that_is_no_text_comes_whole() {
 }
 
 #[test]
-fn an_unsafe_tier_says_that_nothing_is_enforced() {
+fn unsafe_tier_reports_no_enforcement() {
     let output = common::run(["run", "-b", "local_unsafe", "-o", "json", "--", "true"]);
     let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(result["tier"], "local_unsafe");
@@ -71,7 +71,7 @@ fn an_unsafe_tier_says_that_nothing_is_enforced() {
 }
 
 #[test]
-fn denials_are_data_with_a_line_for_people() {
+fn json_denials_include_a_message() {
     let code = "import socket\ntry: socket.create_connection(('192.0.2.7', 80))\nexcept OSError: print('no')";
     let (exit, result) = run_json(&["run", "-c", code]);
     assert_eq!((exit, &result["stdout"]), (Some(0), &"no\n".into()));

@@ -1,4 +1,5 @@
-//! `sandbox run`: programs that go beyond their limits are stopped, and it is said which one it was.
+//! `sandbox run`: programs that go beyond their limits are stopped, and it is said which one it
+//! was.
 
 #![cfg(feature = "local")]
 
@@ -14,7 +15,7 @@ use common::{processes_with, program, run_json, run_text, text, unique_seconds, 
 const SLACK: Duration = Duration::from_secs(5);
 
 #[test]
-fn a_time_limit_ends_the_whole_tree_and_keeps_the_output() {
+fn time_limit_kills_process_tree_and_keeps_output() {
     let marker = unique_seconds();
     let script =
         format!("trap '' TERM; echo first line; setsid sleep {marker} & while :; do :; done");
@@ -39,7 +40,7 @@ fn a_time_limit_ends_the_whole_tree_and_keeps_the_output() {
 }
 
 #[test]
-fn a_child_that_holds_standard_output_neither_stalls_the_run_nor_outlives_it() {
+fn background_child_holding_stdout_is_killed_at_exit() {
     let marker = unique_seconds();
     let script = format!("(setsid sleep {marker} &) ; echo done");
     let start = Instant::now();
@@ -52,7 +53,7 @@ fn a_child_that_holds_standard_output_neither_stalls_the_run_nor_outlives_it() {
 }
 
 #[test]
-fn too_much_memory_is_an_outcome() {
+fn exceeding_memory_exits_with_137() {
     let code = "x = bytearray(1)\nwhile True:\n    x += bytes(1 << 20)";
     // Where cgroups are not ours, a sampler stands in for them.
     let (exit, result) = run_json(&[
@@ -74,7 +75,7 @@ fn too_much_memory_is_an_outcome() {
 }
 
 #[test]
-fn a_fork_bomb_is_stopped() {
+fn fork_bomb_is_contained() {
     let marker = unique_seconds();
     let script = format!("i=0; while [ $i -lt 500 ]; do sleep {marker} & i=$((i+1)); done; wait");
     let arguments = [
@@ -100,7 +101,7 @@ fn a_fork_bomb_is_stopped() {
 }
 
 #[test]
-fn a_gigabyte_of_output_is_cut_ended_and_costs_no_memory() {
+fn excessive_output_is_truncated_in_constant_memory() {
     let mut child = Command::new(program())
         .args([
             "run",
@@ -160,7 +161,7 @@ fn a_gigabyte_of_output_is_cut_ended_and_costs_no_memory() {
 }
 
 #[test]
-fn json_tells_the_limits_apart() {
+fn json_distinguishes_exceeded_limits() {
     let (code, result) = run_json(&[
         "run",
         "--timeout",

@@ -3,14 +3,12 @@
 #![cfg(feature = "local")]
 
 mod common;
-#[path = "../../sandbox-local/tests/local/pip.rs"]
-mod pip;
 
 use std::path::Path;
 use std::process::{Command, Output};
 
 use common::{run_text, sandbox, text};
-use pip::pip;
+use sandbox_testing::pip::has_pip;
 
 /// Makes a wheel of the package `demo`.
 const MAKE: &str = "\
@@ -50,8 +48,8 @@ fn with_wheel() -> tempfile::TempDir {
 }
 
 #[test]
-fn a_package_of_the_host_s_pip_is_there_and_reported() {
-    if !pip() {
+fn requested_package_is_installed_and_reported() {
+    if !has_pip() {
         return;
     }
     let folder = with_wheel();
@@ -97,8 +95,8 @@ fn a_package_of_the_host_s_pip_is_there_and_reported() {
 }
 
 #[test]
-fn a_policy_file_says_which() {
-    if !pip() {
+fn policy_file_lists_allowed_packages() {
+    if !has_pip() {
         return;
     }
     let folder = with_wheel();
@@ -141,7 +139,7 @@ fn a_policy_file_says_which() {
 }
 
 #[test]
-fn what_is_no_package_s_name_is_refused() {
+fn invalid_package_names_are_refused() {
     for bad in [
         "-r",
         "./demo",

@@ -15,7 +15,7 @@ use std::time::Duration;
 use common::{exit_code, program, run, run_text, sandbox, text};
 
 #[test]
-fn the_exit_code_is_the_programs() {
+fn exit_code_is_that_of_the_program() {
     for code in [0, 1, 3, 125, 255] {
         let ended = run_text(["run", "-q", "--", "/bin/sh", "-c", &format!("exit {code}")]);
         assert_eq!(ended, (Some(code), String::new(), String::new()));
@@ -23,14 +23,14 @@ fn the_exit_code_is_the_programs() {
 }
 
 #[test]
-fn a_signal_is_128_and_its_number() {
+fn signal_exits_with_128_plus_number() {
     let (code, _, stderr) = run_text(["run", "-q", "--", "/bin/sh", "-c", "kill -SEGV $$"]);
     assert_eq!(code, Some(139), "{stderr}");
     assert!(stderr.contains("signal 11"), "{stderr}");
 }
 
 #[test]
-fn standard_output_is_the_programs_alone_byte_for_byte() {
+fn stdout_contains_exactly_the_programs_bytes() {
     let output = run([
         "run",
         "--",
@@ -50,7 +50,7 @@ fn standard_output_is_the_programs_alone_byte_for_byte() {
 }
 
 #[test]
-fn output_comes_as_it_is_written_and_input_goes_in() {
+fn output_and_input_are_streamed() {
     let mut child = Command::new(program())
         .args([
             "run",
@@ -76,7 +76,7 @@ fn output_comes_as_it_is_written_and_input_goes_in() {
 }
 
 #[test]
-fn standard_input_arrives_whole() {
+fn standard_input_is_passed_completely() {
     let input = (0..3_000_000_u32)
         .map(|i| (i % 251) as u8)
         .collect::<Vec<_>>();
@@ -94,7 +94,7 @@ fn standard_input_arrives_whole() {
 }
 
 #[test]
-fn standard_input_is_passed_on_only_where_that_is_asked_for() {
+fn standard_input_requires_interactive_option() {
     for (options, hint) in [("", true), ("-q", false), ("-n", false)] {
         let options = ["run", options].into_iter().filter(|one| !one.is_empty());
         let output = sandbox(options.chain(["--", "cat"]))
@@ -113,7 +113,7 @@ fn standard_input_is_passed_on_only_where_that_is_asked_for() {
 }
 
 #[test]
-fn a_loop_over_the_lines_of_a_file_runs_once_for_each() {
+fn run_in_shell_loop_does_not_consume_loop_input() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("lines");
     std::fs::write(&file, "a\nb\nc\n").unwrap();
@@ -128,7 +128,7 @@ fn a_loop_over_the_lines_of_a_file_runs_once_for_each() {
 }
 
 #[test]
-fn a_file_runs_under_a_name_that_hides_no_module() {
+fn copied_file_name_shadows_no_module() {
     let folder = tempfile::tempdir().unwrap();
     // In its own folder this file would be what `import json` finds.
     let file = folder.path().join("json.py");
@@ -149,7 +149,7 @@ fn a_file_runs_under_a_name_that_hides_no_module() {
 }
 
 #[test]
-fn a_file_that_the_sandbox_sees_runs_in_place() {
+fn file_visible_in_sandbox_runs_in_place() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
     std::fs::write(folder.path().join("helper.py"), "VALUE = 42").unwrap();
@@ -180,7 +180,7 @@ fn a_file_that_the_sandbox_sees_runs_in_place() {
 }
 
 #[test]
-fn a_file_may_name_its_own_interpreter() {
+fn shebang_line_selects_interpreter() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("tool");
     std::fs::write(&file, "#!/bin/sh\necho \"$0 $1\"").unwrap();
@@ -200,7 +200,7 @@ fn a_file_may_name_its_own_interpreter() {
 }
 
 #[test]
-fn names_and_arguments_are_bytes() {
+fn non_utf8_names_and_arguments_are_passed() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join(OsStr::from_bytes(b"odd\xff.py"));
     std::fs::write(
@@ -229,7 +229,7 @@ fn names_and_arguments_are_bytes() {
 }
 
 #[test]
-fn code_runs_in_its_language() {
+fn code_runs_in_selected_language() {
     let (code, stdout, stderr) = run_text(["run", "-q", "-c", "print(6 * 7)"]);
     assert_eq!((code, stdout.as_str()), (Some(0), "42\n"), "{stderr}");
     let shell = [
@@ -246,7 +246,7 @@ fn code_runs_in_its_language() {
 }
 
 #[test]
-fn the_environment_is_what_was_named() {
+fn environment_contains_only_named_variables() {
     let mut command = sandbox(["run", "-q", "-e", "NAMED=a=b", "-e", "EMPTY=", "--", "env"]);
     let output = command.env("SECRET_OF_THE_HOST", "x").output().unwrap();
     let text = text(&output.stdout);
@@ -260,7 +260,7 @@ fn the_environment_is_what_was_named() {
 }
 
 #[test]
-fn a_workspace_is_where_the_code_starts() {
+fn code_starts_in_workspace() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
     std::fs::write(folder.path().join("in"), "from outside").unwrap();
@@ -306,7 +306,7 @@ fn a_workspace_is_where_the_code_starts() {
 }
 
 #[test]
-fn a_working_folder_can_be_named() {
+fn workdir_option_sets_working_directory() {
     assert_eq!(
         run_text(["run", "-q", "--workdir", "/tmp", "--", "pwd"]).1,
         "/tmp\n"
@@ -314,14 +314,14 @@ fn a_working_folder_can_be_named() {
 }
 
 #[test]
-fn no_subprocess_means_none() {
+fn no_subprocess_option_forbids_child_processes() {
     let code = "import os\ntry:\n    os.fork()\n    print('forked')\nexcept OSError:\n    print('refused')";
     let (exit, stdout, stderr) = run_text(["run", "-q", "--no-subprocess", "-c", code]);
     assert_eq!((exit, stdout.as_str()), (Some(0), "refused\n"), "{stderr}");
 }
 
 #[test]
-fn without_isolation_a_copied_file_is_removed_again() {
+fn unsafe_tier_removes_copied_file() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("main.py");
     std::fs::write(&file, "print(__file__)").unwrap();

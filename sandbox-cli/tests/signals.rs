@@ -56,7 +56,7 @@ fn send(signal: &str, child: &Child) {
 
 /// A program that ends in time has its exit code, however long the command itself was stopped.
 #[test]
-fn time_in_which_the_command_was_stopped_does_not_count() {
+fn time_limit_excludes_time_while_stopped() {
     let mut child = Command::new(program())
         .args(["run", "-q", "--timeout", "2s", "--", "/bin/sh", "-c"])
         .arg("echo ready; sleep 1; echo done; exit 3")
@@ -80,7 +80,7 @@ fn time_in_which_the_command_was_stopped_does_not_count() {
 }
 
 #[test]
-fn signals_end_the_tree() {
+fn signals_kill_process_tree() {
     for (signal, code) in [("-INT", 130), ("-TERM", 143), ("-HUP", 129)] {
         let marker = unique_seconds();
         let (mut child, _stdout) = start(&marker);
@@ -97,7 +97,7 @@ fn signals_end_the_tree() {
 }
 
 #[test]
-fn nothing_outlives_a_command_that_was_killed() {
+fn killed_command_leaves_no_processes() {
     let marker = unique_seconds();
     let (mut child, _stdout) = start(&marker);
     child.kill().unwrap();
@@ -108,7 +108,7 @@ fn nothing_outlives_a_command_that_was_killed() {
 }
 
 #[test]
-fn a_reader_that_goes_away_ends_the_run() {
+fn closed_stdout_ends_the_run() {
     let marker = unique_seconds();
     let script = format!("sleep {marker} & yes");
     let mut child = Command::new(program())
@@ -128,7 +128,7 @@ fn a_reader_that_goes_away_ends_the_run() {
 }
 
 #[test]
-fn a_reader_that_stalls_does_not_stall_the_time_limit() {
+fn time_limit_applies_while_stdout_reader_stalls() {
     let mut child = Command::new(program())
         .args(["run", "--timeout", "1s", "--", "yes"])
         .stdin(Stdio::null())
@@ -136,7 +136,8 @@ fn a_reader_that_stalls_does_not_stall_the_time_limit() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    // Nobody reads: the pipe is full at once. The program is ended at its limit, and what it wrote waits for its reader.
+    // Nobody reads: the pipe is full at once. The program is ended at its limit, and what it wrote
+    // waits for its reader.
     std::thread::sleep(Duration::from_secs(3));
     assert!(
         processes_of(&child).is_empty(),

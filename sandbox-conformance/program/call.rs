@@ -2,8 +2,8 @@
 
 use core::ffi::CStr;
 
-pub use sandbox_freestanding::syscall::nr;
-use sandbox_freestanding::{Errno, Result, syscall};
+pub use crate::runtime::syscall::nr;
+use crate::runtime::{Errno, Result, syscall};
 
 use crate::said::{self, Said};
 
@@ -113,7 +113,7 @@ pub fn write_all(descriptor: i32, mut bytes: &[u8]) {
         match kernel!(WRITE, descriptor, bytes, bytes.len()) {
             Ok(count) => bytes = &bytes[count..],
             Err(Errno::EINTR) => {}
-            Err(_) => sandbox_freestanding::process::exit(65),
+            Err(_) => crate::runtime::process::exit(65),
         }
     }
 }
@@ -135,7 +135,7 @@ pub fn now() -> usize {
 }
 
 pub fn exit(code: usize) -> Said {
-    sandbox_freestanding::process::exit(code as i32)
+    crate::runtime::process::exit(code as i32)
 }
 
 /// The number of this process. Where a filter denies it the program ends with a sign that no probe accepts: 0 is a process group to

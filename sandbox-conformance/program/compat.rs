@@ -1,8 +1,8 @@
 //! The same through the system calls of 32-bit programs, which have numbers of their own: a filter that looks at the number
 //! alone, and not at the architecture, takes one for another.
 
-use sandbox_freestanding::syscall::result;
-use sandbox_freestanding::{Errno, Result};
+use crate::runtime::syscall::result;
+use crate::runtime::{Errno, Result};
 
 use crate::said::{Said, done};
 
@@ -45,7 +45,7 @@ pub fn namespace() -> Said {
 /// fork().
 pub fn fork() -> Said {
     match interrupt(2, 0)? {
-        0 => sandbox_freestanding::process::exit(7),
+        0 => crate::runtime::process::exit(7),
         pid => match crate::forking::reap(pid)? {
             0x0700 => done(),
             _ => Err(Errno::ECHILD.into()),

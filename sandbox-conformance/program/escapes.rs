@@ -6,7 +6,7 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::ffi::CStr;
 
-use sandbox_freestanding::{Errno, Result};
+use crate::runtime::{Errno, Result};
 
 use crate::call::{
     AT_FDCWD, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, O_WRONLY, close, open, unlink, write_all,

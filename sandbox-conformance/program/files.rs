@@ -6,7 +6,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ffi::CStr;
 
-use sandbox_freestanding::{Errno, Result};
+use crate::runtime::{Errno, Result};
 
 use crate::Arguments;
 use crate::call::{

@@ -7,9 +7,9 @@ use alloc::vec::Vec;
 use core::ffi::{CStr, c_char, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use sandbox_freestanding::process::exit;
-use sandbox_freestanding::syscall::{clone_onto, result};
-use sandbox_freestanding::{Errno, Result};
+use crate::runtime::process::exit;
+use crate::runtime::syscall::{clone_onto, result};
+use crate::runtime::{Errno, Result};
 
 use crate::Arguments;
 use crate::call::{O_RDONLY, close, nr, open, pause, write_all};

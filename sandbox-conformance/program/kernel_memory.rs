@@ -4,7 +4,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ffi::CStr;
 
-use sandbox_freestanding::{Errno, Result};
+use crate::runtime::{Errno, Result};
 
 use crate::call::{O_CREAT, O_EXCL, O_NONBLOCK, O_WRONLY, open, pause, unlink};
 use crate::kernel;

@@ -6,9 +6,9 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::ffi::CStr;
 
-use sandbox_freestanding::{Errno, Result};
+use crate::runtime::{Errno, Result};
 
-use sandbox_freestanding::directory::{Directory, EntryKind};
+use crate::runtime::directory::{Directory, EntryKind};
 
 use crate::call::{O_NONBLOCK, O_RDONLY, O_WRONLY, close, open};
 use crate::files::content;

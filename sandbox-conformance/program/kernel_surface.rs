@@ -4,7 +4,7 @@ use alloc::ffi::CString;
 use alloc::format;
 use alloc::vec;
 
-use sandbox_freestanding::{Errno, Result};
+use crate::runtime::{Errno, Result};
 
 use crate::call::{O_NOCTTY, O_RDWR, open};
 use crate::kernel;

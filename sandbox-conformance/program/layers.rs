@@ -6,7 +6,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::ffi::CStr;
 
-use sandbox_freestanding::Errno;
+use crate::runtime::Errno;
 
 use crate::Arguments;
 use crate::kernel;

@@ -6,6 +6,7 @@
 #![no_main]
 
 extern crate alloc;
+extern crate runtime;
 
 mod call;
 mod compat;
@@ -30,10 +31,10 @@ mod surroundings;
 use alloc::vec::Vec;
 use core::ffi::CStr;
 
+use runtime::environment::Environment;
 use said::{Said, WRONG_USAGE, done};
-use sandbox_freestanding::environment::Environment;
 
-sandbox_freestanding::entry!(main);
+runtime::entry!(main);
 
 /// The arguments behind the subcommand, and what the program was started with.
 pub struct Arguments {

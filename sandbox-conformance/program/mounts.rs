@@ -3,7 +3,7 @@
 
 use core::ffi::CStr;
 
-use sandbox_freestanding::Result;
+use crate::runtime::Result;
 
 use crate::kernel;
 use crate::said::{Said, done};

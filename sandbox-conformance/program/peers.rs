@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::vec::Vec;
 use core::ffi::CStr;
 
-use sandbox_freestanding::{Errno, Result};
+use crate::runtime::{Errno, Result};
 
 use crate::call::{O_CREAT, O_WRONLY, close, now, open, own_pid, pause, write_all};
 use crate::kernel;

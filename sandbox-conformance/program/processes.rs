@@ -4,7 +4,7 @@ use alloc::ffi::CString;
 use alloc::format;
 use alloc::vec::Vec;
 
-use sandbox_freestanding::{Errno, Result};
+use crate::runtime::{Errno, Result};
 
 use crate::call::{O_NONBLOCK, O_RDONLY, O_RDWR, close, now, open, own_pid, pause, write_all};
 use crate::forking::{child, copy, reap};

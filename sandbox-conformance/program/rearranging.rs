@@ -2,7 +2,7 @@
 
 use core::ffi::CStr;
 
-use sandbox_freestanding::{Errno, Result};
+use crate::runtime::{Errno, Result};
 
 use crate::Arguments;
 use crate::call::{AT_FDCWD, O_CREAT, O_TRUNC, O_WRONLY, close, now, write_all};

@@ -7,7 +7,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ffi::CStr;
 
-use sandbox_freestanding::{Errno, Result};
+use crate::runtime::{Errno, Result};
 
 use crate::call::{O_CREAT, O_RDONLY, O_TRUNC, O_WRONLY, close, now, open, pause, unlink};
 use crate::forking::{child, reap};

@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use sandbox_freestanding::Errno;
+use crate::runtime::Errno;
 
 use crate::call;
 
@@ -72,5 +72,5 @@ pub const WRONG_USAGE: i32 = 64;
 /// would be another attack.
 pub fn give_up(word: &'static str) -> ! {
     print(Err(Denied::Word(word)));
-    sandbox_freestanding::process::exit(WRONG_USAGE)
+    crate::runtime::process::exit(WRONG_USAGE)
 }

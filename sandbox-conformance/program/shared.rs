@@ -3,7 +3,7 @@
 //! The first argument is the kind (`file`, `memory` for System V shared memory, `queue` for a POSIX message queue), the second
 //! the name: a path, a number, or a word.
 
-use sandbox_freestanding::{Errno, Result};
+use crate::runtime::{Errno, Result};
 
 use crate::Arguments;
 use crate::call::{O_CREAT, O_EXCL, O_RDONLY, O_RDWR, O_WRONLY, close, open};

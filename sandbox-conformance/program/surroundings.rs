@@ -5,7 +5,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use sandbox_freestanding::Errno;
+use crate::runtime::Errno;
 
 use crate::Arguments;
 use crate::kernel;

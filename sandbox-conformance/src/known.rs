@@ -71,8 +71,8 @@ impl KnownLeaks {
         Ok(known)
     }
 
-    /// Notes in a report what is known of it, as of a time, so that [`crate::Finding::standing`] takes it into account. What has
-    /// expired is noted nowhere; gives a line for each.
+    /// Notes in a report what is known of it, as of a time, so that [`crate::Finding::standing`]
+    /// takes it into account. What has expired is noted nowhere; gives a line for each.
     pub fn mark(&self, report: &mut Report, now: SystemTime) -> Vec<String> {
         let since_1970 = now.duration_since(SystemTime::UNIX_EPOCH);
         let today = since_1970.unwrap_or(Duration::ZERO).as_secs() / 86_400;

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
+use std::io::ErrorKind::{NotFound, PermissionDenied};
 use std::path::{Path, PathBuf};
 
 use sandbox_core::matrix::{Profile, Verdict};
@@ -21,7 +22,7 @@ pub const BACKEND: &str = "{backend}";
 ///
 /// # Errors
 ///
-/// When the folder that holds those of the backends cannot be read.
+/// When the folder that holds those of the backends cannot be read. A missing folder holds none.
 pub fn folders(pattern: &Path) -> Result<Vec<PathBuf>, Trouble> {
     let mut parent = PathBuf::new();
     let mut components = pattern.components();
@@ -40,7 +41,15 @@ pub fn folders(pattern: &Path) -> Result<Vec<PathBuf>, Trouble> {
                 .is_some_and(|backend| !backend.is_empty())
         };
         let mut folders = Vec::new();
-        for entry in fs::read_dir(&parent)? {
+        let entries = match fs::read_dir(&parent) {
+            Ok(entries) => entries,
+            // The default path is relative, and the suite runs in any working folder.
+            Err(error) if matches!(error.kind(), NotFound | PermissionDenied) => {
+                return Ok(folders);
+            }
+            Err(error) => return Err(error.into()),
+        };
+        for entry in entries {
             let entry = entry?;
             let folder = entry.path().join(components.as_path());
             if is_backend(&entry.file_name()) && folder.is_dir() {
@@ -87,7 +96,8 @@ pub fn load(pattern: &Path) -> Result<Vec<(String, Profile)>, Trouble> {
     Ok(profiles)
 }
 
-/// The name of a profile: the tier, the user or the kind of pods that it says it is for, and eight digits of a hash of its key.
+/// The name of a profile: the tier, the user or the kind of pods that it says it is for, and eight
+/// digits of a hash of its key.
 #[must_use]
 pub fn name(profile: &Profile) -> String {
     let mut hasher = blake3::Hasher::new();
@@ -191,7 +201,8 @@ pub fn compare(committed: &[(String, Profile)], measured: &Profile) -> Compariso
     )
 }
 
-/// What a committed folder lacks, without measuring anything: profiles of another suite, and tiers without one.
+/// What a committed folder lacks, without measuring anything: profiles of another suite, and tiers
+/// without one.
 #[must_use]
 pub fn lacks(committed: &[(String, Profile)], suite: &str, tiers: &[&str]) -> Vec<String> {
     let mut lacks = Vec::new();

@@ -33,7 +33,9 @@ fn every_probe_that_the_catalogue_names_exists() {
 fn every_file_that_the_catalogue_names_exists() {
     let text = catalogue();
     let named = named(&text);
-    let files = named.iter().filter(|word| word.starts_with("sandbox-") && word.contains('/'));
+    let files = named
+        .iter()
+        .filter(|word| word.starts_with("sandbox-") && word.contains('/'));
     let missing: Vec<_> = files.filter(|file| !root().join(file).exists()).collect();
     assert!(missing.is_empty(), "no such files: {missing:?}");
 }

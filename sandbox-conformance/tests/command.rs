@@ -137,7 +137,7 @@ fn an_unknown_tier_is_named() {
         .output()
         .expect("the command");
     assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("no backend \"nonsense\""));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("unknown tier \"nonsense\""));
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! The kernel's own counts of what it refused a container, read from its cgroup and its network namespace where the engine runs on
-//! this host.
+//! The kernel's counters and limits of a container, read from its cgroups and its network
+//! namespace. Available only if the engine runs on this host.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -8,25 +8,29 @@ use sandbox_host::{CounterFiles, Counters, memory_kills};
 
 use crate::Family;
 
-/// The control groups of a container and its first process.
+/// The cgroups of a container and its first process.
 #[derive(Debug)]
-pub(crate) struct Counts {
-    memory: Place,
-    pids: Option<Place>,
-    cpu: Option<Place>,
+pub(crate) struct ContainerCgroups {
+    memory: Cgroup,
+    pids: Option<Cgroup>,
+    cpu: Option<Cgroup>,
     first_process: Option<i32>,
-    /// Open, as the others are: they are read around every execution.
+    /// Kept open, like the counters: both are read around every execution.
     memory_events: Option<File>,
     refusals: CounterFiles,
 }
 
-impl Counts {
-    /// The groups of a container at the places where engines usually put them; the container's id makes a mistake impossible.
-    /// `None` where they are elsewhere.
-    pub(crate) fn usual(family: &Family, container: &str, no_network: bool) -> Option<Self> {
+impl ContainerCgroups {
+    /// Finds the cgroups at the engine's usual paths. The paths contain the container's id, so no
+    /// other container can match. `None` if they are elsewhere.
+    pub(crate) fn at_usual_paths(
+        family: &Family,
+        container: &str,
+        no_network: bool,
+    ) -> Option<Self> {
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
-        let tables = family.cgroups.iter().flat_map(|place| {
-            let path = place.replace("{id}", container);
+        let tables = family.cgroups.iter().flat_map(|pattern| {
+            let path = pattern.replace("{id}", container);
             [
                 format!("1:memory:{path}\n2:pids:{path}\n3:cpu:{path}"),
                 format!("0::{path}"),
@@ -37,19 +41,19 @@ impl Counts {
             .find(|counts| counts.first_process.is_some())
     }
 
-    /// The groups of the container whose first process is `pid`. An engine without the rights for groups leaves the container in one
-    /// that is not its own, of which nothing is said.
-    ///
-    /// `None` where that process is not there: the engine then counts processes in another namespace than this one.
+    /// Finds the cgroups of the container whose first process is `pid`. `None` if no such process
+    /// exists, because the engine may count processes in another namespace. Also `None` if the
+    /// process is in a cgroup without the container's id, as under an engine without cgroup rights.
     pub(crate) fn of_process(container: &str, pid: i64, no_network: bool) -> Option<Self> {
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
         let cgroups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
-        // The number may be another process's here: only a group with the container's id proves that it is not.
+        // The pid may belong to another process here: only a cgroup with the container's id proves
+        // it.
         let pid = i32::try_from(pid).ok();
         Self::find(&mounts, &cgroups, container, pid, no_network)
     }
 
-    /// `None` without a group of the container's that limits memory.
+    /// `None` if the container has no cgroup that limits memory.
     fn find(
         mounts: &str,
         cgroups: &str,
@@ -58,14 +62,14 @@ impl Counts {
         no_network: bool,
     ) -> Option<Self> {
         let group = |controller| {
-            let place = locate(mounts, cgroups, container, controller);
-            place.filter(|place| place.folder.exists())
+            let cgroup = locate(mounts, cgroups, container, controller);
+            cgroup.filter(|cgroup| cgroup.folder.exists())
         };
         let memory = group("memory")?;
         let pids = group("pids");
         let first_process = process.or_else(|| first_process(&memory.folder));
-        let process_limit = pids.as_ref().map(|place| place.folder.as_path());
-        // Whose network namespace is the one that a policy asks for.
+        let process_limit = pids.as_ref().map(|cgroup| cgroup.folder.as_path());
+        // Network refusals are counted only in the namespace that a policy asks for.
         let in_network = first_process.filter(|_| no_network);
         Some(Self {
             memory_events: File::open(memory.memory_events()).ok(),
@@ -77,56 +81,56 @@ impl Counts {
         })
     }
 
-    /// The group that limits memory.
-    pub(crate) fn memory_folder(&self) -> &Place {
+    /// The cgroup that limits memory.
+    pub(crate) fn memory(&self) -> &Cgroup {
         &self.memory
     }
 
-    /// The group that limits processes.
-    pub(crate) fn pids_folder(&self) -> Option<&Place> {
+    /// The cgroup that limits processes.
+    pub(crate) fn pids(&self) -> Option<&Cgroup> {
         self.pids.as_ref()
     }
 
-    /// The group that limits processors.
-    pub(crate) fn cpu_folder(&self) -> Option<&Place> {
+    /// The cgroup that limits processor time.
+    pub(crate) fn cpu(&self) -> Option<&Cgroup> {
         self.cpu.as_ref()
     }
 
-    /// The container's first process, as this host counts.
+    /// Pid of the container's first process on this host.
     pub(crate) fn first_process(&self) -> Option<i32> {
         self.first_process
     }
 
-    /// How many processes were killed for memory.
+    /// Number of processes killed for memory.
     pub(crate) fn oom_kills(&self) -> Option<u64> {
         memory_kills(self.memory_events.as_ref()?)
     }
 
-    /// What else the kernel refused.
+    /// The kernel's other refusals.
     pub(crate) fn counters(&self) -> Counters {
         self.refusals.read()
     }
 }
 
-/// The process with the lowest number: of a container that was just started, its first, which stays as long as the container.
-/// `None` where their numbers are of another namespace.
+/// The lowest pid in the cgroup: in a container that was just started, its first process. `None` if
+/// the pids belong to another namespace.
 fn first_process(folder: &Path) -> Option<i32> {
     let processes = std::fs::read_to_string(folder.join("cgroup.procs")).ok()?;
-    let numbers = processes.lines().filter_map(|line| line.parse().ok());
-    numbers.filter(|number| *number > 0).min()
+    let pids = processes.lines().filter_map(|line| line.parse().ok());
+    pids.filter(|pid| *pid > 0).min()
 }
 
 /// A cgroup of a container.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct Cgroup {
     folder: PathBuf,
-    /// Whether it is of version 2.
+    /// Whether this is cgroup v2.
     pub(crate) version_2: bool,
     container: String,
 }
 
-impl Place {
-    /// A group of a container with this id.
+impl Cgroup {
+    /// A cgroup of the container with this id.
     pub(crate) fn new(folder: PathBuf, version_2: bool, container: &str) -> Self {
         Self {
             folder,
@@ -135,10 +139,10 @@ impl Place {
         }
     }
 
-    /// The folder, and those above it that are the container's too: some runtimes put processes into a group within its own.
-    pub(crate) fn own_folders(&self) -> impl Iterator<Item = &Path> {
-        let own = |folder: &&Path| folder.to_string_lossy().contains(&self.container);
-        self.folder.ancestors().take_while(own)
+    /// This folder and its parents that belong to the container: some runtimes use a nested group.
+    pub(crate) fn own_ancestors(&self) -> impl Iterator<Item = &Path> {
+        let is_own = |folder: &&Path| folder.to_string_lossy().contains(&self.container);
+        self.folder.ancestors().take_while(is_own)
     }
 
     fn memory_events(&self) -> PathBuf {
@@ -150,7 +154,7 @@ impl Place {
     }
 }
 
-fn locate(mounts: &str, cgroups: &str, container: &str, controller: &str) -> Option<Place> {
+fn locate(mounts: &str, cgroups: &str, container: &str, controller: &str) -> Option<Cgroup> {
     let (mut v1, mut v2) = (None, None);
     for line in cgroups.lines() {
         let mut fields = line.splitn(3, ':');
@@ -160,19 +164,19 @@ fn locate(mounts: &str, cgroups: &str, container: &str, controller: &str) -> Opt
         }
         if controllers.is_empty() {
             v2 = Some(path);
-        } else if controllers.split(',').any(|found| found == controller) {
+        } else if controllers.split(',').any(|name| name == controller) {
             v1 = Some(path);
         }
     }
-    let place = |mount: Mount<'_>, path: &str, version_2| {
+    let cgroup = |mount: Mount<'_>, path: &str, version_2| {
         let below = path.strip_prefix(mount.root.trim_end_matches('/'))?;
         let folder = Path::new(mount.point).join(below.trim_start_matches('/'));
-        Some(Place::new(folder, version_2, container))
+        Some(Cgroup::new(folder, version_2, container))
     };
-    // Where both are mounted, the controller sits in v1.
+    // If both versions are mounted, the controller is in v1.
     match (v1, v2) {
-        (Some(path), _) => place(find_mount(mounts, "cgroup", Some(controller))?, path, false),
-        (None, Some(path)) => place(find_mount(mounts, "cgroup2", None)?, path, true),
+        (Some(path), _) => cgroup(find_mount(mounts, "cgroup", Some(controller))?, path, false),
+        (None, Some(path)) => cgroup(find_mount(mounts, "cgroup2", None)?, path, true),
         (None, None) => None,
     }
 }
@@ -182,14 +186,14 @@ struct Mount<'a> {
     point: &'a str,
 }
 
-/// The first mount of this type, with this option of its file system.
+/// The first mount of this file system type, with this option.
 fn find_mount<'a>(mounts: &'a str, kind: &str, option: Option<&str>) -> Option<Mount<'a>> {
     mounts.lines().find_map(|line| {
         let (head, tail) = line.split_once(" - ")?;
         let mut tail = tail.split(' ');
-        let (found, options) = (tail.next()?, tail.nth(1)?);
+        let (file_system, options) = (tail.next()?, tail.nth(1)?);
         let has_option = option.is_none_or(|option| options.split(',').any(|o| o == option));
-        if found != kind || !has_option {
+        if file_system != kind || !has_option {
             return None;
         }
         let mut head = head.split(' ').skip(3);
@@ -213,11 +217,11 @@ mod tests {
         "26 18 0:22 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n";
 
     fn memory(mounts: &str, cgroups: &str) -> Option<PathBuf> {
-        locate(mounts, cgroups, "abc", "memory").map(|place| place.memory_events())
+        locate(mounts, cgroups, "abc", "memory").map(|cgroup| cgroup.memory_events())
     }
 
     #[test]
-    fn the_memory_controller_is_found_in_both_versions() {
+    fn memory_controller_is_found_in_cgroup_v1_and_v2() {
         let cgroups = "4:memory:/docker/abc\n3:cpu,cpuacct:/docker/abc\n0::/docker/abc\n";
         let path = Path::new("/sys/fs/cgroup/memory/docker/abc/memory.oom_control");
         assert_eq!(memory(V1, cgroups).as_deref(), Some(path));
@@ -228,17 +232,17 @@ mod tests {
         let folder = Path::new("/sys/fs/cgroup/system.slice/docker-abc.scope");
         assert_eq!(memory(V2, cgroups), Some(folder.join("memory.events")));
         let pids = locate(V2, cgroups, "abc", "pids");
-        assert_eq!(pids.map(|place| place.folder).as_deref(), Some(folder));
+        assert_eq!(pids.map(|cgroup| cgroup.folder).as_deref(), Some(folder));
     }
 
     #[test]
-    fn a_process_of_another_cgroup_is_not_the_container() {
+    fn cgroup_without_the_container_id_is_ignored() {
         assert_eq!(memory(V2, "0::/user.slice/session\n"), None);
         assert_eq!(memory("", "0::/docker/abc\n"), None);
     }
 
     #[test]
-    fn the_first_process_is_the_one_with_the_lowest_number() {
+    fn first_process_has_the_lowest_pid() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(first_process(folder.path()), None);
         std::fs::write(folder.path().join("cgroup.procs"), "70\n0\n42\n").unwrap();

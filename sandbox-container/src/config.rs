@@ -1,4 +1,4 @@
-//! What a user may set of the backend.
+//! The configuration of the backend.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -14,10 +14,10 @@ use crate::options::EngineOptions;
 /// The image of a sandbox whose specification names none.
 pub const DEFAULT_IMAGE: &str = "python:3.11-slim";
 
-/// How long pulling or building an image may take unless the configuration says otherwise: some are gigabytes.
+/// Default time limit for pulling or building an image: some are gigabytes.
 pub const IMAGE_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
-/// What a user may set of the backend. The default finds the engine as its own client does.
+/// The configuration of the backend. The default finds the engine as the engine's own client does.
 ///
 /// ```
 /// use sandbox_container::ContainerConfig;
@@ -28,35 +28,37 @@ pub const IMAGE_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ContainerConfig {
-    /// The engine as `unix:///path` or `tcp://host:port`; `None` looks where the family's engine usually is.
+    /// The engine as `unix:///path` or `tcp://host:port`; `None` tries the family's usual
+    /// addresses.
     pub host: Option<String>,
-    /// A client that the caller made; `None` connects to the engine.
+    /// A client that the caller created; `None` connects to the engine.
     pub(crate) client: Option<GivenClient>,
-    /// The image of a specification that names none.
+    /// The image for specifications that name none.
     pub default_image: String,
-    /// When images are pulled where the specification does not say.
+    /// When to pull images if the specification does not say.
     pub pull: PullPolicy,
-    /// How long pulling or building an image may take.
+    /// Time limit for pulling or building an image.
     pub image_timeout: Duration,
-    /// Whether the credentials that `docker login` or `podman login` have filed are used for pulling. They are read when they are
-    /// needed, sent to the engine, and neither kept nor shown.
+    /// Whether pulls use the credentials stored by `docker login` or `podman login`. They are read
+    /// on demand, sent to the engine, and neither stored nor shown.
     pub registry_credentials: bool,
-    /// The OCI runtime by its name in the engine's configuration; `None` is the engine's default.
+    /// Name of the OCI runtime in the engine's configuration; `None` is the engine's default.
     pub runtime: Option<String>,
-    /// Folder for the keys of detached sandboxes. Unset: `/run/sandbox` for root, else `$XDG_RUNTIME_DIR/sandbox`, else
-    /// `/tmp/sandbox-UID`. It is made with mode 0700, and refused where it belongs to somebody else or others may enter.
-    /// No sandbox sees it.
+    /// Folder for the keys of detached sandboxes. Default: `/run/sandbox` for root, else
+    /// `$XDG_RUNTIME_DIR/sandbox`, else `/tmp/sandbox-UID`. It is created with mode 0700, and
+    /// refused if it belongs to another user or other users may enter. No sandbox sees it.
     pub state_folder: Option<PathBuf>,
-    /// Where packages come from, where they are kept, and what their installation may take. They are kept on this host.
+    /// Package source, cache and installation limits. Packages are cached on this host.
     pub packages: PackageSettings,
-    /// The engine's network that packages are installed over, by its name; `None` is the engine's default. `"host"` is the host's own,
-    /// with its loopback: for a registry or a proxy that listens there alone.
+    /// Name of the engine's network for installing packages; `None` is the engine's default.
+    /// `"host"` is the host's network with its loopback, for a registry or proxy that listens only
+    /// there.
     pub package_network: Option<String>,
-    /// Engine options beside the policy, which tighten sandboxes of the tier that applies one.
+    /// Engine options that tighten sandboxes of the tier with a policy.
     pub options: EngineOptions,
-    /// The agent's program, for an engine of another architecture than this program; `None` is the one built in.
+    /// The agent's program, for an engine of another architecture; `None` is the built-in one.
     pub agent: Option<Arc<[u8]>>,
-    /// Leave an option out, and claim it all the same. For suites that prove themselves.
+    /// Omits one option but still reports it as enforced. Used by the conformance suite's mutants.
     #[cfg(feature = "mutants")]
     #[doc(hidden)]
     pub mutation: Option<crate::Mutation>,
@@ -114,24 +116,25 @@ impl ContainerConfig {
         self
     }
 
-    /// Uses this client and looks for no engine. The version of the API is negotiated anew.
+    /// Uses this client instead of searching for an engine. The API version is negotiated again.
     ///
-    /// [`ContainerConfig::host`] then says where the client leads: where it names a unix socket, the engine is taken to run on this
-    /// host, so that folders of it can be mounted and the kernel's own counts be read. Podman's backend needs it, since it asks
-    /// Podman's own API as well, over a connection of its own.
+    /// [`ContainerConfig::host`] then tells where the client connects to. If it names a unix
+    /// socket, the engine is assumed to run on this host: its folders can be mounted and the
+    /// kernel's counters read. Podman's backend requires it, because it also uses Podman's own API
+    /// over a separate connection.
     #[must_use]
     pub fn client(mut self, client: bollard::Docker) -> Self {
         self.client = Some(GivenClient::new(client));
         self
     }
 
-    /// The engine's address, where the configuration has one.
+    /// The configured address of the engine, if any.
     pub(crate) fn address(&self) -> Result<Option<Endpoint>, String> {
         let parse = |host: &String| Endpoint::parse(host).map_err(|why| format!("{host:?}: {why}"));
         self.host.as_ref().map(parse).transpose()
     }
 
-    /// Leaves an option out, and claims it all the same.
+    /// Omits one option but still reports it as enforced.
     #[cfg(feature = "mutants")]
     #[doc(hidden)]
     #[must_use]
@@ -140,7 +143,7 @@ impl ContainerConfig {
         self
     }
 
-    /// Uses this image where a specification names none.
+    /// Uses this image if a specification names none.
     #[must_use]
     pub fn default_image(mut self, image: impl Into<String>) -> Self {
         self.default_image = image.into();
@@ -154,21 +157,21 @@ impl ContainerConfig {
         self
     }
 
-    /// Pulls images like this where the specification does not say.
+    /// Sets when images are pulled if the specification does not say.
     #[must_use]
     pub fn pull(mut self, pull: PullPolicy) -> Self {
         self.pull = pull;
         self
     }
 
-    /// Gives a pull or a build of an image this long.
+    /// Sets the time limit for pulling or building an image.
     #[must_use]
     pub fn image_timeout(mut self, timeout: Duration) -> Self {
         self.image_timeout = timeout;
         self
     }
 
-    /// Sets whether the credentials that the engines' own clients have filed are used for pulling.
+    /// Sets whether pulls use the stored credentials of the engines' own clients.
     #[must_use]
     pub fn registry_credentials(mut self, used: bool) -> Self {
         self.registry_credentials = used;
@@ -182,14 +185,14 @@ impl ContainerConfig {
         self
     }
 
-    /// Keeps the keys of detached sandboxes in this folder.
+    /// Stores the keys of detached sandboxes in this folder.
     #[must_use]
     pub fn state_folder(mut self, folder: impl Into<PathBuf>) -> Self {
         self.state_folder = Some(folder.into());
         self
     }
 
-    /// Sets where packages come from, where they are kept, and what their installation may take.
+    /// Sets the package source, cache and installation limits.
     #[must_use]
     pub fn packages(mut self, settings: PackageSettings) -> Self {
         self.packages = settings;
@@ -203,7 +206,8 @@ impl ContainerConfig {
         self
     }
 
-    /// Uses this build of the agent: it must be of this version of the workspace and of the engine's architecture.
+    /// Uses this build of the agent. It must be of this workspace's version and the engine's
+    /// architecture.
     #[must_use]
     pub fn agent(mut self, program: impl Into<Arc<[u8]>>) -> Self {
         self.agent = Some(program.into());

@@ -1,31 +1,32 @@
-//! Making containers, so that none is lost whatever happens to whoever asks.
+//! Creates containers such that none is leaked if the caller is cancelled or the engine fails.
 
 use bollard::models::ContainerCreateBody;
 use bollard::query_parameters::CreateContainerOptions;
 use sandbox_core::{Error, ErrorKind, Result};
 
 use crate::Tier;
+use crate::background_removal;
 use crate::engine::Engine;
 use crate::error::{Operation, engine_error};
 use crate::labels;
-use crate::owner::{Claim, Owner};
-use crate::removal::Guard;
-use crate::remover;
+use crate::owner::{ContainerClaim, Owner};
+use crate::removal::ContainerGuard;
 
-/// Creates a container in a task of its own: when this future is dropped in the middle, the task still learns the id, and its guard
-/// removes what was made. Where the engine vanished before its answer, whatever it has made is removed once it is back.
+/// Creates a container in a separate task. If the caller drops this future, the task still learns
+/// the id and its guard removes the container. If the engine fails before it answers, the container
+/// is looked up by its token and removed once the engine is back.
 pub(crate) async fn create(
     tier: Tier,
     engine: &Engine,
     name: Option<String>,
     mut body: ContainerCreateBody,
-) -> Result<Guard> {
-    let claim = Claim::new();
+) -> Result<ContainerGuard> {
+    let claim = ContainerClaim::new();
     let labels = body.labels.get_or_insert_default();
     labels.insert(labels::OWNER.to_owned(), Owner::current().encode());
     labels.insert(labels::TOKEN.to_owned(), claim.token().to_owned());
     let engine = engine.clone();
-    let under_way = remover::hold();
+    let pending = background_removal::track();
     let creation = tokio::spawn(async move {
         let options = CreateContainerOptions {
             name,
@@ -33,22 +34,23 @@ pub(crate) async fn create(
         };
         let created = match engine.client.create_container(Some(options), body).await {
             Ok(created) => {
-                let guard = Guard::new(tier, &engine.endpoint, created.id, claim);
+                let guard = ContainerGuard::new(tier, &engine.endpoint, created.id, claim);
                 Ok(guard.with_warnings(created.warnings))
             }
             Err(error) => {
                 let error = engine_error(tier, Operation::Create, error);
                 if error.kind() == ErrorKind::SandboxUnavailable {
-                    remover::remove_claimed_soon(tier, &engine.endpoint, claim);
+                    background_removal::remove_claimed_soon(tier, &engine.endpoint, claim);
                 }
                 Err(error)
             }
         };
-        // Where nobody takes them any more they are dropped in this order: the guard's removal is under way before this is over.
-        (created, under_way)
+        // If the caller is gone, these drop in order: the guard starts its removal before the
+        // pending count drops.
+        (created, pending)
     });
     match creation.await {
-        Ok((created, _under_way)) => created,
+        Ok((created, _pending)) => created,
         Err(stopped) => {
             let context = format!("the task that asks the engine was stopped: {stopped}");
             Err(Error::new(ErrorKind::Io, "create container", context).on(tier))

@@ -1,4 +1,4 @@
-//! What stands in `sandbox doctor`, and the key of the matrix profile.
+//! Engine findings for `sandbox doctor`, and the key of the matrix profile.
 
 use sandbox_core::spi::Finding;
 use sandbox_core::{Error, ErrorKind};
@@ -6,10 +6,10 @@ use sandbox_core::{Error, ErrorKind};
 use crate::Tier;
 use crate::config::ContainerConfig;
 use crate::engine::{Engine, EngineFacts};
-use crate::image::{self, Wanted};
+use crate::image::{self, RequestedImage};
 
-/// The engine is not there.
-pub(crate) fn missing(error: &Error) -> Finding {
+/// The finding for an engine that was not found.
+pub(crate) fn engine_missing(error: &Error) -> Finding {
     Finding {
         name: "engine".into(),
         present: false,
@@ -18,21 +18,29 @@ pub(crate) fn missing(error: &Error) -> Finding {
     }
 }
 
-/// What of the engine matters for sandboxes.
+/// The findings about an engine and the default image.
 pub(crate) async fn findings(
     tier: Tier,
     engine: &Engine,
     config: &ContainerConfig,
 ) -> Vec<Finding> {
-    let mut findings = about(engine);
-    let found = match config.default_image.parse() {
+    let mut findings = engine_findings(engine);
+    let image = match config.default_image.parse() {
         Ok(reference) => {
-            let written = Some(config.default_image.as_str());
-            image::find(tier, engine, &Wanted { reference, written }).await
+            let original = Some(config.default_image.as_str());
+            image::find(
+                tier,
+                engine,
+                &RequestedImage {
+                    reference,
+                    original,
+                },
+            )
+            .await
         }
         Err(error) => Err(error),
     };
-    let (present, detail, fix) = match found {
+    let (present, detail, fix) = match image {
         Ok(_) => (true, config.default_image.clone(), String::new()),
         Err(error) if error.kind() == ErrorKind::ImageNotFound => (
             false,
@@ -50,7 +58,7 @@ pub(crate) async fn findings(
     findings
 }
 
-fn about(engine: &Engine) -> Vec<Finding> {
+fn engine_findings(engine: &Engine) -> Vec<Finding> {
     let facts = &engine.facts;
     let finding = |name: &str, present: bool, detail: String, fix: &str| Finding {
         name: name.to_owned(),
@@ -131,7 +139,7 @@ fn security_module(facts: &EngineFacts) -> &'static str {
     }
 }
 
-/// What of the engine changes enforcement.
+/// The engine properties that change enforcement.
 pub(crate) fn profile(tier: Tier, facts: &EngineFacts) -> Vec<(String, String)> {
     let yes_no = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
     let mut limits = Vec::new();
@@ -159,7 +167,7 @@ pub(crate) fn profile(tier: Tier, facts: &EngineFacts) -> Vec<(String, String)> 
         ("seccomp", yes_no(facts.seccomp)),
         ("security_module", security_module(facts).to_owned()),
     ];
-    // Code then is the agent's own user. Elsewhere this says nothing.
+    // All code then runs as the agent's user. Other values make no difference.
     if facts.ids == 1 {
         pairs.push(("users", "one".to_owned()));
     }

@@ -1,4 +1,4 @@
-//! The engine's errors as ours.
+//! Converts errors of the engine's client to [`Error`].
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use sandbox_core::{Error, ErrorKind};
 
 use crate::Tier;
 
-/// What the engine was asked for: decides what a refusal means.
+/// The request that failed; decides what a refusal means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Operation {
     Inspect,
@@ -49,7 +49,7 @@ impl Operation {
     }
 }
 
-/// The engine's answer to a failed operation, typed.
+/// Converts an engine error by the operation that failed.
 pub(crate) fn engine_error(tier: Tier, operation: Operation, error: EngineError) -> Error {
     let phrase = operation.phrase();
     let (status, message) = match error {
@@ -57,11 +57,11 @@ pub(crate) fn engine_error(tier: Tier, operation: Operation, error: EngineError)
             status_code,
             message,
         } => (status_code, message.trim().to_owned()),
-        error if is_gone(&error) => {
+        error if is_disconnected(&error) => {
             return Error::new(
                 ErrorKind::SandboxUnavailable,
                 phrase,
-                format!("the engine does not answer: {}", Causes(&error)),
+                format!("the engine does not answer: {}", ErrorChain(&error)),
             )
             .on(tier)
             .with_fix(format!(
@@ -69,9 +69,9 @@ pub(crate) fn engine_error(tier: Tier, operation: Operation, error: EngineError)
                 tier.family.engine, tier.family.command
             ));
         }
-        error => return Error::new(ErrorKind::Io, phrase, Causes(&error).to_string()).on(tier),
+        error => return Error::new(ErrorKind::Io, phrase, ErrorChain(&error).to_string()).on(tier),
     };
-    // Podman alone, and only where it was asked for users of a container's own.
+    // Only Podman, and only if the option asks for separate users.
     if operation == Operation::Create && message.contains("not find enough available IDs") {
         let context = format!("engine option private_users: {message}");
         return Error::new(ErrorKind::Unsupported, phrase, context)
@@ -85,17 +85,18 @@ pub(crate) fn engine_error(tier: Tier, operation: Operation, error: EngineError)
             ErrorKind::ImageNotFound
         }
         (Operation::Create, 409) => ErrorKind::AlreadyExists,
-        // Podman, when two ask for a name at once.
+        // Podman, if two requests race for one name.
         (Operation::Create, 500) if message.contains("name is already in use") => {
             ErrorKind::AlreadyExists
         }
         (Operation::Create | Operation::Start, _) => ErrorKind::SetupFailed,
         (Operation::Exec, 404) => ErrorKind::SandboxEnded,
-        // It may end between the look at it and the process in it. Another state, being paused say, is none of these.
+        // The container may end between inspection and exec. Other states, such as paused, do not
+        // count.
         (Operation::Exec, _)
             if ["is not running", "container state improper"]
                 .iter()
-                .any(|sign| message.contains(sign)) =>
+                .any(|text| message.contains(text)) =>
         {
             ErrorKind::SandboxEnded
         }
@@ -104,8 +105,8 @@ pub(crate) fn engine_error(tier: Tier, operation: Operation, error: EngineError)
     Error::new(kind, phrase, message).on(tier)
 }
 
-/// Whether the engine was not reached, or vanished before its answer.
-fn is_gone(error: &EngineError) -> bool {
+/// Whether the engine was not reached, or disconnected before it answered.
+fn is_disconnected(error: &EngineError) -> bool {
     matches!(
         error,
         EngineError::RequestTimeoutError
@@ -116,8 +117,8 @@ fn is_gone(error: &EngineError) -> bool {
     )
 }
 
-/// Whether the engine answered well, with something that is not understood.
-pub(crate) fn is_unreadable(error: &EngineError) -> bool {
+/// Whether the engine's response cannot be parsed.
+pub(crate) fn is_parse_error(error: &EngineError) -> bool {
     matches!(
         error,
         EngineError::JsonDataError { .. } | EngineError::JsonSerdeError { .. }
@@ -129,33 +130,33 @@ pub(crate) fn has_status(error: &EngineError, status: u16) -> bool {
     matches!(error, EngineError::DockerResponseServerError { status_code, .. } if *status_code == status)
 }
 
-/// Whether the engine has no such container. Podman may say it in these words with another status, of one that goes at this moment.
-pub(crate) fn is_no_container(error: &EngineError) -> bool {
-    has_status(error, 404) || says(error, "no such container")
+/// Whether the engine has no such container. Podman may use another status for one being removed.
+pub(crate) fn is_container_missing(error: &EngineError) -> bool {
+    has_status(error, 404) || message_contains(error, "no such container")
 }
 
-/// Whether Podman says that a container is between two states, as when it ends by itself while it is being removed.
-pub(crate) fn is_passing(error: &EngineError) -> bool {
-    says(error, "container state improper")
+/// Whether Podman reports a transient state, such as a container that ends during its removal.
+pub(crate) fn is_transient_state(error: &EngineError) -> bool {
+    message_contains(error, "container state improper")
 }
 
-fn says(error: &EngineError, words: &str) -> bool {
+fn message_contains(error: &EngineError, words: &str) -> bool {
     matches!(error, EngineError::DockerResponseServerError { message, .. } if message.contains(words))
 }
 
-/// An error with its causes in one line: the outer ones alone say only "client error".
-pub(crate) struct Causes<'a>(pub(crate) &'a (dyn std::error::Error + 'static));
+/// An error and its causes in one line: the outer error alone only reads "client error".
+pub(crate) struct ErrorChain<'a>(pub(crate) &'a (dyn std::error::Error + 'static));
 
-impl fmt::Display for Causes<'_> {
+impl fmt::Display for ErrorChain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut said = self.0.to_string();
-        f.write_str(&said)?;
+        let mut previous = self.0.to_string();
+        f.write_str(&previous)?;
         let mut cause = self.0.source();
         while let Some(error) = cause {
             let text = error.to_string();
-            if !said.contains(&text) {
+            if !previous.contains(&text) {
                 write!(f, ": {text}")?;
-                said = text;
+                previous = text;
             }
             cause = error.source();
         }
@@ -178,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_are_typed_by_what_was_asked() {
+    fn error_kind_depends_on_the_operation() {
         for (operation, status, message, kind) in [
             (
                 Operation::Create,
@@ -225,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn users_that_an_engine_does_not_have_are_told_with_the_option() {
+    fn missing_subordinate_ids_name_the_option() {
         let message = "creating container storage: could not find enough available IDs";
         let error = answered(Operation::Create, 500, message);
         assert_eq!(error.kind(), ErrorKind::Unsupported);
@@ -234,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn an_engine_that_vanished_is_unavailable() {
+    fn disconnected_engine_is_unavailable() {
         let error = std::io::Error::from(std::io::ErrorKind::BrokenPipe).into();
         let error = engine_error(TIER, Operation::Start, error);
         assert_eq!(error.kind(), ErrorKind::SandboxUnavailable);
@@ -242,9 +243,9 @@ mod tests {
     }
 
     #[test]
-    fn causes_are_said_once() {
+    fn repeated_cause_is_printed_once() {
         let inner = std::io::Error::other("no route");
         let error = EngineError::from(inner);
-        assert_eq!(Causes(&error).to_string(), "no route");
+        assert_eq!(ErrorChain(&error).to_string(), "no route");
     }
 }

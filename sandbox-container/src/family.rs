@@ -1,108 +1,113 @@
-//! What the engines of one family have in common and others do not.
+//! The differences between families of engines.
 
 use std::fmt;
 
 use async_trait::async_trait;
 use sandbox_core::Result;
 
-use crate::engine::{Candidates, Endpoint, EngineFacts, Listed};
+use crate::engine::{Candidates, Endpoint, EngineFacts, ListedContainer};
 
-/// A family of engines: what of it is not the same for all engines with Docker's API. Facts and few functions; everything else is
-/// shared.
+/// A family of engines with Docker's API, such as Docker or Podman. Describes only what differs
+/// between families.
 #[derive(Debug)]
 pub struct Family {
     /// The tier that applies the policy.
     pub tier: &'static str,
-    /// The tier that applies none.
+    /// The tier without a policy.
     pub unsafe_tier: &'static str,
-    /// The engine's name, for people ("Docker").
+    /// The engine's display name ("Docker").
     pub engine: &'static str,
-    /// The engine's command, for what a user is told to do ("docker").
+    /// The engine's command, used in fixes ("docker").
     pub command: &'static str,
-    /// What a user does when no engine answers.
+    /// The fix if no engine answers.
     pub start: &'static str,
-    /// What a user does whom every engine that is there refuses.
+    /// The fix if an engine refuses the connection.
     pub denied: &'static str,
-    /// Whether an engine is of this family, by the names of the components that it says it is made of.
-    pub is_ours: fn(components: &[&str]) -> bool,
-    /// Where to look for the engine when the configuration names none.
+    /// Whether an engine belongs to this family, by the component names that it reports.
+    pub is_member: fn(components: &[&str]) -> bool,
+    /// Where to search for the engine if the configuration names none.
     ///
     /// # Errors
     ///
-    /// `SandboxUnavailable` on the given tier, where what names the engine cannot be used.
+    /// `SandboxUnavailable` on the given tier if the configured address cannot be used.
     pub candidates: fn(tier: &str) -> Result<Candidates>,
-    /// Paths in the hierarchy of control groups at which the engine puts a container whose id stands for `{id}`. A container that
-    /// is elsewhere is found through its first process, which costs a request.
+    /// Usual cgroup paths of a container; `{id}` stands for its id. Containers elsewhere are found
+    /// through their first process, which costs one more request.
     pub cgroups: &'static [&'static str],
-    /// Folders that the engine makes writable, and as large as memory, under a root that it was told to make read-only, unless
-    /// something else is mounted there.
+    /// Folders that the engine keeps writable under a read-only root, without a size limit, unless
+    /// something is mounted there.
     pub writable_folders: &'static [&'static str],
-    /// How a build is told that it gets no network: an engine takes what it does not know for its default.
+    /// Network mode for builds without network. Engines ignore unknown modes and use their default.
     pub no_network_in_builds: &'static str,
-    /// Whether an engine without root can let its user have its own number in a container (`keep-id`).
+    /// Whether a rootless engine supports `keep-id`: its user keeps its uid in the container.
     pub keeps_ids: bool,
-    /// Whether a tmpfs of a container takes an owner and a bound on its inodes. Else it takes a size and permission bits, covers with
-    /// the image's content unless it is told otherwise, and belongs to root: the agent then gives it to the code.
+    /// Whether a tmpfs option can set owner and inode limit. If not, only size and mode can be set,
+    /// the image's content is copied in unless disabled, and root owns it. The agent then changes
+    /// the owner.
     pub full_tmpfs: bool,
     /// How the engine takes a seccomp profile.
     pub profile_form: ProfileForm,
     /// How the engine takes paths to hide and to make read-only.
     pub path_options: PathOptions,
-    /// Whether a container can be given a runtime other than the engine's default. Where not, the engine would silently take its own.
+    /// Whether a request can choose the OCI runtime. If not, the engine silently uses its default.
     pub chooses_runtime: bool,
-    /// Whether a container can be given users of its own on the host (`--userns=auto`).
+    /// Whether a container can get its own range of host users (`--userns=auto`).
     pub private_users: bool,
-    /// What is asked of the engine over an API of its own.
-    pub native: Option<&'static dyn Native>,
+    /// Queries over the engine's own API.
+    pub native: Option<&'static dyn NativeApi>,
 }
 
-/// Corrects what an engine said of itself over Docker's API.
-pub type Correction = Box<dyn FnOnce(&mut EngineFacts) + Send>;
+/// Corrects facts that the engine reports wrongly over Docker's API.
+pub type FactsCorrection = Box<dyn FnOnce(&mut EngineFacts) + Send>;
 
 /// How an engine takes a seccomp profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProfileForm {
-    /// Its text in the request.
+    /// As text in the request.
     Text,
-    /// The name of a file of the engine's host, which the engine reads.
+    /// As the name of a file on the engine's host.
     File,
 }
 
 /// How an engine takes paths to hide and to make read-only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PathOptions {
-    /// Whole lists in place of its own.
+    /// As complete lists that replace the engine's own.
     Lists,
-    /// More paths to hide, as a security option; none to make read-only.
+    /// As additional paths to hide, in a security option. Read-only paths are not supported.
     Masks,
 }
 
-/// What is asked of an engine over an API of its own, because Docker's says it wrongly or not at all.
+/// Queries over an engine's own API, for facts that Docker's API reports wrongly or not at all.
 #[async_trait]
-pub trait Native: fmt::Debug + Send + Sync {
-    /// Asks the engine for what it says wrongly of itself over Docker's API.
+pub trait NativeApi: fmt::Debug + Send + Sync {
+    /// Queries the facts that Docker's API reports wrongly.
     ///
     /// # Errors
     ///
-    /// Why the engine cannot be asked, for people.
-    async fn ask(&self, endpoint: &Endpoint) -> Result<Correction, String>;
+    /// A message that says why the engine could not be queried.
+    async fn ask(&self, endpoint: &Endpoint) -> Result<FactsCorrection, String>;
 
-    /// The containers that have all of these labels (`name` or `name=value`), whatever their state.
+    /// Lists the containers in any state that have all of these labels (`name` or `name=value`).
     ///
     /// # Errors
     ///
-    /// Why the engine cannot be asked, for people.
-    async fn list(&self, endpoint: &Endpoint, labels: &[String]) -> Result<Vec<Listed>, String>;
+    /// A message that says why the engine could not be queried.
+    async fn list(
+        &self,
+        endpoint: &Endpoint,
+        labels: &[String],
+    ) -> Result<Vec<ListedContainer>, String>;
 
-    /// The id of the image that a user of the engine's own command means by `reference`; `None` where there is none.
+    /// The id of the image that the engine's own command would use for `reference`, if any.
     ///
     /// # Errors
     ///
-    /// Why the engine cannot be asked, for people.
+    /// A message that says why the engine could not be queried.
     async fn image(&self, endpoint: &Endpoint, reference: &str) -> Result<Option<String>, String>;
 }
 
-/// A family as a type, so that each one's backend is a type of its own.
+/// A family as a type parameter, so that each backend is a separate type.
 pub trait OfFamily: fmt::Debug + Send + Sync + 'static {
     /// The family.
     const FAMILY: &'static Family;
@@ -124,7 +129,7 @@ impl Family {
         }
     }
 
-    /// The tier that applies none.
+    /// The tier without a policy.
     pub(crate) const fn unconfined(&'static self) -> Tier {
         Tier {
             name: self.unsafe_tier,
@@ -150,7 +155,7 @@ pub(crate) mod samples {
     use super::{Family, PathOptions, ProfileForm, Tier};
     use crate::engine::Candidates;
 
-    /// A family to test with.
+    /// A family for tests.
     pub(crate) const FAMILY: &Family = &Family {
         tier: "docker",
         unsafe_tier: "docker_unsafe",
@@ -158,7 +163,7 @@ pub(crate) mod samples {
         command: "docker",
         start: "start Docker",
         denied: "use a rootless engine",
-        is_ours: |_| true,
+        is_member: |_| true,
         candidates: |_| Ok(Candidates::usual([])),
         cgroups: &["/docker/{id}", "/system.slice/docker-{id}.scope"],
         writable_folders: &[],
@@ -172,7 +177,7 @@ pub(crate) mod samples {
         native: None,
     };
 
-    /// One that differs in every fact.
+    /// A family for tests that differs from [`FAMILY`] in every fact.
     pub(crate) const OTHER: &Family = &Family {
         tier: "podman",
         unsafe_tier: "podman_unsafe",
@@ -189,6 +194,6 @@ pub(crate) mod samples {
         ..*FAMILY
     };
 
-    /// Its tier with the policy.
+    /// The tier of [`FAMILY`] with a policy.
     pub(crate) const TIER: Tier = FAMILY.confined();
 }

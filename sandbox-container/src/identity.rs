@@ -1,4 +1,4 @@
-//! As whom code runs in a container, and who that is on the host.
+//! The user that code runs as, in the container and on the host.
 
 use std::path::{Path, PathBuf};
 
@@ -7,54 +7,56 @@ use sandbox_host::confinement::Mode;
 
 use crate::Tier;
 use crate::engine::EngineFacts;
-use crate::folders::Folders;
+use crate::folders::HostFolders;
 
-/// As whom code runs, unless the specification says otherwise or a folder of the host belongs to somebody.
-const USER: (u32, u32) = (1000, 1000);
+/// The default user of code, unless the specification or a host folder decides otherwise.
+const DEFAULT_USER: (u32, u32) = (1000, 1000);
 
-/// The root of a container.
+/// The container's root.
 const ROOT: (u32, u32) = (0, 0);
 
-/// As whom code runs.
+/// The user that code runs as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Identity {
-    /// User and group in the container.
+pub(crate) struct CodeIdentity {
+    /// User and group ids in the container.
     pub code: (u32, u32),
-    /// Whether the engine's user keeps its number in the container, where it would otherwise be the container's root.
+    /// Whether the engine's user keeps its uid in the container (`keep-id`), instead of becoming
+    /// root.
     pub keep_id: bool,
 }
 
-impl Identity {
-    /// Decides it.
+impl CodeIdentity {
+    /// Chooses the user that code runs as.
     ///
-    /// Code runs as the owner of the host's folders that it sees, so that it may do there what its owner may. Where that is the user
-    /// who runs the engine, and whom a container otherwise knows as its root, the engine is asked to keep the number.
+    /// Code runs as the owner of the host folders that it sees, with the owner's rights there. If
+    /// the owner runs the engine and would be the container's root, the engine is asked to keep the
+    /// uid.
     ///
     /// # Errors
     ///
-    /// `Unsupported` for a user whom the engine's containers do not have, `InvalidSpec` where code could not write to a folder that
-    /// the plan lets it write to: engines mount folders as they are.
+    /// `Unsupported` for a user that the engine's containers do not have. `InvalidSpec` if code
+    /// could not write to a folder that the plan makes writable: engines do not change permissions.
     pub(crate) fn of(
         tier: Tier,
         plan: &Plan,
         facts: &EngineFacts,
-        opened: &Folders,
+        opened: &HostFolders,
     ) -> Result<Self> {
         let identity = match plan.user {
-            Some(user) => Self::asked(tier, user, facts)?,
+            Some(user) => Self::requested(tier, user, facts)?,
             None if facts.rootless => Self::rootless(tier, plan, facts, opened),
             None => {
                 let owner =
                     folders_owner(plan, opened).and_then(|owner| in_containers(owner, facts));
-                Self::plain(owner.unwrap_or(USER))
+                Self::unmapped(owner.unwrap_or(DEFAULT_USER))
             }
         };
         identity.check_writable(tier, plan, facts, opened)?;
         Ok(identity)
     }
 
-    /// This user, by the numbers that the engine gives anyway.
-    pub(crate) const fn plain(code: (u32, u32)) -> Self {
+    /// This user, without `keep-id`.
+    pub(crate) const fn unmapped(code: (u32, u32)) -> Self {
         Self {
             code,
             keep_id: false,
@@ -62,15 +64,15 @@ impl Identity {
     }
 
     /// The user that the specification names.
-    fn asked(tier: Tier, user: (u32, u32), facts: &EngineFacts) -> Result<Self> {
-        if user.0 != 0 && is_engines(user.0, facts) && can_keep(tier, facts) {
+    fn requested(tier: Tier, user: (u32, u32), facts: &EngineFacts) -> Result<Self> {
+        if user.0 != 0 && is_engine_user(user.0, facts) && can_keep_id(tier, facts) {
             return Ok(Self {
                 code: user,
                 keep_id: true,
             });
         }
         if user.0.max(user.1) < facts.ids {
-            return Ok(Self::plain(user));
+            return Ok(Self::unmapped(user));
         }
         let context = format!(
             "user: {}:{} is not there, the engine's containers have {} users only",
@@ -82,29 +84,30 @@ impl Identity {
         ))
     }
 
-    /// The user on an engine without root.
-    fn rootless(tier: Tier, plan: &Plan, facts: &EngineFacts, opened: &Folders) -> Self {
-        let of_engine = |folder: &Path| {
+    /// The user on a rootless engine.
+    fn rootless(tier: Tier, plan: &Plan, facts: &EngineFacts, opened: &HostFolders) -> Self {
+        let is_engine_users = |folder: &Path| {
             let owned = opened.owned(folder);
-            owned.is_ok_and(|folder| is_engines(folder.user, facts))
+            owned.is_ok_and(|folder| is_engine_user(folder.user, facts))
         };
         match facts.engine_user {
-            Some(user) if folders(plan).any(of_engine) => {
-                if can_keep(tier, facts) {
+            Some(user) if visible_folders(plan).any(is_engine_users) => {
+                if can_keep_id(tier, facts) {
                     Self {
                         code: user,
                         keep_id: true,
                     }
                 } else {
-                    Self::plain(ROOT)
+                    Self::unmapped(ROOT)
                 }
             }
-            _ if facts.ids <= USER.0 => Self::plain(ROOT),
-            _ => Self::plain(USER),
+            _ if facts.ids <= DEFAULT_USER.0 => Self::unmapped(ROOT),
+            _ => Self::unmapped(DEFAULT_USER),
         }
     }
 
-    /// How the agent and the code divide their rights: a root of the container is the agent's own user.
+    /// Whether agent and code have different users: if code runs as the container's root, they
+    /// share it.
     pub(crate) fn mode(&self) -> Mode {
         match self.code {
             (0, _) => Mode::Shared,
@@ -112,7 +115,7 @@ impl Identity {
         }
     }
 
-    /// Who the code is for the host; `None` for a user that nobody else is.
+    /// The code's user and group on the host; `None` if no other process has them, or unknown.
     fn on_host(&self, facts: &EngineFacts) -> Option<(u32, u32)> {
         match facts.rootless {
             false if !facts.user_namespace => Some(self.code),
@@ -132,21 +135,21 @@ impl Identity {
         tier: Tier,
         plan: &Plan,
         facts: &EngineFacts,
-        opened: &Folders,
+        opened: &HostFolders,
     ) -> Result<()> {
-        let who = self.on_host(facts);
+        let host_user = self.on_host(facts);
         for path in writable_folders(plan) {
-            // What was not opened has its own error.
+            // A path that was not opened is reported elsewhere.
             let Ok(folder) = opened.owned(path) else {
                 continue;
             };
             let bits = folder.mode;
-            let owns = who.is_some_and(|(uid, _)| folder.user == uid) && bits & 0o200 != 0;
-            let shares = who.is_some_and(|(_, gid)| folder.group == gid) && bits & 0o020 != 0;
+            let owns = host_user.is_some_and(|(uid, _)| folder.user == uid) && bits & 0o200 != 0;
+            let shares = host_user.is_some_and(|(_, gid)| folder.group == gid) && bits & 0o020 != 0;
             if owns || shares || bits & 0o002 != 0 {
                 continue;
             }
-            let code = match who {
+            let code = match host_user {
                 Some((uid, _)) => format!("runs as user {uid}"),
                 None => "runs as a user that only the engine has".to_owned(),
             };
@@ -159,7 +162,7 @@ impl Identity {
                 Some((uid, _)) => format!("give the folder to user {uid}, who runs the engine"),
                 None if facts.user_namespace => format!(
                     "the engine gives its containers users of their own (userns-remap): give the folder to one of them{}",
-                    who.map_or_else(String::new, |(uid, _)| format!(", {uid} for one"))
+                    host_user.map_or_else(String::new, |(uid, _)| format!(", {uid} for one"))
                 ),
                 None => "give the folder to an ordinary user, or name its owner as the specification's user".into(),
             };
@@ -170,7 +173,7 @@ impl Identity {
     }
 }
 
-/// Who a user of the host is in containers; `None` for one whom they do not have.
+/// The container's ids for a host user; `None` if it has none.
 fn in_containers(host: (u32, u32), facts: &EngineFacts) -> Option<(u32, u32)> {
     if !facts.user_namespace {
         return Some(host);
@@ -180,16 +183,16 @@ fn in_containers(host: (u32, u32), facts: &EngineFacts) -> Option<(u32, u32)> {
     Some((inside(host.0, first.0)?, inside(host.1, first.1)?))
 }
 
-fn is_engines(user: u32, facts: &EngineFacts) -> bool {
+fn is_engine_user(user: u32, facts: &EngineFacts) -> bool {
     facts.rootless && facts.engine_user.is_some_and(|(uid, _)| uid == user)
 }
 
-/// Only with other users beside it can the engine's user have a number other than 0.
-fn can_keep(tier: Tier, facts: &EngineFacts) -> bool {
+/// `keep-id` needs at least one more user id besides the engine's user.
+fn can_keep_id(tier: Tier, facts: &EngineFacts) -> bool {
     tier.family.keeps_ids && facts.ids > 1
 }
 
-/// The host's folders that code may write to.
+/// The host folders that code may write to.
 fn writable_folders(plan: &Plan) -> impl Iterator<Item = &Path> {
     let workspace = plan
         .workspace
@@ -199,17 +202,18 @@ fn writable_folders(plan: &Plan) -> impl Iterator<Item = &Path> {
     workspace.chain(plan.write_roots.iter().map(PathBuf::as_path))
 }
 
-/// The host's folders that code sees.
-fn folders(plan: &Plan) -> impl Iterator<Item = &Path> {
+/// The host folders that code sees.
+fn visible_folders(plan: &Plan) -> impl Iterator<Item = &Path> {
     let workspace = plan.workspace.iter();
     let workspace = workspace.map(|workspace| workspace.path.as_path());
     let roots = plan.write_roots.iter().chain(&plan.read_roots);
     workspace.chain(roots.map(PathBuf::as_path))
 }
 
-/// Who owns the first of the writable folders that is not root's; root, where all are root's and one of them only root can write
-/// to. Code then has root's number and none of its capabilities, and the report says what it can disturb.
-fn folders_owner(plan: &Plan, opened: &Folders) -> Option<(u32, u32)> {
+/// The owner of the first writable folder that does not belong to root. Root, if all belong to root
+/// and only root can write to one of them. Code then runs with root's uid but without capabilities;
+/// the report says what it can disturb.
+fn folders_owner(plan: &Plan, opened: &HostFolders) -> Option<(u32, u32)> {
     let folders = writable_folders(plan).filter_map(|folder| opened.owned(folder).ok());
     let folders = folders.collect::<Vec<_>>();
     let ordinary = folders.iter().find(|folder| folder.user != 0);
@@ -224,20 +228,20 @@ fn folders_owner(plan: &Plan, opened: &Folders) -> Option<(u32, u32)> {
 mod tests {
     use super::*;
     use crate::family::samples::{OTHER, TIER};
-    use crate::lower::samples::plan;
+    use crate::lowering::samples::plan;
     use std::os::unix::fs::MetadataExt;
 
     use sandbox_core::{CapabilityPolicy, SandboxSpec, Workspace};
 
-    /// As it is decided before a sandbox is made.
-    fn decided(tier: Tier, plan: &Plan, facts: &EngineFacts) -> Result<Identity> {
-        let opened = Folders::open(tier, plan, facts)?;
-        Identity::of(tier, plan, facts, &opened)
+    /// The user that would be chosen before a sandbox is created.
+    fn choose(tier: Tier, plan: &Plan, facts: &EngineFacts) -> Result<CodeIdentity> {
+        let opened = HostFolders::open(tier, plan, facts)?;
+        CodeIdentity::of(tier, plan, facts, &opened)
     }
 
     const PODMAN: Tier = OTHER.confined();
 
-    /// An engine that whoever runs this test runs without root.
+    /// A rootless engine of the user that runs this test.
     fn rootless(owner: &std::fs::Metadata, ids: u32) -> EngineFacts {
         EngineFacts {
             rootless: true,
@@ -257,37 +261,43 @@ mod tests {
     }
 
     #[test]
-    fn without_folders_code_is_an_ordinary_user_if_there_is_one() {
+    fn default_user_is_ordinary_if_the_engine_has_one() {
         let folder = tempfile::tempdir().expect("temporary folder");
         let owner = folder.path().metadata().expect("metadata");
-        let of = |facts: &EngineFacts| decided(PODMAN, &without(), facts).expect("identity");
-        assert_eq!(of(&EngineFacts::sample()), Identity::plain(USER));
-        assert_eq!(of(&rootless(&owner, 65537)), Identity::plain(USER));
-        assert_eq!(of(&rootless(&owner, 1)), Identity::plain(ROOT));
+        let of = |facts: &EngineFacts| choose(PODMAN, &without(), facts).expect("identity");
+        assert_eq!(
+            of(&EngineFacts::sample()),
+            CodeIdentity::unmapped(DEFAULT_USER)
+        );
+        assert_eq!(
+            of(&rootless(&owner, 65537)),
+            CodeIdentity::unmapped(DEFAULT_USER)
+        );
+        assert_eq!(of(&rootless(&owner, 1)), CodeIdentity::unmapped(ROOT));
         assert_eq!(of(&rootless(&owner, 1)).mode(), Mode::Shared);
     }
 
     #[test]
-    fn folders_of_the_engines_user_are_used_as_that_user() {
+    fn code_runs_as_the_engine_user_for_its_folders() {
         let folder = tempfile::tempdir().expect("temporary folder");
         let owner = folder.path().metadata().expect("metadata");
         let plan = with_workspace(folder.path());
-        let kept = decided(PODMAN, &plan, &rootless(&owner, 65537)).expect("identity");
+        let kept = choose(PODMAN, &plan, &rootless(&owner, 65537)).expect("identity");
         assert!(kept.keep_id && kept.code == (owner.uid(), owner.gid()));
-        // An engine that cannot keep the number, or has no other users, knows its user as root.
+        // If the engine cannot keep the uid or has no other ids, its user is the container's root.
         for (tier, ids) in [(TIER, 65537), (PODMAN, 1)] {
-            let root = decided(tier, &plan, &rootless(&owner, ids)).expect("identity");
-            assert_eq!(root, Identity::plain(ROOT));
+            let root = choose(tier, &plan, &rootless(&owner, ids)).expect("identity");
+            assert_eq!(root, CodeIdentity::unmapped(ROOT));
         }
     }
 
     #[test]
-    fn folders_of_others_cannot_be_written_without_root() {
+    fn rootless_engine_refuses_writable_folders_of_other_users() {
         let folder = tempfile::tempdir().expect("temporary folder");
         let owner = folder.path().metadata().expect("metadata");
         let mut facts = rootless(&owner, 65537);
         facts.engine_user = Some((owner.uid() + 1, owner.gid() + 1));
-        let error = decided(PODMAN, &with_workspace(folder.path()), &facts);
+        let error = choose(PODMAN, &with_workspace(folder.path()), &facts);
         let error = error.expect_err("another's folder");
         assert_eq!(error.kind(), ErrorKind::InvalidSpec);
         assert!(
@@ -298,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn users_of_their_own_are_counted_from_their_first() {
+    fn remapped_ids_are_relative_to_the_first_id() {
         let folder = tempfile::tempdir().expect("temporary folder");
         let owner = folder.path().metadata().expect("metadata");
         let plan = with_workspace(folder.path());
@@ -309,24 +319,24 @@ mod tests {
             ..EngineFacts::sample()
         };
         let engine = remapped((owner.uid(), owner.gid()));
-        let identity = decided(TIER, &plan, &engine).expect("the folder's owner");
-        assert_eq!(identity, Identity::plain(ROOT));
+        let identity = choose(TIER, &plan, &engine).expect("the folder's owner");
+        assert_eq!(identity, CodeIdentity::unmapped(ROOT));
         let engine = remapped((owner.uid() + 1, owner.gid() + 1));
-        let error = decided(TIER, &plan, &engine).expect_err("of nobody there");
+        let error = choose(TIER, &plan, &engine).expect_err("of nobody there");
         assert!(error.fix().is_some_and(|fix| fix.contains("userns-remap")));
     }
 
     #[test]
-    fn a_folder_that_is_not_there_is_not_left_to_the_engine() {
+    fn missing_folder_is_refused_before_the_engine_is_asked() {
         let folder = tempfile::tempdir().expect("temporary folder");
         let plan = with_workspace(&folder.path().join("missing"));
-        let error = decided(TIER, &plan, &EngineFacts::sample()).expect_err("missing");
+        let error = choose(TIER, &plan, &EngineFacts::sample()).expect_err("missing");
         assert_eq!(error.kind(), ErrorKind::InvalidSpec);
         assert!(error.to_string().contains("missing"), "{error}");
     }
 
     #[test]
-    fn a_user_that_containers_do_not_have_is_refused() {
+    fn user_beyond_the_id_range_is_refused() {
         let folder = tempfile::tempdir().expect("temporary folder");
         let owner = folder.path().metadata().expect("metadata");
         let named = |user: &str| {
@@ -334,9 +344,9 @@ mod tests {
             plan(&spec, &CapabilityPolicy::new())
         };
         let facts = rootless(&owner, 65537);
-        let identity = decided(PODMAN, &named("7:8"), &facts).expect("identity");
-        assert_eq!(identity, Identity::plain((7, 8)));
-        let error = decided(PODMAN, &named("70000:70000"), &facts).expect_err("too high");
+        let identity = choose(PODMAN, &named("7:8"), &facts).expect("identity");
+        assert_eq!(identity, CodeIdentity::unmapped((7, 8)));
+        let error = choose(PODMAN, &named("70000:70000"), &facts).expect_err("too high");
         assert_eq!(error.kind(), ErrorKind::Unsupported);
     }
 }

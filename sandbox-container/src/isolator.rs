@@ -12,37 +12,37 @@ use tokio::sync::OnceCell;
 use tokio::task::JoinHandle;
 
 use crate::Tier;
-use crate::cgroup::Counts;
+use crate::background_removal::{CleanupExtras, remove_soon};
+use crate::cgroup::ContainerCgroups;
+use crate::detached::{RecordGuard, RecordStore};
 use crate::engine::{Engine, inspect};
 use crate::error::{Operation, engine_error};
-use crate::image::{self, Commit, Source};
-use crate::kept::{Entry, Store};
-use crate::removal::{self, Guard};
-use crate::remover::{Along, remove_soon};
+use crate::image::{self, Commit, SourceImage};
+use crate::removal::{self, ContainerGuard};
 
 /// The container around an agent.
 #[derive(Debug, Clone)]
 pub(crate) struct ContainerIsolator(Arc<Inner>);
 
-/// A container that runs, and how it is held.
+/// A running container, and what goes with it.
 #[derive(Debug)]
-pub(crate) struct Container {
+pub(crate) struct RunningContainer {
     pub tier: Tier,
     pub engine: Engine,
     /// Its id.
     pub id: String,
-    /// Removes it with the isolator. A sandbox that somebody else has made has none.
-    pub guard: Option<Guard>,
-    pub last_words: LastWords,
-    /// Whether code has no network but its loopback.
+    /// Removes the container when dropped. `None` for a sandbox that another process created.
+    pub guard: Option<ContainerGuard>,
+    pub agent_stderr: LastWords,
+    /// Whether code has no network except loopback.
     pub no_network: bool,
-    /// How long it may still live.
+    /// Remaining time to live.
     pub lifetime: Option<Duration>,
-    /// Where its key is, of a detached one.
-    pub store: Option<Store>,
-    /// The image that it was made of, where that is known.
-    pub source: Option<Source>,
-    /// The image that goes with it where its guard, if there is one, removes none.
+    /// Holds the key of a detached sandbox.
+    pub store: Option<RecordStore>,
+    /// The image that the container was created from, if known.
+    pub source: Option<SourceImage>,
+    /// The image to remove after the container, if no guard removes it.
     pub image: Option<String>,
 }
 
@@ -51,49 +51,49 @@ struct Inner {
     tier: Tier,
     engine: Engine,
     container: String,
-    /// Whether the container is known to be gone.
+    /// Whether the container is known to be removed.
     gone: AtomicBool,
-    guard: Mutex<Option<Guard>>,
-    last_words: Mutex<LastWords>,
+    guard: Mutex<Option<ContainerGuard>>,
+    agent_stderr: Mutex<LastWords>,
     no_network: bool,
-    store: Option<Store>,
-    /// The image that goes with the container once no guard holds it.
+    store: Option<RecordStore>,
+    /// The image to remove after the container, if no guard removes it.
     image: Mutex<Option<String>>,
-    /// Where the kernel counts what it refused, looked up once.
-    counts: OnceCell<Option<Counts>>,
-    /// The image that the container was made of, once that is asked for.
-    source: OnceCell<Source>,
-    /// Ends the sandbox at its time to live, should its agent not.
-    reaper: Option<JoinHandle<()>>,
+    /// The container's cgroups, looked up once.
+    cgroups: OnceCell<Option<ContainerCgroups>>,
+    /// The image that the container was created from, looked up on demand.
+    source: OnceCell<SourceImage>,
+    /// Ends the sandbox after its lifetime if its agent does not.
+    lifetime_task: Option<JoinHandle<()>>,
 }
 
-/// How long the agent may take to end a sandbox whose time is over.
-const OVERTIME: Duration = Duration::from_secs(1);
+/// Extra time for the agent to end a sandbox after its lifetime.
+const LIFETIME_GRACE: Duration = Duration::from_secs(1);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl ContainerIsolator {
-    /// Takes over a container that runs.
-    pub(crate) fn new(container: Container) -> Self {
-        let Container {
+    /// Wraps a running container.
+    pub(crate) fn new(container: RunningContainer) -> Self {
+        let RunningContainer {
             tier,
             engine,
             id,
             guard,
-            last_words,
+            agent_stderr,
             no_network,
             lifetime,
             store,
             source,
             image,
         } = container;
-        let reaper = lifetime.map(|lifetime| {
+        let lifetime_task = lifetime.map(|lifetime| {
             let (endpoint, container) = (engine.endpoint.clone(), id.clone());
             tokio::spawn(async move {
-                tokio::time::sleep(lifetime.saturating_add(OVERTIME)).await;
-                remove_soon(tier, &endpoint, &container, Along::default());
+                tokio::time::sleep(lifetime.saturating_add(LIFETIME_GRACE)).await;
+                remove_soon(tier, &endpoint, &container, CleanupExtras::default());
             })
         });
         Self(Arc::new(Inner {
@@ -102,13 +102,13 @@ impl ContainerIsolator {
             container: id,
             gone: AtomicBool::new(false),
             guard: Mutex::new(guard),
-            last_words: Mutex::new(last_words),
+            agent_stderr: Mutex::new(agent_stderr),
             no_network,
             store,
             image: Mutex::new(image),
-            counts: OnceCell::new(),
+            cgroups: OnceCell::new(),
             source: OnceCell::new_with(source),
-            reaper,
+            lifetime_task,
         }))
     }
 
@@ -117,54 +117,60 @@ impl ContainerIsolator {
         &self.0.container
     }
 
-    /// From now on the agent's last words come this way.
-    pub(crate) fn listen_to(&self, words: LastWords) {
-        *lock(&self.0.last_words) = words;
+    /// Reads the agent's standard error from this stream from now on.
+    pub(crate) fn set_agent_stderr(&self, stderr: LastWords) {
+        *lock(&self.0.agent_stderr) = stderr;
     }
 
-    /// What was written of the sandbox goes after its container.
-    pub(crate) fn hold(&self, record: Entry) {
-        // Without a guard the container has gone, and so does this.
+    /// Removes the record after the container.
+    pub(crate) fn attach_record(&self, record: RecordGuard) {
+        // Without a guard the container is already removed; dropping the record removes it too.
         if let Some(guard) = lock(&self.0.guard).as_mut() {
-            guard.hold(record);
+            guard.attach_record(record);
         }
     }
 
-    /// The container is not this process' any more: it outlives the isolator.
-    pub(crate) fn keep(&self) {
+    /// Detaches the container: it outlives this isolator.
+    pub(crate) fn detach(&self) {
         if let Some(guard) = lock(&self.0.guard).take() {
-            // What it was made of goes with it, whoever ends it.
-            *lock(&self.0.image) = guard.hand_over();
+            // Whichever process removes the container also removes its image.
+            *lock(&self.0.image) = guard.detach();
         }
     }
 
-    /// Removes the container of a sandbox whose creation failed; gives the error, with what could not be removed.
-    pub(crate) async fn after(&self, failed: Error) -> Error {
+    /// Removes the container after a failed creation. Returns the error, with the removal's error
+    /// if that fails too.
+    pub(crate) async fn destroy_after(&self, failure: Error) -> Error {
         match self.destroy().await {
-            Ok(()) => failed,
-            Err(left) => failed.with_source(left),
+            Ok(()) => failure,
+            Err(error) => failure.with_source(error),
         }
     }
 
-    /// Where the kernel counts what it refused the container. Looked up once: ask while the sandbox is still being made.
-    pub(crate) async fn counts(&self) -> Option<&Counts> {
+    /// The container's cgroups. Looked up once: call it while the sandbox is being created.
+    pub(crate) async fn cgroups(&self) -> Option<&ContainerCgroups> {
         let inner = &*self.0;
-        let look = inner.counts.get_or_try_init(|| async {
+        let lookup = inner.cgroups.get_or_try_init(|| async {
             if !inner.engine.facts.local {
                 return Ok(None);
             }
-            let usual = Counts::usual(inner.tier.family, &inner.container, inner.no_network);
-            if usual.is_some() {
-                return Ok(usual);
+            let cgroups = ContainerCgroups::at_usual_paths(
+                inner.tier.family,
+                &inner.container,
+                inner.no_network,
+            );
+            if cgroups.is_some() {
+                return Ok(cgroups);
             }
             let container = inspect(&inner.engine.client, &inner.container).await?;
             let pid = container.state.and_then(|state| state.pid);
             let pid = pid.filter(|pid| *pid > 0);
-            let of = |pid| Counts::of_process(&inner.container, pid, inner.no_network);
-            Ok::<_, EngineError>(pid.and_then(of))
+            let cgroups_of =
+                |pid| ContainerCgroups::of_process(&inner.container, pid, inner.no_network);
+            Ok::<_, EngineError>(pid.and_then(cgroups_of))
         });
-        // An engine that gives no answer is asked again by whoever needs the counts next; until then they are not known.
-        look.await.ok()?.as_ref()
+        // If the engine does not answer, the next call tries again.
+        lookup.await.ok()?.as_ref()
     }
 }
 
@@ -179,7 +185,8 @@ impl Isolator for ContainerIsolator {
         if inner.gone.load(Ordering::Relaxed) {
             return Ok(());
         }
-        // The agent's end, which this brings about, would otherwise take it. Where this is cut short, its drop goes on.
+        // Otherwise the end of the agent would drop the guard. If this future is dropped, the guard
+        // finishes the removal.
         let guard = lock(&inner.guard).take();
         if let Err(error) =
             removal::remove(inner.tier, &inner.engine.client, &inner.container).await
@@ -188,7 +195,7 @@ impl Isolator for ContainerIsolator {
             return Err(error);
         }
         inner.gone.store(true, Ordering::Relaxed);
-        let image = guard.and_then(Guard::release);
+        let image = guard.and_then(ContainerGuard::disarm);
         let image = image.or_else(|| lock(&inner.image).take());
         if let Some(store) = &inner.store {
             store.remove(&inner.container)?;
@@ -204,30 +211,35 @@ impl Isolator for ContainerIsolator {
         // Dropping a guard removes the container in the background.
         if lock(&inner.guard).take().is_none() && !inner.gone.load(Ordering::Relaxed) {
             let endpoint = &inner.engine.endpoint;
-            remove_soon(inner.tier, endpoint, &inner.container, Along::default());
+            remove_soon(
+                inner.tier,
+                endpoint,
+                &inner.container,
+                CleanupExtras::default(),
+            );
         }
     }
 
     async fn commit(&self, tag: &ImageReference) -> Result<ImageInfo> {
         let inner = &*self.0;
-        let look = || image::of_container(inner.tier, &inner.engine, &inner.container);
+        let lookup = || image::source_of_container(inner.tier, &inner.engine, &inner.container);
         let commit = Commit {
             tier: inner.tier,
             engine: &inner.engine,
             container: &inner.container,
-            source: inner.source.get_or_try_init(look).await?,
+            source: inner.source.get_or_try_init(lookup).await?,
             tag,
         };
         commit.run().await
     }
 
     async fn oom_kills(&self) -> Option<u64> {
-        self.counts().await?.oom_kills()
+        self.cgroups().await?.oom_kills()
     }
 
     async fn counters(&self) -> Counters {
-        let counts = self.counts().await;
-        counts.map(Counts::counters).unwrap_or_default()
+        let cgroups = self.cgroups().await;
+        cgroups.map(ContainerCgroups::counters).unwrap_or_default()
     }
 
     async fn post_mortem(&self) -> Option<String> {
@@ -250,19 +262,19 @@ impl Isolator for ContainerIsolator {
         {
             return Some("the container was killed for memory".into());
         }
-        let words = lock(&inner.last_words).text();
-        let words = words.map(|words| format!("the agent's last words: {words}"));
+        let stderr = lock(&inner.agent_stderr).text();
+        let stderr = stderr.map(|text| format!("the agent's last words: {text}"));
         let error = state
             .and_then(|state| state.error)
             .filter(|error| !error.is_empty());
-        words.or(error)
+        stderr.or(error)
     }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if let Some(reaper) = &self.reaper {
-            reaper.abort();
+        if let Some(lifetime_task) = &self.lifetime_task {
+            lifetime_task.abort();
         }
     }
 }

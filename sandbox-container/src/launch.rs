@@ -1,4 +1,4 @@
-//! From a lowered plan to a running container with an attached agent.
+//! Launches a container and attaches to its agent.
 
 use bollard::models::ContainerCreateBody;
 use bollard::query_parameters::AttachContainerOptions;
@@ -8,11 +8,11 @@ use crate::Tier;
 use crate::create::create;
 use crate::engine::Engine;
 use crate::error::{Operation, engine_error};
-use crate::removal::Guard;
+use crate::removal::ContainerGuard;
 use crate::stream::AttachStream;
-use crate::volume::{self, AgentVolume, Content};
+use crate::volume::{self, AgentVolume, VolumeContent};
 
-/// What is to be launched.
+/// A container to launch.
 #[derive(Debug)]
 pub(crate) struct Launch<'a> {
     pub tier: Tier,
@@ -23,13 +23,13 @@ pub(crate) struct Launch<'a> {
 }
 
 impl Launch<'_> {
-    /// Makes and starts the container, and gives the stream to its agent. The agent's volume is compared with our agent before the
-    /// container is started: what lies in a volume that somebody else has filled never runs.
+    /// Creates and starts the container; returns its guard and the stream to its agent. The agent's
+    /// volume is compared with our agent before the start, so unverified content never runs.
     ///
     /// # Errors
     ///
-    /// What the engine refuses. Nothing is left then, nor when this future is dropped.
-    pub(crate) async fn run(&self) -> Result<(Guard, AttachStream)> {
+    /// The engine's refusals. Nothing is left behind, even if this future is dropped.
+    pub(crate) async fn run(&self) -> Result<(ContainerGuard, AttachStream)> {
         let Self {
             tier,
             engine,
@@ -37,48 +37,51 @@ impl Launch<'_> {
             ..
         } = *self;
         if volume.is_verified(engine) {
-            match self.start().await {
-                Err(error) if AgentVolume::is_missed_in(&error) => volume.forget(engine),
+            match self.create_and_start().await {
+                Err(error) if AgentVolume::is_missing_file_error(&error) => volume.forget(engine),
                 started => return started,
             }
         }
         volume.create(tier, engine).await?;
-        // Making a container runs nothing, and takes the engine about as long as reading the volume: both at once.
-        let (made, content) = tokio::join!(self.make(), self.look());
-        // Where neither was done, what the caller asked for is what failed.
-        let content = match (&made, content) {
-            (Err(error), Err(_)) if !AgentVolume::is_missed_in(error) => return made,
+        // Creating a container runs nothing and takes as long as reading the volume, so do both at
+        // once.
+        let (created, content) = tokio::join!(self.create_attached(), self.inspect_volume());
+        // If both failed, report the container's error.
+        let content = match (&created, content) {
+            (Err(error), Err(_)) if !AgentVolume::is_missing_file_error(error) => return created,
             (_, content) => content?,
         };
-        if content == Content::Agent {
+        if content == VolumeContent::Agent {
             volume.set_verified(engine);
-            let started = match made {
-                Ok(made) => self.begin(made).await,
+            let started = match created {
+                Ok(created) => self.start(created).await,
                 Err(error) => Err(error),
             };
             return match started {
-                // Another process filled the volume between the engine's look for it and ours.
-                Err(error) if AgentVolume::is_missed_in(&error) => self.start().await,
+                // Another process filled the volume after the engine created it empty.
+                Err(error) if AgentVolume::is_missing_file_error(&error) => {
+                    self.create_and_start().await
+                }
                 started => started,
             };
         }
-        // What the volume holds is not our agent: it was never started.
-        if let Ok((guard, stream)) = made {
+        // The volume does not hold our agent, so the container was never started.
+        if let Ok((guard, stream)) = created {
             drop(stream);
             guard.remove(&engine.client).await?;
         }
         volume::fill(tier, engine, volume, self.image()).await?;
         volume.set_verified(engine);
-        self.start().await
+        self.create_and_start().await
     }
 
     fn image(&self) -> &str {
         self.body.image.as_deref().unwrap_or_default()
     }
 
-    /// What is in the volume, seen through a container of its own that is never started.
-    async fn look(&self) -> Result<Content> {
-        let body = volume::reader(self.tier, self.volume, self.image());
+    /// Reads the volume through a container that is never started.
+    async fn inspect_volume(&self) -> Result<VolumeContent> {
+        let body = volume::reader_container(self.tier, self.volume, self.image());
         let guard = create(self.tier, self.engine, None, body).await?;
         let client = &self.engine.client;
         let content = self
@@ -89,21 +92,24 @@ impl Launch<'_> {
         Ok(content)
     }
 
-    async fn start(&self) -> Result<(Guard, AttachStream)> {
-        self.begin(self.make().await?).await
+    async fn create_and_start(&self) -> Result<(ContainerGuard, AttachStream)> {
+        self.start(self.create_attached().await?).await
     }
 
-    /// Makes the container. Nothing runs in it yet.
-    async fn make(&self) -> Result<(Guard, AttachStream)> {
+    /// Creates the container and attaches to it. Nothing runs in it yet.
+    async fn create_attached(&self) -> Result<(ContainerGuard, AttachStream)> {
         let (tier, engine) = (self.tier, self.engine);
         let guard = create(tier, engine, Some(self.name.clone()), self.body.clone()).await?;
-        // Attached before it starts: no byte is lost, and the agent never runs without an owner.
+        // Attach before the start: no byte is lost, and the agent never runs without an owner.
         let stream = attach(tier, engine, guard.container()).await?;
         Ok((guard, stream))
     }
 
-    /// Starts it, and with it the agent.
-    async fn begin(&self, (guard, stream): (Guard, AttachStream)) -> Result<(Guard, AttachStream)> {
+    /// Starts the container, and with it the agent.
+    async fn start(
+        &self,
+        (guard, stream): (ContainerGuard, AttachStream),
+    ) -> Result<(ContainerGuard, AttachStream)> {
         let client = &self.engine.client;
         match client.start_container(guard.container(), None).await {
             Ok(()) => Ok((guard, stream)),
@@ -112,7 +118,7 @@ impl Launch<'_> {
                 // The name must be free for another attempt.
                 Err(match guard.remove(client).await {
                     Ok(()) => error,
-                    Err(left) => error.with_source(left),
+                    Err(removal_error) => error.with_source(removal_error),
                 })
             }
         }

@@ -1,52 +1,53 @@
-//! Sandboxes as containers of an engine that speaks Docker's API: what the backends of Docker and Podman share, so that neither
-//! has to link (and so register) the other. Registers no tier itself.
+//! Sandboxes as containers of an engine with Docker's API. The Docker and Podman backends share
+//! this crate, so neither links the other. The crate registers no tier itself.
 //!
-//! Makes a container without network, with a read-only root and sized writable folders, starts the agent in it from a volume
-//! of its own, and hands the attached stream to [`sandbox_host::AgentInstance`]. Images are pulled where somebody says so, and only then.
+//! A sandbox is a container without network, with a read-only root and writable folders of a fixed
+//! size. The agent runs from its own volume; its attached stream goes to
+//! [`sandbox_host::AgentInstance`]. Images are pulled only on request.
 //!
-//! What engines do differently is said by a [`Family`]: a value of facts and few functions. A backend is a type of a few lines:
-//! its family, and where its engine is found.
+//! A [`Family`] describes how one engine differs from others. A backend is a type of a few lines:
+//! its family, and where to find its engine.
 
 mod adopt;
-mod applied;
 mod backend;
+mod background_removal;
 mod cgroup;
 mod config;
 mod create;
+mod default_paths;
+mod detached;
 mod doctor;
 mod engine;
+pub mod env_var;
 mod error;
 mod family;
 mod folders;
 mod identity;
 mod image;
 mod isolator;
-mod kept;
+mod label_origin;
 mod labels;
 mod launch;
-mod lower;
+mod lowering;
 #[cfg(feature = "mutants")]
 mod mutation;
 mod options;
-mod origin;
 mod owner;
 mod packages;
 mod quota;
 mod reconnect;
 mod removal;
-mod remover;
 mod report;
 mod settings;
 mod stream;
 mod sweep;
-mod usual_paths;
-pub mod variable;
+mod verify;
 mod volume;
 
 pub use backend::ContainerBackend;
 pub use config::{ContainerConfig, DEFAULT_IMAGE, IMAGE_TIMEOUT};
-pub use engine::{Candidates, Endpoint, EngineFacts, HardLimits, Listed, Shell};
-pub use family::{Correction, Family, Native, OfFamily, PathOptions, ProfileForm};
+pub use engine::{Candidates, Endpoint, EngineFacts, HardLimits, KernelIsolation, ListedContainer};
+pub use family::{FactsCorrection, Family, NativeApi, OfFamily, PathOptions, ProfileForm};
 #[cfg(feature = "mutants")]
 #[doc(hidden)]
 pub use mutation::Mutation;

@@ -1,57 +1,58 @@
-//! Lies of this backend: each leaves one option out and claims it all the same, so that a suite can show that it would notice.
+//! Mutants of this backend: each omits one option but still reports it as enforced. The conformance
+//! suite proves that it detects them.
 
 use bollard::models::{ContainerCreateBody, HostConfig, ImageInspect, MountType};
 use sandbox_host::Sandbox;
 
-use crate::lower::Lowered;
+use crate::lowering::LoweredContainer;
 
-/// What is left out. A tier without a policy is not changed by any of them.
+/// The omitted option. Tiers without a policy are not affected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mutation {
-    /// The network of its own: the container is in the host's.
+    /// The network namespace: the container uses the host's.
     Network,
-    /// The filters of system calls: the engine's, and the agent's for each execution.
+    /// The seccomp filters: the engine's, and the agent's for each execution.
     Seccomp,
-    /// The engine's filter of system calls alone: the agent's are behind it.
+    /// Only the engine's seccomp filter: the agent's still apply.
     EngineFilter,
-    /// That the root may only be read: what root owns in the image is closed to the code's user all the same.
+    /// The read-only root. Files of the image's root remain closed to the code's user.
     Root,
-    /// A user of its own: code is the agent's.
+    /// The separate user: code runs as the agent's.
     User,
     /// The limit of memory and swap.
     Memory,
-    /// The limit of swap alone: hosts without swap hide that.
+    /// Only the limit of swap; hosts without swap hide its absence.
     Swap,
     /// The limit of processes.
     Processes,
-    /// Folders of the host that may only be read can be written.
+    /// Read-only binds of host folders: they are writable.
     ReadOnly,
-    /// The environment: what the image names comes with it.
+    /// The clean environment: the image's variables are included.
     Environment,
-    /// What a foreign container's maker has opened: only that it is privileged, and what it mounts, is looked at.
+    /// The checks of an adopted container, except for `privileged` and mounts.
     Adoption,
-    /// That what is mounted in a container is what was looked at on the host: neither the way to a folder is vouched for before, nor the
-    /// folder compared after.
+    /// The checks of mounted host folders: neither is the path checked before, nor the folder
+    /// compared after the mount.
     Folders,
 }
 
 impl Mutation {
-    /// The container and its sandbox without the option. What is reported stays.
-    pub(crate) fn of(
+    /// Removes the option from the container and its sandbox. The report stays unchanged.
+    pub(crate) fn apply(
         self,
-        mut lowered: Lowered,
+        mut lowered: LoweredContainer,
         sandbox: &mut Sandbox,
         image: &ImageInspect,
-    ) -> Lowered {
-        let host = host(&mut lowered.body);
+    ) -> LoweredContainer {
+        let host = host_config(&mut lowered.body);
         match self {
             Self::Network => host.network_mode = Some("host".into()),
             Self::Seccomp => {
                 sandbox.settings.confinement.seccomp.clear();
-                unfiltered(host);
+                disable_engine_filter(host);
             }
-            Self::EngineFilter => unfiltered(host),
+            Self::EngineFilter => disable_engine_filter(host),
             Self::Root => host.readonly_rootfs = Some(false),
             Self::User => sandbox.settings.confinement.identity = Some((0, 0)),
             Self::Memory => (host.memory, host.memory_swap) = (None, None),
@@ -63,7 +64,7 @@ impl Mutation {
                     folder.read_only = Some(false);
                 }
             }
-            // Elsewhere.
+            // Handled by the backend.
             Self::Adoption | Self::Folders => {}
             Self::Environment => {
                 let config = image.config.as_ref();
@@ -82,12 +83,12 @@ impl Mutation {
     }
 }
 
-fn host(body: &mut ContainerCreateBody) -> &mut HostConfig {
+fn host_config(body: &mut ContainerCreateBody) -> &mut HostConfig {
     body.host_config.get_or_insert_default()
 }
 
-/// The engine's default filter goes as well.
-fn unfiltered(host: &mut HostConfig) {
+/// Removes the engine's default filter as well.
+fn disable_engine_filter(host: &mut HostConfig) {
     let options = host.security_opt.get_or_insert_default();
     options.retain(|option| !option.starts_with("seccomp="));
     options.push("seccomp=unconfined".into());

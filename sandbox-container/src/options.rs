@@ -1,12 +1,13 @@
-//! Engine options that an operator may add. Every one of them can tighten a sandbox and none can loosen it.
+//! Engine options of the operator. Each can tighten a sandbox; none can loosen it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Engine options beside what a policy says. A value that would loosen a sandbox, or that the engine does not have, is refused when
-/// a sandbox is created, with one line that says why.
+/// Engine options besides the policy. A value that would loosen a sandbox, or that the engine
+/// lacks, is refused when a sandbox is created, with a one-line reason.
 ///
-/// Not here, because they can open more than they close: capabilities, devices, annotations (runtimes take orders from them), kernel
-/// parameters, shared namespaces, a parent for the control group, raw security options.
+/// Options that could loosen a sandbox are not supported: capabilities, devices, annotations
+/// (runtimes may act on them), kernel parameters, shared namespaces, a cgroup parent, raw security
+/// options.
 ///
 /// ```
 /// use sandbox_container::{ContainerConfig, EngineOptions, Ulimit};
@@ -21,35 +22,36 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EngineOptions {
-    /// Resource limits of every process, the agent's too; soft and hard alike.
+    /// Resource limits of every process, including the agent; used as soft and hard limit.
     pub ulimits: BTreeMap<Ulimit, u64>,
-    /// An AppArmor profile that the engine's host has loaded, in place of the engine's own. Whoever loaded it answers for what it
-    /// allows; `unconfined` is refused.
+    /// An AppArmor profile loaded on the engine's host, instead of the engine's default. Its
+    /// content is the operator's responsibility; `unconfined` is refused.
     pub apparmor: Option<String>,
-    /// The level of the SELinux label in place of the one that the engine draws: one sensitivity and one or two categories
-    /// (`s0:c100,c200`).
+    /// The SELinux level instead of one chosen by the engine: one sensitivity and one or two
+    /// categories (`s0:c100,c200`).
     pub selinux_level: Option<String>,
-    /// Paths that code finds empty, beside the engine's own.
+    /// Paths that appear empty to code, besides the engine's own.
     pub masked_paths: BTreeSet<String>,
-    /// Paths that code cannot write, beside the engine's own.
+    /// Paths that code cannot write, besides the engine's own.
     pub read_only_paths: BTreeSet<String>,
-    /// The processors that code may run on, as a list of the kernel's (`0-2,4`).
+    /// The processors that code may run on, in the kernel's list format (`0-2,4`).
     pub processors: Option<String>,
-    /// The memory nodes that code may use, as a list of the kernel's.
+    /// The memory nodes that code may use, in the kernel's list format.
     pub memory_nodes: Option<String>,
-    /// The share of the processors under contention; 1024 is everybody's. At least 2.
+    /// The processor weight under contention; the default is 1024. At least 2.
     pub cpu_shares: Option<u16>,
-    /// The share of the disks under contention; 500 is everybody's. At least 10.
+    /// The disk weight under contention; the default is 500. At least 10.
     pub io_weight: Option<u16>,
-    /// How much sooner than others the sandbox is killed when the host runs out of memory: 0 to 1000.
+    /// How much earlier than other processes the sandbox is killed when the host runs out of
+    /// memory: 0 to 1000.
     pub oom_score_adj: Option<u16>,
-    /// The name of the host that code sees; `sandbox` without.
+    /// The host name in the sandbox. Default: `sandbox`.
     pub hostname: Option<String>,
-    /// Give each container users of its own on the host (Podman's `--userns=auto`).
+    /// Gives each container its own range of host users (Podman's `--userns=auto`).
     pub private_users: bool,
 }
 
-/// A resource limit of a process, as `setrlimit` has them.
+/// A resource limit of a process (`setrlimit`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Ulimit {
@@ -57,7 +59,7 @@ pub enum Ulimit {
     CpuTime,
     /// Data segment, bytes.
     Data,
-    /// The largest file, bytes.
+    /// File size, bytes.
     FileSize,
     /// Locked memory, bytes.
     LockedMemory,
@@ -65,7 +67,7 @@ pub enum Ulimit {
     MessageQueues,
     /// Open descriptors of a process: at least 256, which the agent needs.
     OpenFiles,
-    /// Signals that wait for a user's processes.
+    /// Pending signals of a user's processes.
     PendingSignals,
     /// Processes of a user.
     Processes,
@@ -74,7 +76,7 @@ pub enum Ulimit {
 }
 
 impl Ulimit {
-    /// The engine's name for it.
+    /// The engine's name of the limit.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::CpuTime => "cpu",
@@ -89,7 +91,7 @@ impl Ulimit {
         }
     }
 
-    /// The kernel's number for it (`RLIMIT_*`).
+    /// The kernel's number of the limit (`RLIMIT_*`).
     pub(crate) fn number(self) -> u32 {
         match self {
             Self::CpuTime => 0,
@@ -113,14 +115,14 @@ impl EngineOptions {
         self
     }
 
-    /// Uses an AppArmor profile that the engine's host has loaded.
+    /// Uses an AppArmor profile that is loaded on the engine's host.
     #[must_use]
     pub fn apparmor(mut self, profile: impl Into<String>) -> Self {
         self.apparmor = Some(profile.into());
         self
     }
 
-    /// Sets the level of the SELinux label.
+    /// Sets the SELinux level.
     #[must_use]
     pub fn selinux_level(mut self, level: impl Into<String>) -> Self {
         self.selinux_level = Some(level.into());
@@ -155,35 +157,35 @@ impl EngineOptions {
         self
     }
 
-    /// Sets the share of the processors under contention.
+    /// Sets the processor weight under contention.
     #[must_use]
     pub fn cpu_shares(mut self, shares: u16) -> Self {
         self.cpu_shares = Some(shares);
         self
     }
 
-    /// Sets the share of the disks under contention.
+    /// Sets the disk weight under contention.
     #[must_use]
     pub fn io_weight(mut self, weight: u16) -> Self {
         self.io_weight = Some(weight);
         self
     }
 
-    /// Sets how much sooner than others the sandbox is killed when the host runs out of memory.
+    /// Sets how much earlier than other processes the sandbox is killed when memory runs out.
     #[must_use]
     pub fn oom_score_adj(mut self, adjustment: u16) -> Self {
         self.oom_score_adj = Some(adjustment);
         self
     }
 
-    /// Sets the name of the host that code sees.
+    /// Sets the host name in the sandbox.
     #[must_use]
     pub fn hostname(mut self, name: impl Into<String>) -> Self {
         self.hostname = Some(name.into());
         self
     }
 
-    /// Gives each container users of its own on the host.
+    /// Gives each container its own range of host users.
     #[must_use]
     pub fn private_users(mut self) -> Self {
         self.private_users = true;

@@ -1,5 +1,5 @@
-//! Whose a container is: the process that made it, as a label says it, so that one whose owner was killed can be told from one in
-//! use.
+//! Owners: the process that created a container, as recorded in a label. Tells containers of killed
+//! owners from those in use.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use sandbox_host::process::{Era, ProcessId};
 use sandbox_host::state;
 
-/// The process that made a container.
+/// The process that created a container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Owner {
     user: u32,
@@ -16,23 +16,23 @@ pub(crate) struct Owner {
     era: Era,
 }
 
-/// What is known of an owner.
+/// The state of an owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Standing {
-    /// It is this process.
-    Ourselves,
-    /// It runs.
+pub(crate) enum OwnerStatus {
+    /// The current process.
+    Current,
+    /// Another process that runs.
     Alive,
     /// It has ended.
-    Gone,
-    /// It is of another machine, another start of it, another process namespace, or another user, whose processes may be hidden.
+    Ended,
+    /// It belongs to another machine, boot, process namespace or user, so its state is unknown.
     Unknown,
 }
 
 impl Owner {
     /// This process.
     pub(crate) fn current() -> Self {
-        // Without procfs it is nobody's number, and so an owner of whom nothing is known.
+        // Without /proc use pid 0, which is treated as unknown.
         let process = ProcessId::current().unwrap_or(ProcessId { pid: 0, start: 0 });
         Self {
             user: state::user(),
@@ -41,13 +41,13 @@ impl Owner {
         }
     }
 
-    /// As a label has it.
+    /// Encodes it as a label value.
     pub(crate) fn encode(&self) -> String {
         let Self { user, process, era } = self;
         format!("{user}:{}:{}:{}", process.pid, process.start, era.encode())
     }
 
-    /// Reads a label.
+    /// Decodes a label value.
     pub(crate) fn decode(text: &str) -> Option<Self> {
         let mut fields = text.splitn(4, ':');
         Some(Self {
@@ -60,34 +60,34 @@ impl Owner {
         })
     }
 
-    /// Whether it belongs to the user that this process runs as.
-    pub(crate) fn is_of_our_user(&self) -> bool {
+    /// Whether it belongs to the current user.
+    pub(crate) fn is_current_user(&self) -> bool {
         self.user == state::user()
     }
 
-    /// What is known of it here and now.
-    pub(crate) fn standing(&self) -> Standing {
-        let visible = self.is_of_our_user() || state::user() == 0;
+    /// The owner's current state.
+    pub(crate) fn status(&self) -> OwnerStatus {
+        let visible = self.is_current_user() || state::user() == 0;
         if self.process.pid == 0 || self.era != Era::current() || !visible {
-            return Standing::Unknown;
+            return OwnerStatus::Unknown;
         }
         if *self == Self::current() {
-            return Standing::Ourselves;
+            return OwnerStatus::Current;
         }
         match ProcessId::of(self.process.pid) {
-            Some(process) if process == self.process => Standing::Alive,
-            _ => Standing::Gone,
+            Some(process) if process == self.process => OwnerStatus::Alive,
+            _ => OwnerStatus::Ended,
         }
     }
 }
 
-/// A container that this process uses, or is about to make: its token is the value of a label. While the claim lives, a sweep of
-/// this process leaves the container alone.
+/// A container that this process uses or is about to create, identified by a token in a label.
+/// While the claim exists, this process's sweep skips the container.
 #[derive(Debug)]
-pub(crate) struct Claim(String);
+pub(crate) struct ContainerClaim(String);
 
-impl Claim {
-    /// A claim with a token that nothing else has.
+impl ContainerClaim {
+    /// A claim with a unique token.
     pub(crate) fn new() -> Self {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -107,7 +107,7 @@ impl Claim {
     }
 }
 
-impl Drop for Claim {
+impl Drop for ContainerClaim {
     fn drop(&mut self) {
         claims().remove(&self.0);
     }
@@ -124,21 +124,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_owner_is_told_from_a_later_process_with_its_number() {
-        let own = Owner::current();
-        assert_eq!(Owner::decode(&own.encode()), Some(own.clone()));
-        assert_eq!(own.standing(), Standing::Ourselves);
+    fn owner_is_distinguished_from_a_later_process_with_its_pid() {
+        let current = Owner::current();
+        assert_eq!(Owner::decode(&current.encode()), Some(current.clone()));
+        assert_eq!(current.status(), OwnerStatus::Current);
         let with = |process| Owner {
             process,
-            ..own.clone()
+            ..current.clone()
         };
         let later = ProcessId {
-            start: own.process.start + 1,
-            ..own.process
+            start: current.process.start + 1,
+            ..current.process
         };
-        assert_eq!(with(later).standing(), Standing::Gone);
+        assert_eq!(with(later).status(), OwnerStatus::Ended);
         let first = ProcessId::of(1).expect("process 1");
-        assert_eq!(with(first).standing(), Standing::Alive);
+        assert_eq!(with(first).status(), OwnerStatus::Alive);
         for wrong in [
             "",
             "0",
@@ -151,24 +151,24 @@ mod tests {
     }
 
     #[test]
-    fn of_what_is_not_of_here_nothing_is_known() {
-        let own = Owner::current();
-        let elsewhere = Owner::decode("0:1:2:another-start:1").expect("an owner");
-        assert_eq!(elsewhere.standing(), Standing::Unknown);
-        let nobody = Owner {
+    fn owner_elsewhere_or_without_pid_is_unknown() {
+        let current = Owner::current();
+        let remote = Owner::decode("0:1:2:another-start:1").expect("an owner");
+        assert_eq!(remote.status(), OwnerStatus::Unknown);
+        let unidentified = Owner {
             process: ProcessId { pid: 0, start: 0 },
-            ..own
+            ..current
         };
-        assert_eq!(nobody.standing(), Standing::Unknown);
+        assert_eq!(unidentified.status(), OwnerStatus::Unknown);
     }
 
     #[test]
-    fn a_claim_lasts_as_long_as_it_is_held() {
-        let claim = Claim::new();
+    fn claim_lasts_until_dropped() {
+        let claim = ContainerClaim::new();
         let token = claim.token().to_owned();
-        assert!(Claim::is_held(&token) && !Claim::is_held("another"));
-        assert_ne!(Claim::new().token(), token);
+        assert!(ContainerClaim::is_held(&token) && !ContainerClaim::is_held("another"));
+        assert_ne!(ContainerClaim::new().token(), token);
         drop(claim);
-        assert!(!Claim::is_held(&token));
+        assert!(!ContainerClaim::is_held(&token));
     }
 }

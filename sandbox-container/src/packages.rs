@@ -1,4 +1,4 @@
-//! Packages of a plan: installed by a container of the same image, mounted into the sandbox that they are for.
+//! Installs a plan's packages in a container of the same image, and mounts them into the sandbox.
 
 use async_trait::async_trait;
 use bollard::models::ImageInspect;
@@ -8,12 +8,12 @@ use sandbox_host::{PATH, state};
 use sandbox_lang::packages::{self, Interpreter, Order, TARGET};
 
 use crate::engine::{Engine, EngineFacts};
-use crate::lower;
-use crate::quota::Trial;
+use crate::lowering;
+use crate::quota::QuotaTrial;
 use crate::{ContainerBackend, ContainerConfig, OfFamily, Tier};
 
-/// Why the containers of an engine cannot see the folder that this user's packages are installed into; `None` where they can.
-pub(crate) fn unseen(facts: &EngineFacts) -> Option<(String, &'static str)> {
+/// Why containers cannot see this user's package cache, and the fix; `None` if they can.
+pub(crate) fn cache_unreachable(facts: &EngineFacts) -> Option<(String, &'static str)> {
     if !facts.local {
         return Some((
             "the engine runs on another host, and packages are installed into a folder of this one"
@@ -25,11 +25,11 @@ pub(crate) fn unseen(facts: &EngineFacts) -> Option<(String, &'static str)> {
     let owner = owner.filter(|owner| facts.rootless && *owner != state::user())?;
     Some((
         format!("the engine is user {owner}'s, who does not see this user's cache of packages"),
-        "be the user whose engine it is, or use an image that has the packages",
+        "run as the user that runs the engine, or use an image that has the packages",
     ))
 }
 
-/// An image and an engine that packages are installed with.
+/// The image and engine to install packages with.
 #[derive(Debug)]
 pub(crate) struct Provisioner<'a, F> {
     pub backend: &'a ContainerBackend<F>,
@@ -40,14 +40,15 @@ pub(crate) struct Provisioner<'a, F> {
 }
 
 impl<F: OfFamily> Provisioner<'_, F> {
-    /// The plan with a folder that holds its packages, and the variables that make Python and its programs be found there; and what
-    /// a user should know of these packages.
+    /// Adds the folder with the installed packages and Python's search path variables to the plan.
+    /// Also returns a note for the report.
     ///
     /// # Errors
     ///
-    /// Those of [`packages::provide`]; `Unsupported` where the engine's containers would not see the folder.
+    /// See [`packages::provide`]; `Unsupported` if the engine's containers would not see the
+    /// folder.
     pub(crate) async fn provide(&self, plan: &Plan) -> Result<(Plan, Option<String>)> {
-        if let Some((why, fix)) = unseen(&self.engine.facts) {
+        if let Some((why, fix)) = cache_unreachable(&self.engine.facts) {
             let error = Error::new(ErrorKind::Unsupported, "install packages", why);
             return Err(error.on(self.tier).with_fix(fix));
         }
@@ -65,7 +66,7 @@ impl<F: OfFamily> Provisioner<'_, F> {
         Ok((plan, installed.note))
     }
 
-    fn without_network(&self, network: &str, why: &Error) -> Error {
+    fn network_error(&self, network: &str, why: &Error) -> Error {
         let context = format!(
             "the engine cannot make a container with the network {network:?}: {}",
             why.context()
@@ -79,14 +80,17 @@ impl<F: OfFamily> Provisioner<'_, F> {
     }
 }
 
-/// Whether an engine could not make a container because of its network, as far as it says so.
+/// Whether the engine reports that it could not create a container because of its network.
 fn is_about_network(error: &Error) -> bool {
-    const WORDS: [&str; 4] = ["network", "netns", "pasta", "slirp"];
-    let is_engines = matches!(error.kind(), ErrorKind::Io | ErrorKind::SetupFailed);
-    is_engines && WORDS.iter().any(|word| error.context().contains(word))
+    const NETWORK_WORDS: [&str; 4] = ["network", "netns", "pasta", "slirp"];
+    let is_engine_error = matches!(error.kind(), ErrorKind::Io | ErrorKind::SetupFailed);
+    is_engine_error
+        && NETWORK_WORDS
+            .iter()
+            .any(|word| error.context().contains(word))
 }
 
-/// The provision sandbox is one of the backend's own, of the image that its packages are for, on the network that the operator chose.
+/// The provision sandbox uses the same backend and image, on the network that the operator chose.
 #[async_trait]
 impl<F: OfFamily> Backend for Provisioner<'_, F> {
     fn name(&self) -> &str {
@@ -94,19 +98,21 @@ impl<F: OfFamily> Backend for Provisioner<'_, F> {
     }
 
     async fn assess(&self, plan: &Plan) -> Result<EnforcementReport> {
-        self.backend.assess_on(plan, self.engine, Trial::No).await
+        self.backend
+            .assess_on(plan, self.engine, QuotaTrial::CachedOnly)
+            .await
     }
 
     async fn create(&self, plan: &Plan) -> Result<Box<dyn Instance>> {
-        // The name that every engine has for what it gives to containers that ask for nothing. Without root that is no bridge.
+        // Every engine's name for its default network, which without root is not a bridge.
         let network = self.config.package_network.as_deref().unwrap_or("default");
-        let placed = self
+        let created = self
             .backend
-            .place(plan, self.engine, self.image, Some(network));
-        match placed.await {
+            .create_sandbox(plan, self.engine, self.image, Some(network));
+        match created.await {
             Ok(instance) => Ok(Box::new(instance)),
-            Err(error) if lower::has_network(plan) && is_about_network(&error) => {
-                Err(self.without_network(network, &error))
+            Err(error) if lowering::has_network(plan) && is_about_network(&error) => {
+                Err(self.network_error(network, &error))
             }
             Err(error) => Err(error),
         }
@@ -126,20 +132,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_folders_that_containers_see_are_installed_into() {
+    fn packages_need_a_cache_that_containers_see() {
         let facts = EngineFacts::sample();
-        assert_eq!(unseen(&facts), None);
+        assert_eq!(cache_unreachable(&facts), None);
         let elsewhere = EngineFacts {
             local: false,
             ..facts.clone()
         };
-        assert!(unseen(&elsewhere).is_some());
+        assert!(cache_unreachable(&elsewhere).is_some());
         let of = |user| EngineFacts {
             rootless: true,
             engine_user: Some((user, user)),
             ..facts.clone()
         };
-        assert_eq!(unseen(&of(state::user())), None);
-        assert!(unseen(&of(state::user() + 1)).is_some());
+        assert_eq!(cache_unreachable(&of(state::user())), None);
+        assert!(cache_unreachable(&of(state::user() + 1)).is_some());
     }
 }

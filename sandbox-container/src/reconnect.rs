@@ -1,4 +1,4 @@
-//! The way of a later client to an agent: a process in its container, which the engine starts and which carries bytes to the
+//! Connects a later client to an agent, through a process in its container that relays bytes to the
 //! agent's socket.
 
 use std::time::Duration;
@@ -14,31 +14,32 @@ use crate::isolator::ContainerIsolator;
 use crate::stream::AttachStream;
 use crate::volume::{AGENT, SOCKET};
 
-/// How often the engine is asked to start the process. It needs a few processes and some memory of the container for a moment, which
-/// code that uses all there is may not leave it.
+/// Attempts to start the process. It briefly needs a few processes and some memory of the
+/// container, which code may have used up.
 const ATTEMPTS: u32 = 5;
 
-/// Between two attempts.
+/// Time between two attempts.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Who wants to become a client, and of what.
+/// A later client and its container.
 #[derive(Debug)]
 pub(crate) struct Reconnection<'a> {
     pub(crate) tier: Tier,
     pub(crate) engine: &'a Engine,
     /// The container's id.
     pub(crate) container: &'a str,
-    /// As whom the agent runs.
+    /// The user that the agent runs as.
     pub(crate) user: &'a str,
     pub(crate) key: &'a Key,
 }
 
 impl Reconnection<'_> {
-    /// Becomes a client of the agent. The sandbox is left as it is where that fails.
+    /// Attaches to the agent. On failure the sandbox stays as it is.
     ///
     /// # Errors
     ///
-    /// `SandboxEnded` where it has, `SandboxUnavailable` without an engine, and as [`AgentInstance::attach`].
+    /// `SandboxEnded` if it has ended, `SandboxUnavailable` without an engine, else as
+    /// [`AgentInstance::attach`].
     pub(crate) async fn attach(
         &self,
         sandbox: AttachedSandbox,
@@ -47,14 +48,15 @@ impl Reconnection<'_> {
         let mut attempt = 1;
         loop {
             let (process, stream) = self.open().await?;
-            isolator.listen_to(stream.last_words());
-            let boxed = Box::new(isolator.clone());
-            let attached = AgentInstance::attach(stream, self.key, sandbox.clone(), boxed).await;
+            isolator.set_agent_stderr(stream.agent_stderr());
+            let agent_isolator = Box::new(isolator.clone());
+            let attached =
+                AgentInstance::attach(stream, self.key, sandbox.clone(), agent_isolator).await;
             let error = match attached {
                 Ok(instance) => return Ok(instance),
                 Err(error) => error,
             };
-            if !self.was_refused(&process).await {
+            if !self.failed_to_start(&process).await {
                 return Err(error);
             }
             if attempt == ATTEMPTS {
@@ -80,7 +82,7 @@ impl Reconnection<'_> {
             tty: Some(false),
             user: Some(self.user),
             working_dir: Some("/"),
-            // The key is the first thing that goes over the stream: what is said here, the engine shows to all its users.
+            // The key is sent over the stream: the engine shows arguments to all its users.
             cmd: Some(vec![AGENT, "connect", SOCKET]),
             ..CreateExecOptions::default()
         };
@@ -96,16 +98,16 @@ impl Reconnection<'_> {
                 Ok((process, AttachStream::new(output, input)))
             }
             StartExecResults::Detached => {
-                let context = "the engine gave no stream to the process";
+                let context = "the engine returned no stream for the process";
                 Err(Error::new(ErrorKind::Io, Operation::Exec.phrase(), context).on(self.tier))
             }
         }
     }
 
-    /// Whether the process has ended as one does that was never there: the codes of engines for what they could not start.
-    async fn was_refused(&self, process: &str) -> bool {
-        let found = self.engine.client.inspect_exec(process).await;
-        // An engine that does not answer any more has refused nothing.
-        found.is_ok_and(|found| matches!(found.exit_code, Some(126 | 127 | 255)))
+    /// Whether the process never started: engines report this as exit code 126, 127 or 255.
+    async fn failed_to_start(&self, process: &str) -> bool {
+        let exec = self.engine.client.inspect_exec(process).await;
+        // Without an answer, the engine has not refused the process.
+        exec.is_ok_and(|exec| matches!(exec.exit_code, Some(126 | 127 | 255)))
     }
 }

@@ -1,4 +1,4 @@
-//! The end of containers.
+//! Removes containers.
 
 use std::time::Duration;
 
@@ -7,28 +7,29 @@ use bollard::query_parameters::{RemoveContainerOptions, RemoveImageOptions};
 use sandbox_core::{Error, ErrorKind, Result};
 
 use crate::Tier;
+use crate::background_removal::{CleanupExtras, remove_soon};
+use crate::detached::RecordGuard;
 use crate::engine::Endpoint;
 use crate::error::{
-    Operation, engine_error, has_status, is_no_container, is_passing, is_unreadable,
+    Operation, engine_error, has_status, is_container_missing, is_parse_error, is_transient_state,
 };
-use crate::kept::Entry;
-use crate::owner::Claim;
-use crate::remover::{Along, remove_soon};
+use crate::owner::ContainerClaim;
 
-/// How long the engine may take to kill and remove a container. Alone it takes 50 to 100 ms.
-const BOUND: Duration = Duration::from_secs(20);
+/// Time limit for killing and removing a container. Without load it takes 50 to 100 ms.
+const REMOVAL_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How long the engine may take to remove by itself what has ended, before it is asked again.
-const AGAIN: Duration = Duration::from_secs(1);
+/// Time for the engine to remove an ended container by itself before it is asked again.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// How often a removal that the engine does by itself is looked after.
+/// Time between two checks for a removed container.
 const POLL: Duration = Duration::from_millis(5);
 
-/// Kills a container, removes it with its volumes, and returns when it is gone. One that is gone already is fine.
+/// Kills a container, removes it with its volumes, and waits until it is gone. Succeeds if it is
+/// already gone.
 ///
 /// # Errors
 ///
-/// When the engine does not answer or cannot remove it.
+/// The engine does not answer or cannot remove it.
 pub(crate) async fn remove(tier: Tier, client: &Docker, container: &str) -> Result<()> {
     let options = RemoveContainerOptions {
         v: true,
@@ -40,15 +41,17 @@ pub(crate) async fn remove(tier: Tier, client: &Docker, container: &str) -> Resu
             let removed = client.remove_container(container, Some(options.clone()));
             return match removed.await {
                 Ok(()) => Ok(()),
-                Err(error) if is_no_container(&error) => Ok(()),
-                Err(error) if is_passing(&error) => {
+                Err(error) if is_container_missing(&error) => Ok(()),
+                Err(error) if is_transient_state(&error) => {
                     tokio::time::sleep(POLL).await;
                     continue;
                 }
-                // The container ended by itself and the engine is removing it at this moment. What it cannot remove stays, dead,
-                // until somebody asks again.
+                // The container ended and the engine is removing it. If that fails, the container
+                // stays dead until a client asks again.
                 Err(error) if has_status(&error, 409) => {
-                    match tokio::time::timeout(AGAIN, wait_until_gone(client, container)).await {
+                    match tokio::time::timeout(RETRY_AFTER, wait_until_gone(client, container))
+                        .await
+                    {
                         Ok(gone) => gone,
                         Err(_) => continue,
                     }
@@ -57,24 +60,28 @@ pub(crate) async fn remove(tier: Tier, client: &Docker, container: &str) -> Resu
             };
         }
     };
-    let left = |why: Error| {
+    let failure = |why: Error| {
         Error::new(ErrorKind::Io, "remove container", why.context().to_owned())
             .on(tier)
             .with_fix(format!("{} rm --force {container}", tier.family.command))
     };
-    match tokio::time::timeout(BOUND, removal).await {
+    match tokio::time::timeout(REMOVAL_TIMEOUT, removal).await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(error)) => {
             let error = engine_error(tier, Operation::Remove, error);
             Err(if error.kind() == ErrorKind::SandboxUnavailable {
                 error
             } else {
-                left(error)
+                failure(error)
             })
         }
         Err(_) => {
-            let context = format!("{container} was not gone after {BOUND:?}");
-            Err(left(Error::new(ErrorKind::Io, "remove container", context)))
+            let context = format!("{container} was not gone after {REMOVAL_TIMEOUT:?}");
+            Err(failure(Error::new(
+                ErrorKind::Io,
+                "remove container",
+                context,
+            )))
         }
     }
 }
@@ -86,23 +93,23 @@ pub(crate) async fn wait_until_gone(
 ) -> Result<(), bollard::errors::Error> {
     loop {
         match client.inspect_container(container, None).await {
-            Err(error) if is_no_container(&error) => return Ok(()),
-            // Of one that is going, an engine may say what bollard does not know.
-            Err(error) if !is_unreadable(&error) => return Err(error),
+            Err(error) if is_container_missing(&error) => return Ok(()),
+            // During the removal an engine may report a state that bollard does not know.
+            Err(error) if !is_parse_error(&error) => return Err(error),
             _ => tokio::time::sleep(POLL).await,
         }
     }
 }
 
-/// Removes an image that came for a container which is gone. One that others use stays.
+/// Removes an image after its container. An image that others use stays.
 pub(crate) async fn remove_image(tier: Tier, client: &Docker, image: &str) -> Result<()> {
     if !try_remove_image(tier, client, image).await? {
-        tracing::debug!(%tier, image, "an image that is used by others stays");
+        tracing::debug!(%tier, image, "image not removed: it is in use");
     }
     Ok(())
 }
 
-/// As [`remove_image`]; false where it stays.
+/// As [`remove_image`]; false if the image is in use.
 pub(crate) async fn try_remove_image(tier: Tier, client: &Docker, image: &str) -> Result<bool> {
     let removed = client
         .remove_image(image, None::<RemoveImageOptions>, None)
@@ -115,23 +122,28 @@ pub(crate) async fn try_remove_image(tier: Tier, client: &Docker, image: &str) -
     }
 }
 
-/// Owns a container: removes it when dropped.
+/// Owns a container and removes it when dropped.
 #[derive(Debug)]
-pub(crate) struct Guard {
+pub(crate) struct ContainerGuard {
     tier: Tier,
     endpoint: Endpoint,
     container: Option<String>,
-    claim: Option<Claim>,
-    /// What is removed after the container.
+    claim: Option<ContainerClaim>,
+    /// Removed after the container.
     image: Option<String>,
-    /// What was written of its sandbox, to be found by until it has gone.
-    record: Option<Entry>,
-    /// What the engine said when it made the container.
+    /// The sandbox's record, kept until the container is gone.
+    record: Option<RecordGuard>,
+    /// The engine's warnings about the created container.
     warnings: Vec<String>,
 }
 
-impl Guard {
-    pub(crate) fn new(tier: Tier, endpoint: &Endpoint, container: String, claim: Claim) -> Self {
+impl ContainerGuard {
+    pub(crate) fn new(
+        tier: Tier,
+        endpoint: &Endpoint,
+        container: String,
+        claim: ContainerClaim,
+    ) -> Self {
         Self {
             tier,
             endpoint: endpoint.clone(),
@@ -143,25 +155,25 @@ impl Guard {
         }
     }
 
-    /// With what the engine said when it made the container.
+    /// Adds the engine's warnings about the created container.
     pub(crate) fn with_warnings(mut self, warnings: Vec<String>) -> Self {
         self.warnings = warnings;
         self
     }
 
-    /// What the engine said when it made the container.
+    /// The engine's warnings about the created container.
     pub(crate) fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// Has this image removed with the container.
+    /// Removes this image after the container.
     pub(crate) fn with_image(mut self, image: Option<String>) -> Self {
         self.image = image;
         self
     }
 
-    /// Has what was written of the sandbox go after the container.
-    pub(crate) fn hold(&mut self, record: Entry) {
+    /// Removes this record after the container.
+    pub(crate) fn attach_record(&mut self, record: RecordGuard) {
         self.record = Some(record);
     }
 
@@ -170,21 +182,21 @@ impl Guard {
         self.container.as_deref().unwrap_or_default()
     }
 
-    /// The container is not this process' any more; gives the image that was to go as well.
-    pub(crate) fn hand_over(mut self) -> Option<String> {
+    /// Detaches the container from this process; returns the image that goes with it.
+    pub(crate) fn detach(mut self) -> Option<String> {
         if let Some(record) = self.record.take() {
-            record.keep();
+            record.persist();
         }
-        self.release()
+        self.disarm()
     }
 
-    /// The container is gone; gives the image that was to go as well.
-    pub(crate) fn release(mut self) -> Option<String> {
+    /// Notes that the container is gone; returns the image that goes with it.
+    pub(crate) fn disarm(mut self) -> Option<String> {
         self.container = None;
         self.image.take()
     }
 
-    /// Removes the container and waits for it.
+    /// Removes the container and waits until it is gone.
     pub(crate) async fn remove(mut self, client: &Docker) -> Result<()> {
         let result = remove(self.tier, client, self.container()).await;
         if result.is_ok() {
@@ -194,15 +206,15 @@ impl Guard {
     }
 }
 
-impl Drop for Guard {
+impl Drop for ContainerGuard {
     fn drop(&mut self) {
         if let Some(container) = &self.container {
-            let along = Along {
+            let extras = CleanupExtras {
                 image: self.image.take(),
                 claim: self.claim.take(),
                 record: self.record.take(),
             };
-            remove_soon(self.tier, &self.endpoint, container, along);
+            remove_soon(self.tier, &self.endpoint, container, extras);
         }
     }
 }

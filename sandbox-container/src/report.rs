@@ -1,4 +1,4 @@
-//! What this engine enforces of a plan.
+//! Reports what this engine enforces of a plan.
 
 use sandbox_core::policy::NetworkPolicy;
 use sandbox_core::{Capability, Enforcement, EnforcementReport, Plan};
@@ -6,21 +6,22 @@ use sandbox_host::confinement::{self, Kernel, Mode};
 use sandbox_lang::packages;
 
 use crate::Family;
+use crate::detached::mounts_host_folders;
 use crate::engine::EngineFacts;
-use crate::kept::shows_the_host;
-use crate::lower::{Root, Storage};
-use crate::packages::unseen;
+use crate::lowering::{RootFilesystem, StorageSplit};
+use crate::packages::cache_unreachable;
 
-const NOT_BUILT: &str = "not built for containers yet";
+const NOT_IMPLEMENTED: &str = "not built for containers yet";
 
-/// What this engine enforces of each demand of a plan. Packages are installed over `package_network`, where the operator named one.
+/// Reports the enforcement of each demand of a plan. `package_network` is the operator's network
+/// for installing packages, if configured.
 pub(crate) fn report(
     family: &Family,
     plan: &Plan,
     facts: &EngineFacts,
     kernel: &Kernel,
     mode: Mode,
-    storage: &Storage,
+    storage: &StorageSplit,
     package_network: Option<&str>,
 ) -> EnforcementReport {
     let mut report = EnforcementReport::new();
@@ -43,7 +44,7 @@ fn entry(
     facts: &EngineFacts,
     kernel: &Kernel,
     mode: Mode,
-    storage: &Storage,
+    storage: &StorageSplit,
 ) -> Enforcement {
     let cgroup = match facts.cgroup {
         0 => "cgroup".to_owned(),
@@ -56,11 +57,12 @@ fn entry(
         }
         Capability::FilesystemWriteRoots => {
             let root = match storage.root {
-                Root::ReadOnly => "read-only root",
+                RootFilesystem::ReadOnly => "read-only root",
                 _ => "layer of the sandbox's own over the image",
             };
-            // A container has no Landlock, and a read-only mount does not protect named pipes.
-            let pipes = match plan.read_roots.is_empty() || !facts.shell.shares_kernel() {
+            // Containers do not use Landlock, and a read-only mount does not protect named pipes.
+            let pipes = match plan.read_roots.is_empty() || !facts.kernel_isolation.shares_kernel()
+            {
                 true => "",
                 false => " (named pipes in read roots can be written)",
             };
@@ -68,7 +70,7 @@ fn entry(
         }
         Capability::NetworkAccess | Capability::Egress => match &plan.network {
             NetworkPolicy::Allow(_) => {
-                Enforcement::unenforced(format!("rules by host name are {NOT_BUILT}"))
+                Enforcement::unenforced(format!("rules by host name are {NOT_IMPLEMENTED}"))
             }
             _ => network(kernel),
         },
@@ -80,35 +82,34 @@ fn entry(
         Capability::SubprocessExecution => confinement::subprocess_execution(kernel),
         Capability::Timeout => timeout(facts, kernel, mode),
         Capability::Lifetime => lifetime(plan),
-        // The host counts by itself what it takes from the stream.
+        // The host counts what it takes from the stream.
         Capability::StdoutMaxBytes | Capability::StderrMaxBytes => {
             Enforcement::enforced("bounded capture")
         }
         Capability::Memory => memory(&cgroup, facts),
         Capability::Cpus => limit(
             facts.cpu_quota,
-            format!("{cgroup} quota{}", of_the_whole(facts)),
+            format!("{cgroup} quota{}", runtime_share(facts)),
             "processors",
         ),
         Capability::Pids => pids(&cgroup, facts),
-        Capability::OpenFiles => by_agent("RLIMIT_NOFILE", kernel, mode),
+        Capability::OpenFiles => agent_enforced("RLIMIT_NOFILE", kernel, mode),
         Capability::ArtifactExportPaths => Enforcement::enforced(
             "copied by the agent as the code's user, opened beneath the folder",
         ),
         Capability::PackageInstallation => packages::denied(plan),
-        Capability::Packages => match unseen(facts) {
+        Capability::Packages => match cache_unreachable(facts) {
             None => packages::installed(),
             Some((why, _)) => Enforcement::unenforced(why),
         },
-        Capability::Secrets => Enforcement::unenforced(NOT_BUILT),
+        Capability::Secrets => Enforcement::unenforced(NOT_IMPLEMENTED),
         _ => Enforcement::unenforced("this backend does not know the capability"),
     }
 }
 
-/// An engine opens folders of the host by their path. The agent compares what was mounted, where its kernel is the one that they were
-/// opened on.
+/// An engine opens host folders by path. The agent can compare them only on the same kernel.
 fn binds(mechanism: String, plan: &Plan, facts: &EngineFacts) -> Enforcement {
-    if !shows_the_host(plan) || facts.compares_folders() {
+    if !mounts_host_folders(plan) || facts.compares_folders() {
         return Enforcement::enforced(mechanism);
     }
     Enforcement::partial(
@@ -117,12 +118,12 @@ fn binds(mechanism: String, plan: &Plan, facts: &EngineFacts) -> Enforcement {
     )
 }
 
-/// What the agent gives each execution, and what stands behind that: the container's own profile, the host's other layers, a kernel
-/// between code and host.
+/// The agent's confinement of each execution, and the layers behind it: the container's seccomp
+/// profile, the host's security modules, a separate kernel.
 fn privileges(facts: &EngineFacts, kernel: &Kernel, mode: Mode) -> Enforcement {
     let mut layers = Vec::new();
-    if facts.shell.shares_kernel() {
-        // A kernel of its own does not ask the host's filters about the code's calls.
+    if facts.kernel_isolation.shares_kernel() {
+        // A separate kernel does not apply the host's filters to the code's system calls.
         if facts.seccomp {
             layers.push("seccomp profile of the container".to_owned());
         }
@@ -133,7 +134,7 @@ fn privileges(facts: &EngineFacts, kernel: &Kernel, mode: Mode) -> Enforcement {
             layers.push("SELinux".to_owned());
         }
     } else {
-        layers.push(format!("{} ({})", facts.shell, facts.runtime));
+        layers.push(format!("{} ({})", facts.kernel_isolation, facts.runtime));
     }
     if facts.user_namespace || facts.rootless {
         layers.push("user namespace".to_owned());
@@ -149,9 +150,9 @@ fn privileges(facts: &EngineFacts, kernel: &Kernel, mode: Mode) -> Enforcement {
     }
 }
 
-/// Whose limit it is, where code does not run on the host's kernel: the host's counts what carries the code.
-fn of_the_whole(facts: &EngineFacts) -> String {
-    match facts.shell.shares_kernel() {
+/// Under gVisor the cgroup limit also covers the runtime itself; the report says so.
+fn runtime_share(facts: &EngineFacts) -> String {
+    match facts.kernel_isolation.shares_kernel() {
         true => String::new(),
         false => format!(" of {} and the code together", facts.runtime),
     }
@@ -160,7 +161,7 @@ fn of_the_whole(facts: &EngineFacts) -> String {
 fn pids(cgroup: &str, facts: &EngineFacts) -> Enforcement {
     let limit = limit(facts.pids_limit, format!("{cgroup} pids"), "processes");
     match limit {
-        Enforcement::Enforced { mechanism } if !facts.shell.shares_kernel() => {
+        Enforcement::Enforced { mechanism } if !facts.kernel_isolation.shares_kernel() => {
             let runtime = &facts.runtime;
             let gap = format!(
                 "the host counts threads of {runtime}, many for each process: code may have more processes than that"
@@ -185,8 +186,8 @@ fn network(kernel: &Kernel) -> Enforcement {
 
 fn timeout(facts: &EngineFacts, kernel: &Kernel, mode: Mode) -> Enforcement {
     let mechanism = "agent, host clock";
-    match by_agent(mechanism, kernel, mode) {
-        Enforcement::Enforced { mechanism } if !facts.shell.shares_kernel() => {
+    match agent_enforced(mechanism, kernel, mode) {
+        Enforcement::Enforced { mechanism } if !facts.kernel_isolation.shares_kernel() => {
             let gap = format!(
                 "{} may have no child subreapers: a process that leaves its parent then outlives its execution, until the sandbox ends",
                 facts.runtime
@@ -197,7 +198,7 @@ fn timeout(facts: &EngineFacts, kernel: &Kernel, mode: Mode) -> Enforcement {
     }
 }
 
-/// The engines' API for containers takes no time to live.
+/// The engines' API has no time limit for containers.
 fn lifetime(plan: &Plan) -> Enforcement {
     if plan.detached {
         return Enforcement::partial(
@@ -210,7 +211,7 @@ fn lifetime(plan: &Plan) -> Enforcement {
     )
 }
 
-fn by_agent(mechanism: &str, kernel: &Kernel, mode: Mode) -> Enforcement {
+fn agent_enforced(mechanism: &str, kernel: &Kernel, mode: Mode) -> Enforcement {
     match confinement::disturbance(kernel, mode) {
         None => Enforcement::enforced(mechanism),
         Some(gap) => Enforcement::partial(mechanism, gap),
@@ -218,23 +219,23 @@ fn by_agent(mechanism: &str, kernel: &Kernel, mode: Mode) -> Enforcement {
 }
 
 fn memory(cgroup: &str, facts: &EngineFacts) -> Enforcement {
-    let whole = match facts.shell.shares_kernel() {
-        // The agent reads the container's own counts there: its word, not the host's.
+    let suffix = match facts.kernel_isolation.shares_kernel() {
+        // The agent reads the container's counters, so the host relies on its word.
         true if !facts.local => ", kills counted inside".to_owned(),
         true => String::new(),
-        false => of_the_whole(facts),
+        false => runtime_share(facts),
     };
     match (facts.memory_limit, facts.swap_limit) {
-        (true, true) if !facts.shell.shares_kernel() => Enforcement::partial(
-            format!("{cgroup} memory, swap included{whole}"),
+        (true, true) if !facts.kernel_isolation.shares_kernel() => Enforcement::partial(
+            format!("{cgroup} memory, swap included{suffix}"),
             format!(
                 "{} takes some 50 MiB of it, and beyond it the sandbox ends: an execution's end is then unknown",
                 facts.runtime
             ),
         ),
-        (true, true) => Enforcement::enforced(format!("{cgroup} memory, swap included{whole}")),
+        (true, true) => Enforcement::enforced(format!("{cgroup} memory, swap included{suffix}")),
         (true, false) => Enforcement::partial(
-            format!("{cgroup} memory{whole}"),
+            format!("{cgroup} memory{suffix}"),
             "swap is not limited: the kernel does not count it (boot with swapaccount=1)",
         ),
         (false, _) => limit(false, String::new(), "memory"),
@@ -250,11 +251,11 @@ fn limit(works: bool, mechanism: String, what: &str) -> Enforcement {
     ))
 }
 
-fn disk(family: &Family, facts: &EngineFacts, mode: Mode, storage: &Storage) -> Enforcement {
+fn disk(family: &Family, facts: &EngineFacts, mode: Mode, storage: &StorageSplit) -> Enforcement {
     let unbounded;
     let excess;
     let mut gaps = Vec::new();
-    // Where memory has a limit, the kernel counts them into that.
+    // If memory is limited, the kernel charges inodes to that limit.
     if !family.full_tmpfs && !facts.memory_limit {
         gaps.push("empty files have no bound");
     }
@@ -265,7 +266,7 @@ fn disk(family: &Family, facts: &EngineFacts, mode: Mode, storage: &Storage) -> 
     if storage.host_folders {
         gaps.push("folders of the host are writable without a bound");
     }
-    if let Root::Unbounded(why) = &storage.root {
+    if let RootFilesystem::Unbounded(why) = &storage.root {
         unbounded = format!("changes to the image's files have no bound: {why}");
         gaps.push(&unbounded);
     }
@@ -283,10 +284,10 @@ fn disk(family: &Family, facts: &EngineFacts, mode: Mode, storage: &Storage) -> 
 mod tests {
     use super::*;
     use crate::backend::kernel;
-    use crate::engine::Shell;
+    use crate::engine::KernelIsolation;
     use crate::family::samples::{FAMILY, OTHER, TIER};
-    use crate::lower::samples::plan;
-    use crate::quota::Quota;
+    use crate::lowering::samples::plan;
+    use crate::quota::LayerQuota;
     use sandbox_core::{CapabilityPolicy, SandboxSpec, Workspace};
 
     const SPLIT: Mode = Mode::Split {
@@ -297,10 +298,10 @@ mod tests {
     fn report_of(spec: &SandboxSpec, facts: &EngineFacts, mode: Mode) -> EnforcementReport {
         let plan = plan(spec, &CapabilityPolicy::new());
         let quota = match plan.writable_root {
-            true => Quota::Missing("no quota on extfs".into()),
-            false => Quota::NotNeeded,
+            true => LayerQuota::Missing("no quota on extfs".into()),
+            false => LayerQuota::NotNeeded,
         };
-        let storage = Storage::new(&plan, &[], &quota);
+        let storage = StorageSplit::new(&plan, &[], &quota);
         let kernel = kernel(TIER, facts).expect("kernel");
         let report = report(FAMILY, &plan, facts, &kernel, mode, &storage, None);
         for demand in &plan.demands {
@@ -318,14 +319,14 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_engine_enforces_every_default() {
+    fn full_engine_enforces_every_default() {
         let report = report_of(&spec(), &EngineFacts::sample(), SPLIT);
         assert_eq!(report.unenforced_capabilities(), []);
         insta::assert_json_snapshot!(report);
     }
 
     #[test]
-    fn layers_behind_the_agents_are_named() {
+    fn additional_layers_are_reported() {
         let facts = EngineFacts {
             apparmor: true,
             user_namespace: true,
@@ -346,17 +347,17 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_of_its_own_is_named_and_no_more_is_claimed_than_holds() {
+    fn separate_kernel_is_reported_with_its_gaps() {
         let facts = EngineFacts {
             runtime: "runsc".into(),
-            shell: Shell::UserKernel,
+            kernel_isolation: KernelIsolation::UserKernel,
             ..EngineFacts::sample()
         };
         let mut policy = CapabilityPolicy::new();
         policy.subprocess_execution = Some(false);
         let plan = plan(&spec(), &policy);
         let kernel = kernel(TIER, &facts).expect("kernel");
-        let storage = Storage::new(&plan, &[], &Quota::NotNeeded);
+        let storage = StorageSplit::new(&plan, &[], &LayerQuota::NotNeeded);
         let report = report(FAMILY, &plan, &facts, &kernel, SPLIT, &storage, None);
         let entry = |capability| report.get(capability).expect("an entry");
         assert!(
@@ -373,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_engine_lacks_is_not_claimed() {
+    fn missing_engine_features_are_not_reported_as_enforced() {
         let facts = EngineFacts {
             memory_limit: false,
             cpu_quota: false,
@@ -402,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn a_workspace_that_can_be_written_leaves_the_disk_without_a_bound() {
+    fn writable_workspace_makes_disk_partial() {
         let spec = spec().workspace(Workspace::read_write("/work"));
         let report = report_of(&spec, &EngineFacts::sample(), SPLIT);
         assert_eq!(
@@ -412,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn a_root_that_can_be_written_leaves_the_disk_without_a_bound() {
+    fn writable_root_without_quota_makes_disk_partial() {
         let report = report_of(&spec().writable_root(true), &EngineFacts::sample(), SPLIT);
         let disk = report.get(Capability::Disk).map(ToString::to_string);
         let disk = disk.expect("an entry");
@@ -425,16 +426,16 @@ mod tests {
     }
 
     #[test]
-    fn a_root_with_a_quota_has_a_bound() {
+    fn writable_root_with_quota_keeps_disk_enforced() {
         let plan = plan(&spec().writable_root(true), &CapabilityPolicy::new());
-        let storage = Storage::new(&plan, &[], &Quota::Works);
+        let storage = StorageSplit::new(&plan, &[], &LayerQuota::Works);
         let disk = disk(FAMILY, &EngineFacts::sample(), SPLIT, &storage);
         assert!(disk.is_enforced(), "{disk}");
         assert!(disk.to_string().contains("quota"), "{disk}");
     }
 
     #[test]
-    fn code_as_the_agents_user_can_disturb_it() {
+    fn code_with_the_agents_user_makes_its_limits_partial() {
         let report = report_of(&spec(), &EngineFacts::sample(), Mode::Shared);
         for capability in [Capability::Timeout, Capability::OpenFiles, Capability::Disk] {
             assert_eq!(
@@ -451,9 +452,9 @@ mod tests {
     }
 
     #[test]
-    fn empty_files_are_bounded_by_inodes_or_by_memory_or_not_at_all() {
+    fn empty_files_need_an_inode_or_memory_limit() {
         let plan = plan(&spec(), &CapabilityPolicy::new());
-        let storage = Storage::new(&plan, &[], &Quota::NotNeeded);
+        let storage = StorageSplit::new(&plan, &[], &LayerQuota::NotNeeded);
         let of = |family, memory_limit| {
             let facts = EngineFacts {
                 memory_limit,

@@ -1,4 +1,4 @@
-//! What of a configuration can be set where a tier is chosen by its name.
+//! Settings for choosing a tier by name.
 
 use std::sync::Arc;
 
@@ -24,15 +24,16 @@ const RUNTIME: &str = "runtime";
 const PACKAGE_NETWORK: &str = "package_network";
 
 impl ContainerConfig {
-    /// With these settings, each over what the configuration has.
+    /// Applies these settings; each replaces the configured value.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidSpec`] for an unknown setting and for a value that no engine can have as a name.
+    /// [`ErrorKind::InvalidSpec`] for an unknown setting, and for a value that is not a valid
+    /// engine name.
     pub fn with_settings(mut self, settings: &Settings) -> Result<Self> {
         for (name, value) in settings {
             if !is_name(value) {
-                let context = format!("{name}: {value:?} is no name that an engine could have");
+                let context = format!("{name}: {value:?} is not a valid engine name");
                 return Err(
                     Error::new(ErrorKind::InvalidSpec, "choose backend", context)
                         .with_fix("write letters, digits, '.', '_', '-' and '/'"),
@@ -42,7 +43,7 @@ impl ContainerConfig {
                 RUNTIME => self.runtime = Some(value.clone()),
                 PACKAGE_NETWORK => self.package_network = Some(value.clone()),
                 _ => {
-                    let context = format!("there is no setting {name}");
+                    let context = format!("unknown setting {name}");
                     return Err(Error::new(
                         ErrorKind::InvalidSpec,
                         "choose backend",
@@ -55,9 +56,9 @@ impl ContainerConfig {
     }
 }
 
-/// What a family registers its tiers with. Nothing of it connects to anything yet.
+/// Constructors for a family's registrations. They do not connect yet.
 impl<F: OfFamily> ContainerBackend<F> {
-    /// The tier that applies the policy, as it is by default.
+    /// The tier with a policy and the default configuration.
     ///
     /// # Errors
     ///
@@ -66,7 +67,7 @@ impl<F: OfFamily> ContainerBackend<F> {
         Self::open_with(&Settings::new())
     }
 
-    /// The tier that applies the policy, under these settings.
+    /// The tier with a policy and these settings.
     ///
     /// # Errors
     ///
@@ -76,7 +77,7 @@ impl<F: OfFamily> ContainerBackend<F> {
         Ok(Arc::new(Self::new(config)))
     }
 
-    /// The tier that applies none, as it is by default.
+    /// The tier without a policy and the default configuration.
     ///
     /// # Errors
     ///
@@ -85,7 +86,7 @@ impl<F: OfFamily> ContainerBackend<F> {
         Self::open_without_policy_with(&Settings::new())
     }
 
-    /// The tier that applies none, under these settings.
+    /// The tier without a policy and these settings.
     ///
     /// # Errors
     ///
@@ -96,8 +97,8 @@ impl<F: OfFamily> ContainerBackend<F> {
     }
 }
 
-/// What engines take as the name of a network or a runtime. Some networks have further meanings behind a colon (another container's):
-/// those are nobody's to hand on.
+/// Whether engines accept this as the name of a network or runtime. Names with a colon are refused:
+/// they select other networks (another container's).
 fn is_name(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/".contains(&byte);
     !text.is_empty() && text.len() <= 255 && text.bytes().all(plain)
@@ -113,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn every_setting_is_taken() {
+    fn every_setting_is_applied() {
         for setting in SETTINGS {
             let config = set(setting.name, "mine").expect(setting.name);
             let taken = [config.runtime, config.package_network];
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_no_engine_has_are_refused() {
+    fn invalid_engine_names_are_refused() {
         for value in ["", "a b", "container:other", "x\u{1b}[31m", "a\nb"] {
             let error = set(PACKAGE_NETWORK, value).expect_err(value);
             assert_eq!(error.kind(), ErrorKind::InvalidSpec);

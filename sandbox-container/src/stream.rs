@@ -1,7 +1,7 @@
-//! The attached stream of a container as the agent's bytes.
+//! Turns a container's attached stream into the agent's byte stream.
 //!
-//! The engine marks every piece of output with the descriptor it came from. Standard output is the agent's protocol; what
-//! comes on standard error is the agent's last words, of which the end is kept.
+//! The engine tags each piece of output with its descriptor. Standard output carries the agent's
+//! protocol; the end of standard error is kept for error messages.
 
 use std::io;
 use std::pin::Pin;
@@ -17,12 +17,12 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 type Output = Pin<Box<dyn Stream<Item = Result<LogOutput, EngineError>> + Send>>;
 type Input = Pin<Box<dyn AsyncWrite + Send>>;
 
-/// A duplex byte stream to the process that a container was started with.
+/// A duplex byte stream to a container's first process.
 pub(crate) struct AttachStream {
     output: Output,
     input: Input,
     rest: Bytes,
-    last_words: LastWords,
+    agent_stderr: LastWords,
 }
 
 impl AttachStream {
@@ -31,13 +31,13 @@ impl AttachStream {
             output,
             input,
             rest: Bytes::new(),
-            last_words: LastWords::default(),
+            agent_stderr: LastWords::default(),
         }
     }
 
-    /// What the agent wrote to standard error, as far as this stream has been read.
-    pub(crate) fn last_words(&self) -> LastWords {
-        self.last_words.clone()
+    /// The end of the agent's standard error, as far as this stream was read.
+    pub(crate) fn agent_stderr(&self) -> LastWords {
+        self.agent_stderr.clone()
     }
 }
 
@@ -51,7 +51,7 @@ impl AsyncRead for AttachStream {
             match ready!(self.output.as_mut().poll_next(context)) {
                 None => return Poll::Ready(Ok(())),
                 Some(Ok(LogOutput::StdOut { message })) => self.rest = message,
-                Some(Ok(LogOutput::StdErr { message })) => self.last_words.extend(&message),
+                Some(Ok(LogOutput::StdErr { message })) => self.agent_stderr.extend(&message),
                 Some(Ok(_)) => {
                     let why = "the engine sent output that is neither standard output nor error";
                     return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, why)));
@@ -108,33 +108,33 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn standard_output_alone_is_the_stream() {
+    async fn stream_carries_standard_output_only() {
         let mut stream = stream_of(vec![
             stdout(b"ab"),
             stderr(b"oops\n"),
             stdout(b""),
             stdout(b"c"),
         ]);
-        let words = stream.last_words();
+        let stderr = stream.agent_stderr();
         let mut bytes = Vec::new();
         stream.read_to_end(&mut bytes).await.expect("read");
         assert_eq!(bytes, b"abc");
-        assert_eq!(words.text().as_deref(), Some("oops"));
+        assert_eq!(stderr.text().as_deref(), Some("oops"));
     }
 
     #[tokio::test]
-    async fn a_piece_is_handed_out_as_far_as_there_is_room() {
+    async fn piece_is_read_in_parts_by_a_small_buffer() {
         let mut stream = stream_of(vec![stdout(b"abcdef")]);
-        let mut two = [0; 2];
+        let mut pair = [0; 2];
         for expected in [b"ab", b"cd", b"ef"] {
-            stream.read_exact(&mut two).await.expect("read");
-            assert_eq!(&two, expected);
+            stream.read_exact(&mut pair).await.expect("read");
+            assert_eq!(&pair, expected);
         }
-        assert_eq!(stream.read(&mut two).await.expect("end"), 0);
+        assert_eq!(stream.read(&mut pair).await.expect("end"), 0);
     }
 
     #[tokio::test]
-    async fn output_of_no_known_kind_and_broken_streams_are_errors() {
+    async fn unknown_output_and_broken_streams_are_errors() {
         let console = Ok(LogOutput::Console {
             message: Bytes::from_static(b"x"),
         });
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_written_reaches_the_input() {
+    async fn written_bytes_reach_the_input() {
         let (near, mut far) = tokio::io::duplex(64);
         let mut stream = AttachStream::new(Box::pin(stream::pending()), Box::pin(near));
         stream.write_all(b"hello").await.expect("write");

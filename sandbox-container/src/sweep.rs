@@ -1,98 +1,101 @@
-//! What owners left behind that were killed, and sandboxes whose time is over.
+//! Removes leftovers of killed owners, and sandboxes past their lifetime.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use sandbox_core::{Error, Result};
 
 use crate::Tier;
-use crate::engine::{Engine, Listed};
+use crate::engine::{Engine, ListedContainer};
 use crate::image;
+use crate::label_origin;
 use crate::labels;
-use crate::origin;
-use crate::owner::{Claim, Owner, Standing};
+use crate::owner::{ContainerClaim, Owner, OwnerStatus};
 use crate::removal;
 
-/// A container of an owner of whom nothing is known, that is this many seconds old and does not run, will not: its owner starts it
-/// within a second.
-const AGE: i64 = 120;
+/// Age in seconds after which a container of an unknown owner that does not run is a leftover:
+/// owners start theirs within a second.
+const UNSTARTED_AGE: i64 = 120;
 
-/// How many seconds beyond its time to live a sandbox may be found: its agent ends it, and an engine may take its time to start one.
-const OVERTIME: i64 = 10;
+/// Seconds beyond its lifetime after which a sandbox is removed: its agent ends it first, and an
+/// engine may be slow to start one.
+const LIFETIME_GRACE: i64 = 10;
 
-/// What a sweep did.
+/// The result of a sweep.
 #[derive(Debug, Default)]
-pub(crate) struct Swept {
-    /// The names of the tier's sandboxes that were removed.
+pub(crate) struct SweepResult {
+    /// Names of this tier's removed sandboxes.
     pub(crate) names: Vec<String>,
-    /// The first thing that could not be done.
+    /// The first error.
     pub(crate) failed: Option<Error>,
 }
 
-/// Removes our containers whose owner was killed or whose time is over, of whichever tier.
-pub(crate) async fn sweep(tier: Tier, engine: &Engine) -> Swept {
-    let mut swept = Swept::default();
+/// Removes our containers of any tier whose owner was killed or whose lifetime is over.
+pub(crate) async fn sweep(tier: Tier, engine: &Engine) -> SweepResult {
+    let mut result = SweepResult::default();
     let containers = match engine.list(tier, &[labels::TIER.to_owned()]).await {
         Ok(containers) => containers,
         Err(error) => {
-            swept.failed = Some(error);
-            return swept;
+            result.failed = Some(error);
+            return result;
         }
     };
     let now = now();
     for container in containers {
         let label = |name| container.labels.get(name);
-        let standing = label(labels::OWNER)
+        let owner = label(labels::OWNER)
             .and_then(|owner| Owner::decode(owner))
-            .map_or(Standing::Unknown, |owner| owner.standing());
-        let claimed = label(labels::TOKEN).is_some_and(|token| Claim::is_held(token));
-        if !is_left(&container, standing, claimed, now) {
+            .map_or(OwnerStatus::Unknown, |owner| owner.status());
+        let claimed = label(labels::TOKEN).is_some_and(|token| ContainerClaim::is_held(token));
+        if !is_leftover(&container, owner, claimed, now) {
             continue;
         }
         match remove(tier, engine, &container.id).await {
             Ok(false) => {}
             Ok(true) if label(labels::TIER).is_some_and(|of| of == tier.name) => {
-                swept.names.extend(label(labels::NAME).cloned());
+                result.names.extend(label(labels::NAME).cloned());
             }
             Ok(true) => {}
-            Err(error) => swept.failed = swept.failed.or(Some(error)),
+            Err(error) => result.failed = result.failed.or(Some(error)),
         }
     }
     if let Err(error) = image::sweep(tier, engine, now).await {
-        swept.failed = swept.failed.or(Some(error));
+        result.failed = result.failed.or(Some(error));
     }
-    swept
+    result
 }
 
-/// Removes a container, unless its labels are not its own; gives whether it did.
+/// Removes a container unless it inherited its labels; returns whether it did.
 async fn remove(tier: Tier, engine: &Engine, container: &str) -> Result<bool> {
-    if origin::is_foreign(tier, engine, container).await? {
+    if label_origin::has_inherited_labels(tier, engine, container).await? {
         return Ok(false);
     }
     removal::remove(tier, &engine.client, container).await?;
     Ok(true)
 }
 
-/// Whether nobody wants a container any more.
-fn is_left(container: &Listed, standing: Standing, claimed: bool, now: i64) -> bool {
+/// Whether a container is a leftover.
+fn is_leftover(container: &ListedContainer, owner: OwnerStatus, claimed: bool, now: i64) -> bool {
     let label = |name| container.labels.get(name);
-    // Without a time it is as old as nothing is.
-    let age = container.created.map_or(0, |made| now.saturating_sub(made));
+    // Without a creation time it counts as new.
+    let age = container
+        .created
+        .map_or(0, |created| now.saturating_sub(created));
     let lifetime = label(labels::LIFETIME).and_then(|seconds| seconds.parse::<i64>().ok());
-    if lifetime.is_some_and(|lifetime| age > lifetime.saturating_add(OVERTIME)) {
+    if lifetime.is_some_and(|lifetime| age > lifetime.saturating_add(LIFETIME_GRACE)) {
         return true;
     }
     let runs = container.runs;
     if runs && label(labels::DETACHED).is_some() {
         return false;
     }
-    match standing {
-        Standing::Gone => true,
-        Standing::Ourselves => !claimed,
-        Standing::Alive | Standing::Unknown => !runs && age > AGE,
+    match owner {
+        OwnerStatus::Ended => true,
+        OwnerStatus::Current => !claimed,
+        OwnerStatus::Alive | OwnerStatus::Unknown => !runs && age > UNSTARTED_AGE,
     }
 }
 
-/// Seconds since 1970, as the engine counts them. A clock before that makes nothing stale.
+/// Seconds since 1970. A clock before 1970 makes nothing a leftover.
 fn now() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since
@@ -107,11 +110,11 @@ mod tests {
 
     const NOW: i64 = 100_000;
 
-    fn container(runs: bool, age: i64, labels: &[(&str, &str)]) -> Listed {
+    fn container(runs: bool, age: i64, labels: &[(&str, &str)]) -> ListedContainer {
         let labels = labels
             .iter()
             .map(|(name, value)| ((*name).into(), (*value).into()));
-        Listed {
+        ListedContainer {
             id: "0123".into(),
             created: Some(NOW - age),
             labels: labels.collect(),
@@ -120,40 +123,40 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_started_goes_with_its_owner_or_with_time() {
-        let left =
-            |age, standing, claimed| is_left(&container(false, age, &[]), standing, claimed, NOW);
-        assert!(left(0, Standing::Gone, false));
-        assert!(left(0, Standing::Ourselves, false));
-        assert!(!left(500, Standing::Ourselves, true));
-        for standing in [Standing::Alive, Standing::Unknown] {
-            assert!(left(500, standing, false));
-            assert!(!left(60, standing, false));
+    fn unstarted_container_is_a_leftover_of_an_ended_owner_or_after_a_time() {
+        let leftover =
+            |age, owner, claimed| is_leftover(&container(false, age, &[]), owner, claimed, NOW);
+        assert!(leftover(0, OwnerStatus::Ended, false));
+        assert!(leftover(0, OwnerStatus::Current, false));
+        assert!(!leftover(500, OwnerStatus::Current, true));
+        for owner in [OwnerStatus::Alive, OwnerStatus::Unknown] {
+            assert!(leftover(500, owner, false));
+            assert!(!leftover(60, owner, false));
         }
-        // A clock behind the engine's.
-        assert!(!left(-500, Standing::Unknown, false));
+        // The local clock is behind the engine's.
+        assert!(!leftover(-500, OwnerStatus::Unknown, false));
     }
 
     #[test]
-    fn what_runs_goes_with_its_owner_alone() {
+    fn running_container_is_a_leftover_only_of_an_ended_owner() {
         let running = container(true, 50_000, &[]);
-        let left = |standing, claimed| is_left(&running, standing, claimed, NOW);
-        assert!(left(Standing::Gone, false));
-        assert!(left(Standing::Ourselves, false));
-        assert!(!left(Standing::Ourselves, true));
-        assert!(!left(Standing::Alive, false));
-        assert!(!left(Standing::Unknown, false));
+        let leftover = |owner, claimed| is_leftover(&running, owner, claimed, NOW);
+        assert!(leftover(OwnerStatus::Ended, false));
+        assert!(leftover(OwnerStatus::Current, false));
+        assert!(!leftover(OwnerStatus::Current, true));
+        assert!(!leftover(OwnerStatus::Alive, false));
+        assert!(!leftover(OwnerStatus::Unknown, false));
     }
 
     #[test]
-    fn what_is_detached_goes_at_the_end_of_its_time() {
+    fn detached_container_is_a_leftover_after_its_lifetime() {
         let labels = [(labels::DETACHED, "true"), (labels::LIFETIME, "60")];
-        let left = |runs, age| {
+        let leftover = |runs, age| {
             let container = container(runs, age, &labels);
-            is_left(&container, Standing::Gone, false, NOW)
+            is_leftover(&container, OwnerStatus::Ended, false, NOW)
         };
-        assert!(!left(true, 60));
-        assert!(left(true, 71));
-        assert!(left(false, 1));
+        assert!(!leftover(true, 60));
+        assert!(leftover(true, 71));
+        assert!(leftover(false, 1));
     }
 }

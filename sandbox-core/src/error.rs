@@ -109,7 +109,9 @@ impl ErrorKind {
 
 /// The sandbox failed. Code in the sandbox that fails is no error: see [`crate::Outcome`].
 ///
-/// Displays as one line: what failed, on which backend, why, and what to do.
+/// Displays as one line: what failed, on which backend, why, and what to do. The line includes the
+/// text of [`Error::cause`], so [`source`](StdError::source) continues with the cause of that
+/// cause: a report that prints the whole chain prints each text once.
 #[derive(Debug)]
 pub struct Error {
     inner: Box<Inner>,
@@ -245,6 +247,12 @@ impl Error {
         &self.inner.context
     }
 
+    /// The error that caused this one. Its text is part of the displayed line.
+    #[must_use]
+    pub fn cause(&self) -> Option<&(dyn StdError + 'static)> {
+        self.inner.source.as_deref().map(|source| source as _)
+    }
+
     /// What the user can do, where that is known.
     #[must_use]
     pub fn fix(&self) -> Option<&str> {
@@ -291,6 +299,6 @@ impl fmt::Display for Error {
 
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.inner.source.as_deref().map(|source| source as _)
+        self.cause()?.source()
     }
 }

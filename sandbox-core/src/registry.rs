@@ -185,9 +185,9 @@ fn unknown(name: &str, tiers: &[&Registration]) -> Error {
         .map(|registration| registration.tier)
         .collect::<Vec<_>>();
     let context = if linked.is_empty() {
-        format!("no backend {name:?}: none is linked")
+        format!("unknown tier {name:?}: no backend is linked")
     } else {
-        format!("no backend {name:?}: linked are {}", linked.join(", "))
+        format!("unknown tier {name:?}; available: {}", linked.join(", "))
     };
     let error = Error::new(ErrorKind::UnknownBackend, "choose backend", context);
     let hints = inventory::iter::<FeatureHint>;
@@ -201,7 +201,7 @@ fn unknown(name: &str, tiers: &[&Registration]) -> Error {
         .collect::<Vec<_>>();
     fixes.sort();
     if !linked.is_empty() {
-        fixes.insert(0, "name one of those".to_owned());
+        fixes.insert(0, "choose one of these".to_owned());
     }
     match fixes.is_empty() {
         true => error,

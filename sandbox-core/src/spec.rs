@@ -222,7 +222,7 @@ impl SandboxSpec {
             .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || b"-_.".contains(c));
         if !(2..=63).contains(&name.len()) || !good_first || !good_rest {
             return bad(format!(
-                "name {:?}: 2 to 63 of a-z, 0-9, '-', '_', '.', starting with a letter or digit",
+                "name {:?}: use 2 to 63 characters of a-z, 0-9, '-', '_', '.', starting with a letter or digit",
                 self.name
             ));
         }
@@ -267,10 +267,10 @@ impl SandboxSpec {
             }
         }
         if self.lifetime == Some(Duration::ZERO) {
-            return bad("lifetime: more than 0".into());
+            return bad("lifetime: must be more than 0".into());
         }
         if self.memory.is_some_and(|memory| memory < ByteSize::mib(1)) {
-            return bad("memory: at least 1MiB".into());
+            return bad("memory: must be at least 1MiB".into());
         }
         Ok(())
     }

@@ -180,7 +180,7 @@ fn contradictions_are_refused() {
 fn storage_of_less_than_a_page_is_refused() {
     for bad in ["1B", "4095B", "0B"] {
         let refused = refusal(toml(&format!("disk = '{bad}'")));
-        assert!(refused.contains("disk: at least 4KiB"), "{refused}");
+        assert!(refused.contains("disk: must be at least 4KiB"), "{refused}");
     }
     let least = toml("disk = '4KiB'").unwrap();
     assert_eq!(least.disk, Some(ByteSize::kib(4)));

@@ -56,8 +56,8 @@ fn an_unknown_tier_lists_what_is_linked_and_what_a_feature_adds() {
         assert_eq!(error.kind(), ErrorKind::UnknownBackend);
         error.to_string()
     };
-    insta::assert_snapshot!(unknown("boat"), @r#"choose backend failed: no backend "boat": linked are toy, toy_lax, toy_unsafe (fix: build with --features boats)"#);
-    insta::assert_snapshot!(unknown("bout"), @r#"choose backend failed: no backend "bout": linked are toy, toy_lax, toy_unsafe (fix: name one of those, or build with --features boats for boat)"#);
+    insta::assert_snapshot!(unknown("boat"), @r#"choose backend failed: unknown tier "boat"; available: toy, toy_lax, toy_unsafe (fix: build with --features boats)"#);
+    insta::assert_snapshot!(unknown("bout"), @r#"choose backend failed: unknown tier "bout"; available: toy, toy_lax, toy_unsafe (fix: choose one of these, or build with --features boats for boat)"#);
 }
 
 #[test]

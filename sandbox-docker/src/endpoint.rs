@@ -1,21 +1,21 @@
-//! Where a Docker engine may listen, in the order in which Docker's own client looks.
+//! Finds a Docker engine's address in the same order as Docker's own client.
 
 use std::path::{Path, PathBuf};
 
 use sandbox_container::Candidates;
-use sandbox_container::variable::{path, text};
+use sandbox_container::env_var::{path, text};
 use sandbox_core::{Error, Result};
 
-/// Where to look for the engine.
+/// The addresses to try.
 ///
 /// # Errors
 ///
 /// `SandboxUnavailable` for an address or a context that cannot be used.
 pub(crate) fn candidates(tier: &str) -> Result<Candidates> {
-    look(tier, &Environment::current())
+    find_candidates(tier, &Environment::current())
 }
 
-/// What of the process's environment says where the engine is.
+/// The environment variables that locate the engine.
 #[derive(Debug, Clone, Default)]
 struct Environment {
     docker_host: Option<String>,
@@ -26,7 +26,7 @@ struct Environment {
 }
 
 impl Environment {
-    /// This process's.
+    /// Reads this process's environment.
     fn current() -> Self {
         Self {
             docker_host: text("DOCKER_HOST"),
@@ -38,7 +38,7 @@ impl Environment {
     }
 }
 
-fn look(tier: &str, environment: &Environment) -> Result<Candidates> {
+fn find_candidates(tier: &str, environment: &Environment) -> Result<Candidates> {
     if let Some(host) = &environment.docker_host {
         return Candidates::named(tier, host, "DOCKER_HOST");
     }
@@ -59,7 +59,7 @@ fn look(tier: &str, environment: &Environment) -> Result<Candidates> {
     ))
 }
 
-/// The name and address of the chosen context; `None` for the default one.
+/// Name and address of the selected context; `None` for the default one.
 fn context_host(tier: &str, environment: &Environment) -> Result<Option<(String, String)>> {
     let folder = match (&environment.docker_config, &environment.home) {
         (Some(folder), _) => folder.clone(),
@@ -73,7 +73,7 @@ fn context_host(tier: &str, environment: &Environment) -> Result<Option<(String,
     let Some(name) = chosen.filter(|name| name != "default") else {
         return Ok(None);
     };
-    // Docker files a context under the hash of its name; the name itself stands inside.
+    // Docker names a context's folder by the hash of its name; the file inside has the name.
     let found = std::fs::read_dir(folder.join("contexts/meta"))
         .into_iter()
         .flatten()
@@ -101,7 +101,7 @@ fn current_context(folder: &Path) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// A file that is not there or not JSON says nothing, as for Docker's own client.
+/// A missing or invalid file counts as empty, as in Docker's own client.
 fn read_json(path: &Path) -> Option<serde_json::Value> {
     serde_json::from_slice(&std::fs::read(path).ok()?).ok()
 }

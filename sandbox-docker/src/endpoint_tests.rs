@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 use sandbox_container::{Candidates, Endpoint};
 use sandbox_core::ErrorKind;
 
-use super::{Environment, look};
+use super::{Environment, find_candidates};
 
 fn usual(environment: &Environment) -> Candidates {
-    look("docker", environment).expect("candidates")
+    find_candidates("docker", environment).expect("candidates")
 }
 
 #[test]
-fn a_named_engine_is_the_only_candidate() {
+fn named_engine_is_the_only_candidate() {
     let environment = Environment {
         docker_host: Some("tcp://10.0.0.1:2375/".into()),
         ..Environment::default()
@@ -22,7 +22,7 @@ fn a_named_engine_is_the_only_candidate() {
 }
 
 #[test]
-fn without_a_name_the_usual_sockets_are_tried_rootful_first() {
+fn usual_sockets_are_tried_rootful_first() {
     let environment = Environment {
         runtime_dir: Some("/run/user/7".into()),
         ..Environment::default()
@@ -58,7 +58,7 @@ fn docker_folder(current: &str, contexts: &[(&str, &str)]) -> (tempfile::TempDir
 }
 
 #[test]
-fn the_current_context_is_used_and_a_variable_goes_before_it() {
+fn variable_overrides_the_current_context() {
     let (_keep, home) = docker_folder(
         "one",
         &[("one", "unix:///1.sock"), ("two", "unix:///2.sock")],
@@ -79,13 +79,13 @@ fn the_current_context_is_used_and_a_variable_goes_before_it() {
 }
 
 #[test]
-fn a_missing_context_is_an_error_and_not_another_engine() {
+fn missing_context_is_an_error() {
     let (_keep, home) = docker_folder("gone", &[("one", "unix:///1.sock")]);
     let environment = Environment {
         home: Some(home),
         ..Environment::default()
     };
-    let error = look("docker", &environment).expect_err("missing");
+    let error = find_candidates("docker", &environment).expect_err("missing");
     assert_eq!(error.kind(), ErrorKind::SandboxUnavailable);
     assert!(error.to_string().contains("\"gone\""), "{error}");
 }

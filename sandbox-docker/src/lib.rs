@@ -1,10 +1,10 @@
 //! Docker as a sandbox backend: tiers `docker` and `docker_unsafe`.
 //!
-//! Makes a container without network, with a read-only root and sized writable folders, starts the agent in it from a volume
-//! of its own, and hands the attached stream to the agent's client: all of that is `sandbox_container`. Images are pulled where
-//! somebody says so, and only then.
+//! `docker` creates a container without network, with a read-only root and writable folders of a
+//! fixed size. The agent runs from its own volume. `sandbox_container` implements all of this.
+//! Images are pulled only on request.
 //!
-//! `docker_unsafe` is what the engine does by default, with no policy at all.
+//! `docker_unsafe` uses the engine's defaults, without a policy.
 
 mod endpoint;
 
@@ -13,7 +13,7 @@ use sandbox_core::registry::Registration;
 
 pub use sandbox_container::{DEFAULT_IMAGE, EngineOptions, PackageSettings, PackageSource, Ulimit};
 
-/// Docker's engines.
+/// The family of Docker engines.
 const FAMILY: &Family = &Family {
     tier: "docker",
     unsafe_tier: "docker_unsafe",
@@ -21,7 +21,7 @@ const FAMILY: &Family = &Family {
     command: "docker",
     start: "start Docker (`systemctl start docker`), or set DOCKER_HOST to its address",
     denied: "add your user to the group that owns the socket, or use a rootless engine",
-    is_ours: |components| !components.iter().any(|name| name.starts_with("Podman")),
+    is_member: |components| !components.iter().any(|name| name.starts_with("Podman")),
     candidates: endpoint::candidates,
     cgroups: &["/docker/{id}", "/system.slice/docker-{id}.scope"],
     profile_form: ProfileForm::Text,
@@ -35,7 +35,7 @@ const FAMILY: &Family = &Family {
     native: None,
 };
 
-/// Docker, as a type.
+/// Docker as a type parameter.
 #[derive(Debug)]
 pub struct Docker;
 
@@ -59,11 +59,11 @@ impl OfFamily for Docker {
 /// ```
 pub type DockerBackend = ContainerBackend<Docker>;
 
-/// What a user may set of the backend. Where it names no engine, the backend looks at `DOCKER_HOST`, the current Docker context, and
-/// the usual sockets, in this order.
+/// The configuration of the backend. If it names no engine, the backend tries `DOCKER_HOST`, the
+/// current Docker context, and the usual sockets, in this order.
 pub type DockerConfig = sandbox_container::ContainerConfig;
 
-/// What was measured of this tier, by `cargo xtask matrix --write`.
+/// Measured profiles of this tier, written by `cargo xtask matrix --write`.
 const PROFILES: &[(&str, &str)] = &[(
     "docker-ebba8026.json",
     include_str!("../matrix/docker-ebba8026.json"),

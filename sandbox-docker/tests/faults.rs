@@ -1,43 +1,51 @@
 //! The shared tests of what goes wrong around sandboxes, on Docker.
 
-#[path = "../../sandbox-container/tests/faults/mod.rs"]
-mod suite;
+use std::path::Path;
+use std::sync::Arc;
 
-/// How a Docker engine of a test's own is started, and what the tests have to know of the family.
-mod family {
-    use std::path::Path;
+use bollard::Docker;
+use sandbox_core::spi::Backend;
+use sandbox_docker::{DockerBackend, DockerConfig};
+use sandbox_testing::faults::{DaemonCommand, EngineLauncher, is_root};
+use sandbox_testing::processes::{Signal, send};
 
-    pub use sandbox_docker::{DockerBackend as Backend, DockerConfig as Config};
+struct Dockerd;
 
-    use crate::suite::engine::{Launch, is_root};
-    use crate::suite::processes::{Signal, send};
+impl EngineLauncher for Dockerd {
+    fn tier(&self) -> &'static str {
+        "docker"
+    }
 
-    pub const TIER: &str = "docker";
-    pub const PROGRAMS: &[&str] = &["dockerd", "unshare", "nsenter"];
+    fn backend(&self, config: DockerConfig) -> Arc<dyn Backend> {
+        Arc::new(DockerBackend::new(config))
+    }
 
-    /// What gives all containers users of their own.
-    pub const REMAP: &[&str] = &["--userns-remap", "sandboxremap"];
+    fn programs(&self) -> &'static [&'static str] {
+        &["dockerd", "unshare", "nsenter"]
+    }
 
-    /// Whether containers go on running while their engine does not.
-    pub const OUTLIVE: bool = false;
+    fn user_remap_arguments(&self) -> &'static [&'static str] {
+        &["--userns-remap", "sandboxremap"]
+    }
 
-    /// Why this user cannot start one.
-    pub fn left_out() -> Option<String> {
+    fn containers_outlive_engine(&self) -> bool {
+        false
+    }
+
+    fn unavailable(&self) -> Option<String> {
         (!is_root()).then(|| "only root can".to_owned())
     }
 
-    /// An engine that has the image.
-    pub fn source() -> bollard::Docker {
-        bollard::Docker::connect_with_defaults().expect("an engine with the image")
+    fn image_source(&self) -> Docker {
+        Docker::connect_with_defaults().expect("an engine with the image")
     }
 
-    pub fn prepare(folder: &Path) {
+    fn prepare(&self, folder: &Path) {
         let settings = r#"{"exec-opts":["native.cgroupdriver=cgroupfs"]}"#;
         std::fs::write(folder.join("daemon.json"), settings).expect("written");
     }
 
-    pub fn launch(folder: &Path, address: &str) -> Launch {
-        let place = |name: &str| folder.join(name).display().to_string();
+    fn command(&self, folder: &Path, address: &str) -> DaemonCommand {
         let mut arguments = ["--bridge", "none", "--iptables=false", "--host", address]
             .map(str::to_owned)
             .to_vec();
@@ -47,18 +55,18 @@ mod family {
             ("--exec-root", "exec"),
             ("--pidfile", "pid"),
         ] {
-            arguments.extend([option.to_owned(), place(name)]);
+            arguments.extend([option.to_owned(), folder.join(name).display().to_string()]);
         }
-        Launch {
+        DaemonCommand {
             program: "dockerd",
             arguments,
             environment: Vec::new(),
         }
     }
 
-    /// What a killed daemon leaves: its own number, and that of its containerd, which ends with it, and which the next one would
-    /// wait for while nobody has taken note of its end.
-    pub fn clear(folder: &Path) {
+    /// Ends the killed daemon's containerd, which the next daemon would wait for, and removes both
+    /// pid files.
+    fn clear(&self, folder: &Path) {
         let containerd = folder.join("exec/containerd/containerd.pid");
         if let Ok(pid) = std::fs::read_to_string(&containerd) {
             pid.trim()
@@ -67,15 +75,12 @@ mod family {
                 .for_each(|pid| send(pid, Signal::Kill));
         }
         for file in [&containerd, &folder.join("pid")] {
-            // There is none the first time.
+            // Neither exists at the first start.
             let _ = std::fs::remove_file(file);
         }
     }
-
-    /// Ends what does not name the folder.
-    pub fn end(_folder: &Path) {}
 }
 
 fn main() -> std::process::ExitCode {
-    suite::main()
+    sandbox_testing::faults::main(&Dockerd)
 }

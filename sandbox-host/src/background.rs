@@ -1,53 +1,57 @@
-//! What goes on where nobody can wait for it: the end of what somebody has dropped.
+//! Async tasks that run after the code that started them has returned, such as removals on drop.
 
 use std::fmt;
+use std::io;
 use std::pin::Pin;
-use std::sync::{LazyLock, OnceLock};
 
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 
+use crate::sync::{PerProcess, WorkerThread};
+
 type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A thread of its own for tasks that outlive whoever starts them, and his runtime. It begins with the first of them.
+/// A thread with a runtime for tasks that outlive the runtime of their creator. The thread starts
+/// with the first task. A forked child has its own thread and none of its parent's tasks.
 pub struct Background {
-    thread: &'static str,
-    queue: OnceLock<Option<UnboundedSender<Task>>>,
-    /// How many tasks are not over.
-    under_way: LazyLock<watch::Sender<usize>>,
+    thread_name: &'static str,
+    thread: WorkerThread<UnboundedSender<Task>>,
+    /// The number of unfinished tasks and of values of [`UnderWay`].
+    under_way: PerProcess<watch::Sender<usize>>,
 }
 
 impl fmt::Debug for Background {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Background")
-            .field("thread", &self.thread)
-            .field("under_way", &*self.under_way.borrow())
+            .field("thread", &self.thread_name)
+            .field("under_way", &*self.under_way().borrow())
             .finish_non_exhaustive()
     }
 }
 
-/// Counts as under way for as long as it lives: see [`Background::hold`].
+/// Counts as an unfinished task while it lives: see [`Background::hold`].
 #[derive(Debug)]
-pub struct UnderWay(&'static Background);
+pub struct UnderWay(watch::Sender<usize>);
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        self.0.under_way.send_modify(|count| *count -= 1);
+        self.0.send_modify(|count| *count -= 1);
     }
 }
 
 impl Background {
-    /// The thread will have this name, of 15 characters at most.
+    /// The thread will have this name, of at most 15 characters.
     #[must_use]
-    pub const fn new(thread: &'static str) -> Self {
+    pub const fn new(thread_name: &'static str) -> Self {
         Self {
-            thread,
-            queue: OnceLock::new(),
-            under_way: LazyLock::new(|| watch::channel(0).0),
+            thread_name,
+            thread: WorkerThread::new(thread_name),
+            under_way: PerProcess::new(),
         }
     }
 
-    /// Starts a task and returns; it needs no runtime here. False where the system gives no thread: then it is dropped.
+    /// Starts a task. The caller needs no runtime. Returns false, and drops the task, if the system
+    /// creates no thread.
     #[must_use]
     pub fn start(&'static self, task: impl Future<Output = ()> + Send + 'static) -> bool {
         let under_way = self.hold();
@@ -55,48 +59,52 @@ impl Background {
             task.await;
             drop(under_way);
         });
-        let queue = self.queue.get_or_init(|| begin(self.thread)).as_ref();
-        queue.is_some_and(|queue| queue.send(task).is_ok())
+        match self.thread.handle(prepare) {
+            Ok(queue) => queue.send(task).is_ok(),
+            Err(error) => {
+                tracing::error!(%error, thread = self.thread_name, "a thread could not start");
+                false
+            }
+        }
     }
 
-    /// Has [`Background::settled`] wait for what goes on elsewhere, and may yet start a task.
+    /// Makes [`Background::settled`] wait until the returned value is dropped. For work elsewhere
+    /// that may still start a task.
     #[must_use]
     pub fn hold(&'static self) -> UnderWay {
-        self.under_way.send_modify(|count| *count += 1);
-        UnderWay(self)
+        let under_way = self.under_way();
+        under_way.send_modify(|count| *count += 1);
+        UnderWay(under_way)
     }
 
-    /// Waits until nothing is under way.
+    /// Waits until all tasks of this process have finished.
     pub async fn settled(&self) {
         // The sender is never dropped.
         let _ = self
-            .under_way
+            .under_way()
             .subscribe()
             .wait_for(|count| *count == 0)
             .await;
     }
+
+    fn under_way(&self) -> watch::Sender<usize> {
+        self.under_way.get_or_create(|| watch::channel(0).0)
+    }
 }
 
-fn begin(thread: &'static str) -> Option<UnboundedSender<Task>> {
+fn prepare() -> io::Result<(UnboundedSender<Task>, impl FnOnce() + Send + 'static)> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .build();
-    let runtime = runtime
-        .inspect_err(|error| tracing::error!(%error, thread, "no runtime for a thread"))
-        .ok()?;
+        .build()?;
     let (queue, mut tasks) = unbounded_channel::<Task>();
-    std::thread::Builder::new()
-        .name(thread.to_owned())
-        .spawn(move || {
-            runtime.block_on(async {
-                while let Some(task) = tasks.recv().await {
-                    tokio::spawn(task);
-                }
-            });
-        })
-        .inspect_err(|error| tracing::error!(%error, thread, "no thread"))
-        .ok()?;
-    Some(queue)
+    let work = move || {
+        runtime.block_on(async {
+            while let Some(task) = tasks.recv().await {
+                tokio::spawn(task);
+            }
+        });
+    };
+    Ok((queue, work))
 }
 
 #[cfg(test)]
@@ -111,12 +119,12 @@ mod tests {
     const LONG: Duration = Duration::from_secs(60);
 
     #[tokio::test]
-    async fn tasks_go_on_beside_each_other_and_are_waited_for() {
+    async fn concurrent_tasks_are_waited_for() {
         static BACKGROUND: Background = Background::new("test-background");
         static DONE: AtomicUsize = AtomicUsize::new(0);
         let settled = timeout(LONG, BACKGROUND.settled());
         settled.await.expect("nothing is under way");
-        // Started where there is no runtime.
+        // Called from a thread without a runtime.
         let begun = std::thread::spawn(|| {
             (0..3).all(|_| {
                 BACKGROUND.start(async {
@@ -133,7 +141,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_may_yet_start_one_is_waited_for() {
+    async fn held_work_is_waited_for() {
         static BACKGROUND: Background = Background::new("test-background");
         static DONE: AtomicUsize = AtomicUsize::new(0);
         let held = BACKGROUND.hold();
@@ -150,7 +158,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_panic_is_an_end() {
+    async fn panicking_task_counts_as_finished() {
         static BACKGROUND: Background = Background::new("test-background");
         assert!(BACKGROUND.start(async { panic!("on purpose") }));
         let settled = timeout(LONG, BACKGROUND.settled());

@@ -1,27 +1,28 @@
-//! How long an agent may take.
+//! Bounds how long an agent may take.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long after its time limit, or after an order to kill, an execution may go on before the sandbox is given up. The agent's
-/// own bounds for a kill sum up to 6 s.
+/// How long an execution may go on after its time limit, or after a kill request, before the
+/// sandbox is given up. The agent's own timeouts for a kill add up to 6 s.
 pub(crate) const OVERTIME: Duration = Duration::from_secs(10);
 
-/// The time that the agent has had for an execution: not what the receiver of the output took for itself.
+/// The time that the agent has had for an execution, without the time that the output's receiver
+/// took.
 #[derive(Debug)]
 pub(crate) struct Clock {
     opened: Instant,
     /// How long the receiver has kept the agent waiting.
     held: Duration,
-    /// Since when the receiver has not come back.
+    /// When the receiver took output that it is still processing.
     taken: Option<Instant>,
-    /// How much time there is.
+    /// The available time; `None` for unlimited.
     limit: Option<Duration>,
 }
 
 impl Clock {
-    /// Starts now. The execution has `limit`, and some overtime.
+    /// Starts the clock for an execution with this time limit. Overtime is added.
     pub(crate) fn start(limit: Option<Duration>) -> Self {
         Self {
             opened: Instant::now(),
@@ -36,12 +37,12 @@ impl Clock {
         (now - self.opened).saturating_sub(self.held + holding)
     }
 
-    /// The receiver has taken output.
+    /// The receiver starts processing output.
     pub(crate) fn leave(&mut self) {
         self.taken = Some(Instant::now());
     }
 
-    /// The receiver wants more, or will not want any.
+    /// The receiver has finished processing.
     pub(crate) fn come_back(&mut self) {
         if let Some(taken) = self.taken.take() {
             self.held += taken.elapsed();
@@ -54,13 +55,13 @@ impl Clock {
         self.limit = Some(self.limit.map_or(limit, |earlier| earlier.min(limit)));
     }
 
-    /// Whether the agent has had more time than there was.
+    /// Whether the agent has used up its time.
     pub(crate) fn is_over(&self) -> bool {
         let limit = self.limit;
         limit.is_some_and(|limit| self.used(Instant::now()) > limit)
     }
 
-    /// Leaves out time in which this process did not run.
+    /// Excludes time in which this process was paused.
     pub(crate) fn forgive(&mut self, time: Duration) {
         self.held += time;
     }

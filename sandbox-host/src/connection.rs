@@ -1,7 +1,8 @@
-//! One connection to an agent: a task that reads frames into inboxes, and one that writes.
+//! One connection to an agent: a task that reads frames into inboxes, and one that writes frames.
 //!
-//! Nothing that comes in is trusted: every frame is checked against what was opened and granted, and the first violation
-//! ends the connection. What waits to be written is bounded by requests and by the agent's credit.
+//! Incoming data is untrusted: each frame is checked against the open streams and the granted
+//! credit, and the first violation ends the connection. Outgoing data is bounded by requests and by
+//! the agent's credit.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -24,7 +25,7 @@ use crate::open_stream::OpenStream;
 use crate::outgoing::{Outgoing, Queue};
 use crate::watch::watch;
 
-/// How long the agent may leave a ping unanswered, or a write may make no progress.
+/// How long the agent may take to answer a ping, and a write to make progress.
 pub(crate) const STALL: Duration = Duration::from_secs(10);
 
 /// Why a connection has ended.
@@ -39,15 +40,15 @@ pub(crate) struct Ended {
 pub(crate) enum Cause {
     /// This side closed it.
     Closed,
-    /// The agent said that the sandbox, or this client, is at its end; or its stream ended.
+    /// The agent reported the end of the sandbox or of this client, or its stream ended.
     Ended,
-    /// The agent does not take bytes or does not answer.
+    /// The agent does not read or does not answer.
     Stalled,
     /// The agent broke the protocol.
     Violation,
 }
 
-/// The connection as executions use it.
+/// The connection as its users see it.
 #[derive(Debug)]
 pub(crate) struct Connection {
     shared: Arc<Shared>,
@@ -56,14 +57,14 @@ pub(crate) struct Connection {
     tasks: Vec<JoinHandle<()>>,
 }
 
-/// What the connection's tasks share.
+/// The state shared by the connection's tasks.
 #[derive(Debug)]
 pub(crate) struct Shared {
     streams: Mutex<Streams>,
     ended: watch::Sender<Option<Ended>>,
     outgoing: Queue,
     last_frame: Mutex<Instant>,
-    /// Below the stream, where it can be replaced.
+    /// The link below the stream, if streams can be replaced.
     link: Option<Arc<link::Shared>>,
 }
 
@@ -74,7 +75,7 @@ struct Streams {
 }
 
 impl Connection {
-    /// Says the first word and waits for the agent's welcome.
+    /// Sends the greeting and waits for the agent's welcome.
     pub(crate) async fn open<S>(
         tier: &str,
         stream: S,
@@ -86,7 +87,7 @@ impl Connection {
         Self::over(tier, stream, None, greeting).await
     }
 
-    /// The same over a stream that is replaced where it breaks.
+    /// As [`Connection::open`], over a link that replaces broken streams.
     pub(crate) async fn open_linked(
         tier: &str,
         stream: LinkedStream,
@@ -132,8 +133,8 @@ impl Connection {
         ))
     }
 
-    /// Opens a stream with this first message. An agent that does not end it within `limit`, and some overtime, loses the
-    /// sandbox.
+    /// Opens a stream with this first message. The sandbox is given up if the agent does not end
+    /// the stream within `limit` plus overtime.
     pub(crate) fn open_stream(
         &self,
         kind: Kind,
@@ -173,16 +174,16 @@ impl Connection {
         self.shared.control(kind, message);
     }
 
-    /// Why the connection ended, once it has.
+    /// Why the connection has ended; `None` while it is open.
     pub(crate) fn ended(&self) -> Option<Ended> {
         self.ended.borrow().clone()
     }
 
-    /// Waits for the end of the connection and says what ended it.
+    /// Waits for the end of the connection and returns its cause.
     pub(crate) fn watch_end(&self) -> impl Future<Output = Cause> + Send + 'static {
         let mut ended = self.ended.clone();
         async move {
-            // The sender lives as long as the tasks; if they are gone, so is the connection.
+            // The sender lives as long as the tasks, so its end is the connection's end.
             match ended.wait_for(Option::is_some).await.as_deref() {
                 Ok(Some(ended)) => ended.cause,
                 _ => Cause::Closed,
@@ -190,7 +191,7 @@ impl Connection {
         }
     }
 
-    /// Ends the connection from this side.
+    /// Closes the connection from this side.
     pub(crate) fn close(&self, reason: &str) {
         self.shared.end(Cause::Closed, reason);
         if let Some(link) = &self.shared.link {
@@ -222,22 +223,22 @@ impl Shared {
     pub(crate) fn control(&self, kind: Kind, message: &[u8]) {
         let mut bytes = Vec::new();
         encode_message(&mut bytes, 0, kind, message);
-        // A closed queue means that the connection has ended, which every stream is told on its own.
+        // A closed queue means that the connection has ended, which each stream learns by itself.
         let _ = self.outgoing.send(bytes.into());
     }
 
-    /// How long the stream was away so far.
+    /// How long there was no stream so far.
     pub(crate) fn time_away(&self) -> Duration {
         let link = self.link.as_ref();
         link.map_or(Duration::ZERO, |link| link.time_away())
     }
 
-    /// Whether the stream is away, and may come back.
+    /// Whether there is no stream now, but one may follow.
     pub(crate) fn is_away(&self) -> bool {
         self.link.as_ref().is_some_and(|link| link.is_away())
     }
 
-    /// Replaces the stream, where that is possible.
+    /// Replaces the stream, if possible. Returns whether it is.
     pub(crate) fn renew(&self) -> bool {
         let link = self.link.as_ref();
         link.inspect(|link| link.renew()).is_some()
@@ -281,7 +282,7 @@ impl Shared {
     }
 
     fn broken(&self, error: &std::io::Error) {
-        // A link says so.
+        // A link reports protocol violations this way.
         let inner = error.get_ref();
         if let Some(violation) = inner.and_then(|inner| inner.downcast_ref::<ProtocolError>()) {
             return self.violated(*violation);
@@ -396,8 +397,8 @@ async fn read<R: AsyncRead + Unpin>(shared: Arc<Shared>, mut reader: R, mut buff
     }
 }
 
-/// Writes until the connection ends: the stream is closed then. An engine that still had output for somebody who keeps it open and does not
-/// read could not end the sandbox.
+/// Writes frames until the connection ends, and then closes the stream. Otherwise an engine with
+/// output for an open stream that nobody reads could not end the sandbox.
 async fn write<W: AsyncWrite + Unpin>(
     shared: Arc<Shared>,
     writer: W,
@@ -405,7 +406,7 @@ async fn write<W: AsyncWrite + Unpin>(
 ) {
     let mut ended = shared.ended.subscribe();
     tokio::select! {
-        // The sender is in `shared`.
+        // `shared` holds the sender.
         _ = ended.wait_for(Option::is_some) => {}
         () = write_all(&shared, writer, queue) => {}
     }
@@ -426,7 +427,7 @@ async fn write_all<W: AsyncWrite + Unpin>(
             }
         };
         let written = if shared.link.is_some() {
-            // Whether an agent that takes nothing is there at all, only its answers to pings show.
+            // Only answers to pings tell whether an agent that reads nothing is alive.
             Ok(written.await)
         } else {
             tokio::time::timeout(STALL, written).await

@@ -1,21 +1,21 @@
-//! The kernel's own counters of what it refused a sandbox.
+//! The kernel's counters of denials.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-/// What the kernel has refused the code of a sandbox so far. The counters only grow; one that is not known is `None`.
+/// What the kernel has denied a sandbox's code so far. Counters only grow; `None` if unknown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counters {
-    /// Processes and threads beyond the control group's limit.
+    /// Forks beyond the control group's process limit.
     pub processes: Option<u64>,
-    /// Attempts to reach an address that the sandbox's network has no route to.
+    /// Attempts to reach an address without a route in the sandbox's network.
     pub unreachable: Option<u64>,
 }
 
 impl Counters {
-    /// The counters of these values.
+    /// Counters with these values.
     #[must_use]
     pub fn new(processes: Option<u64>, unreachable: Option<u64>) -> Self {
         Self {
@@ -24,17 +24,17 @@ impl Counters {
         }
     }
 
-    /// Those of a sandbox in which nothing has run yet.
+    /// The counters of a sandbox in which nothing has run yet.
     pub(crate) const FRESH: Self = Self {
         processes: Some(0),
         unreachable: Some(0),
     };
 
-    /// How much each is known to have grown since `before`.
+    /// How much each counter has grown since `before`, as far as known.
     pub(crate) fn since(self, before: Self) -> [u64; 2] {
         let grown = |now: Option<u64>, before: Option<u64>| match (now, before) {
             (Some(now), Some(before)) => now.saturating_sub(before),
-            // Nothing that could be told.
+            // Unknown before or now.
             _ => 0,
         };
         [
@@ -43,7 +43,7 @@ impl Counters {
         ]
     }
 
-    /// The later value of each.
+    /// The larger value of each counter.
     pub(crate) fn max(self, other: Self) -> Self {
         Self {
             processes: self.processes.max(other.processes),
@@ -52,14 +52,16 @@ impl Counters {
     }
 }
 
-/// How many processes of a control group the kernel has killed for memory: `file` is the group's `memory.events` (version 2) or
-/// `memory.oom_control` (version 1), which may stay open. `None` where it does not say.
+/// The number of processes of a control group that the kernel killed for memory. `file` is the
+/// group's `memory.events` (version 2) or `memory.oom_control` (version 1), and may stay open.
+/// `None` if the file does not contain the count.
 #[must_use]
 pub fn memory_kills(file: &File) -> Option<u64> {
     sandbox_agent::protocol::memory_kills(beginning(file)?.as_bytes())
 }
 
-/// The kernel's files for [`Counters`]. They stay open for who asks after every execution, which also keeps the sandbox's network namespace.
+/// The kernel's files for [`Counters`], kept open for reads after each execution. They also keep
+/// the sandbox's network namespace alive.
 #[derive(Debug)]
 pub struct CounterFiles {
     processes: Option<File>,
@@ -68,9 +70,10 @@ pub struct CounterFiles {
 }
 
 impl CounterFiles {
-    /// Those of a control group that limits processes (its folder, of the controller `pids` or of version 2), and of the network namespace
-    /// of a process of the host that can see it in `/proc`. Only where that namespace is the sandbox's own is it the sandbox's count. What
-    /// cannot be opened is not known.
+    /// Opens the files of a control group with a process limit (its folder, for the controller
+    /// `pids` or version 2) and of a process's network namespace. The process must be visible in
+    /// the host's `/proc`, and the namespace must be the sandbox's own. Counters of files that
+    /// cannot be opened are unknown.
     #[must_use]
     pub fn open(process_limit: Option<&Path>, process: Option<i32>) -> Self {
         Self {
@@ -80,7 +83,7 @@ impl CounterFiles {
         }
     }
 
-    /// What they say now.
+    /// Reads the current values.
     #[must_use]
     pub fn read(&self) -> Counters {
         let version_4 = self.version_4.as_ref();
@@ -91,7 +94,7 @@ impl CounterFiles {
     }
 }
 
-/// The file of a control group that counts what its limit of processes refuses.
+/// The control group's file with the count of denied forks.
 const PROCESSES: &str = "pids.events";
 
 fn network(pid: i32, file: &str) -> PathBuf {
@@ -108,21 +111,21 @@ fn refused_in(file: &File) -> Option<u64> {
     line.trim().parse().ok()
 }
 
-/// A kernel without version 6 lacks its file, and then nothing was sent by it.
+/// A kernel without IPv6 lacks its file, and then no IPv6 packet was sent.
 fn unreachable_in(version_4: &File, version_6: Option<&File>) -> Option<u64> {
     let known = no_routes_4(&beginning(version_4)?)?;
     let more = version_6.and_then(|file| no_routes_6(&beginning(file)?));
     Some(more.map_or(known, |more| known.saturating_add(more)))
 }
 
-/// The first lines of a file of the kernel's, which hold what is looked for, by one read.
+/// Reads the beginning of a kernel file with a single read.
 fn beginning(file: &File) -> Option<String> {
     let mut bytes = [0; 2048];
     let count = file.read_at(&mut bytes, 0).ok()?;
     Some(String::from_utf8_lossy(&bytes[..count]).into_owned())
 }
 
-/// Out of two lines for each protocol: the names, then the values.
+/// Parses pairs of lines per protocol: names, then values.
 fn no_routes_4(text: &str) -> Option<u64> {
     let mut lines = text.lines().filter_map(|line| line.strip_prefix("Ip: "));
     let (names, values) = (lines.next()?, lines.next()?);
@@ -150,9 +153,9 @@ mod tests {
         let snmp6 = "Ip6InReceives                   \t3\nIp6OutNoRoutes                  \t5\n";
         assert_eq!(no_routes_6(snmp6), Some(5));
         assert_eq!(no_routes_6("x\n"), None);
-        // Our own namespace has them too.
+        // Our own namespace has these files, too.
         let files = CounterFiles::open(None, Some(std::process::id().cast_signed()));
-        // Twice, since they stay open.
+        // Twice, since the files stay open.
         for _ in 0..2 {
             let counters = files.read();
             assert!(counters.unreachable.is_some() && counters.processes.is_none());

@@ -1,5 +1,5 @@
-//! The entries of a folder inside of a sandbox, as the agent lists them. The list comes from the guest: it is bounded, and
-//! every record is checked.
+//! Parses the agent's list of a folder in a sandbox. The guest controls the list, so its size is
+//! bounded and each record is checked.
 
 use async_trait::async_trait;
 use sandbox_agent::protocol::{Builtin, ProtocolError, Reader};
@@ -8,47 +8,47 @@ use sandbox_core::{Error, ErrorKind, Result, SkipReason};
 
 use crate::instance::AgentInstance;
 
-/// How large a list may become: enough for 100,000 entries with long names.
+/// The largest list, in bytes: enough for 100,000 entries with long names.
 const LIST_LIMIT: usize = 16 * 1024 * 1024;
 
-/// How deep folders are listed at most.
+/// The maximum depth of a list.
 pub(crate) const DEPTH: u32 = 64;
 
-/// What an entry is.
+/// The type of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EntryType {
     File,
     Folder,
     Symlink,
     Other,
-    /// A folder that is too deep to be looked into.
+    /// A folder below the maximum depth.
     TooDeep,
-    /// What cannot be looked at or into.
+    /// An entry that cannot be read.
     Unreadable,
 }
 
 impl EntryType {
-    /// Whether it stands for what may be in it.
+    /// Whether entries below it may be missing from the list.
     pub(crate) fn is_place(self) -> bool {
         matches!(self, Self::Folder | Self::TooDeep | Self::Unreadable)
     }
 }
 
-/// One entry.
+/// An entry of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) entry_type: EntryType,
     /// Permission bits.
     pub(crate) mode: u32,
-    /// Bytes; of an unreadable one the error's number.
+    /// The size in bytes; for an unreadable entry, the error number.
     pub(crate) size: u64,
-    /// When it was last changed, in nanoseconds since 1970, as the guest says.
+    /// The modification time reported by the guest, in nanoseconds since 1970.
     pub(crate) modified: u64,
     pub(crate) path: Vec<u8>,
 }
 
 impl Entry {
-    /// Why it does not come out; `None` for a file or a folder.
+    /// Why the entry is not copied; `None` for files and folders.
     pub(crate) fn skipped(&self) -> Option<SkipReason> {
         match self.entry_type {
             EntryType::File | EntryType::Folder => None,
@@ -56,7 +56,7 @@ impl Entry {
             EntryType::Other => Some(SkipReason::SpecialFile),
             EntryType::TooDeep => Some(SkipReason::TooDeep),
             EntryType::Unreadable => Some(SkipReason::Unreadable {
-                // The guest says the number.
+                // The guest controls the number.
                 detail: match i32::try_from(self.size) {
                     Ok(errno) => crate::failure::reason(errno),
                     Err(_) => format!("an error without a number ({})", self.size),
@@ -66,11 +66,11 @@ impl Entry {
     }
 }
 
-/// The entry of one path, a link not followed; `None` where nothing is there.
+/// The entry of one path, without following a link; `None` if it is missing.
 pub(crate) async fn entry(instance: &AgentInstance, path: &str) -> Result<Option<Entry>> {
     match list(instance, path, 0).await {
         Ok((entries, _)) => Ok(entries.into_iter().next().map(|entry| Entry {
-            // Nobody has looked into it, and nobody was asked to.
+            // The depth of 0 was requested, so this is an ordinary folder.
             entry_type: match entry.entry_type {
                 EntryType::TooDeep => EntryType::Folder,
                 other => other,
@@ -82,12 +82,13 @@ pub(crate) async fn entry(instance: &AgentInstance, path: &str) -> Result<Option
     }
 }
 
-/// Whether an error of the agent says that nothing is there.
+/// Whether an error of the agent means that the path does not exist.
 pub(crate) fn is_missing(error: &Error) -> bool {
     error.kind() == ErrorKind::Path && error.context().ends_with("No such file or directory")
 }
 
-/// Lists `path` and what is below it, `depth` folders deep, sorted by path; whether the list is whole.
+/// Lists `path` and its contents to a depth of `depth`, sorted by path. Also returns whether the
+/// list is complete.
 pub(crate) async fn list(
     instance: &AgentInstance,
     path: &str,
@@ -112,7 +113,7 @@ pub(crate) async fn list(
             format!("{path}: {error}"),
         )
     })?;
-    // What cannot be read after the folder that it is.
+    // The error of a folder follows the folder itself.
     entries.sort_by(|a, b| a.path.cmp(&b.path));
     Ok((entries, whole))
 }
@@ -126,7 +127,7 @@ fn decode(records: &[u8], whole: bool) -> Result<Vec<Entry>, ProtocolError> {
         }
         match record(&mut reader) {
             Ok(entry) => entries.push(entry),
-            // A list that was cut ends in the middle of a record.
+            // A truncated list ends within a record.
             Err(ProtocolError::Truncated) if !whole => return Ok(entries),
             Err(error) => return Err(error),
         }

@@ -1,4 +1,4 @@
-//! One execution: standard input in, output out, until its end.
+//! One execution: forwards standard input and output until it ends.
 
 use sandbox_agent::protocol::{Channel, ExitReport, Failure, Kind, MAX_PAYLOAD};
 use sandbox_core::spi::{Flow, Input, Order, OutputSink, OutputStream, Source};
@@ -12,22 +12,22 @@ use crate::open_stream::OpenStream;
 pub(crate) enum Finish {
     Exited {
         report: ExitReport,
-        /// The receiver of the output had enough.
+        /// The receiver of the output stopped the execution.
         stopped: bool,
-        /// The caller ordered a kill.
+        /// The caller requested a kill.
         killed: bool,
-        /// Reading the host's own standard input failed.
+        /// Reading standard input on the host failed.
         stdin_error: Option<std::io::Error>,
     },
     Failed(Failure),
     Lost {
         reason: String,
-        /// The receiver of the output had enough before.
+        /// The receiver of the output stopped the execution.
         stopped: bool,
     },
 }
 
-/// Follows a stream to its end. Input and orders go on while the receiver of the output takes its time.
+/// Follows a stream to its end. Input and requests continue while the receiver processes output.
 pub(crate) async fn follow(stream: OpenStream, input: Input, sink: &mut dyn OutputSink) -> Finish {
     let Input {
         stdin, mut orders, ..
@@ -43,7 +43,7 @@ pub(crate) async fn follow(stream: OpenStream, input: Input, sink: &mut dyn Outp
         loop {
             match orders.next().await {
                 Order::Signal(number) => stream.signal(number),
-                // One is enough.
+                // One kill frame is enough.
                 Order::Kill if killed => {}
                 Order::Kill => {
                     killed = true;
@@ -72,7 +72,7 @@ pub(crate) async fn follow(stream: OpenStream, input: Input, sink: &mut dyn Outp
     }
 }
 
-/// Hands output to the receiver, and grants as much anew, until the end.
+/// Passes output to the receiver and grants credit for it, until the end.
 async fn receive(stream: &OpenStream, sink: &mut dyn OutputSink, stopped: &mut bool) -> End {
     loop {
         let Arrived {

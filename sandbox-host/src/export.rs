@@ -1,4 +1,5 @@
-//! Files out of a sandbox: found by the agent as the sandboxed user, written below one folder of the host.
+//! Exports files from a sandbox: the agent finds them as the sandboxed user, and the host writes
+//! them below one folder.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -17,27 +18,27 @@ use crate::entries::{self, Entry, EntryType};
 use crate::instance::AgentInstance;
 use crate::output_folder::OutputFolder;
 
-/// How much of a file its content type is told from.
+/// The bytes of a file that determine its content type.
 const HEAD: usize = 8 * 1024;
 
-/// How many entries that were left out are named.
+/// The most skipped entries that are named.
 const MOST_SKIPPED: usize = 1000;
 
-/// The longest path of the host.
+/// The longest path of the host, in bytes.
 const LONGEST_PATH: usize = 4095;
 
-/// Whether what may be exported can be read, so that it is known before anything runs.
+/// Checks the export paths before anything runs.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::InvalidPolicy`] naming the pattern and what is wrong with it.
+/// [`ErrorKind::InvalidPolicy`] with the pattern and what is wrong with it.
 pub fn check_export_paths(paths: &[String]) -> Result<()> {
     paths
         .iter()
         .try_for_each(|path| Pattern::parse(path).map(drop))
 }
 
-/// Copies what matches `paths` into `folder`.
+/// Copies the files that match `paths` into `folder`.
 pub(crate) async fn export(
     instance: &AgentInstance,
     paths: &[String],
@@ -68,15 +69,16 @@ struct Run<'a> {
     seen: BTreeSet<Vec<u8>>,
     total: u64,
     export: Export,
-    /// How many entries were left out beyond those that are named.
+    /// Skipped entries that are not named.
     unnamed: u64,
 }
 
-/// An export path: the folder or file to list, what must match, and what of a path becomes the name outside.
+/// An export path: the folder or file to list, the pattern to match, and the prefix to remove from
+/// paths.
 struct Pattern {
     base: String,
     matcher: Option<GlobMatcher>,
-    /// Length of the part of a path that is left out of its name.
+    /// The length of the path prefix that exported names omit.
     prefix: usize,
 }
 
@@ -122,12 +124,12 @@ impl Pattern {
         })
     }
 
-    /// How many folders deep there is something to find: for a pattern without `**`, as deep as the pattern.
+    /// The depth to list: that of the pattern, or the maximum if it contains `**`.
     fn depth(&self) -> u32 {
         match self.glob() {
             Some(glob) if !glob.contains("**") => {
                 let below = parts(glob.as_bytes()).saturating_sub(parts(self.base.as_bytes()));
-                // From the root folder on, whose own name ends in the separator.
+                // The root folder's own path ends in a separator.
                 let below = below + usize::from(self.base == "/");
                 u32::try_from(below)
                     .unwrap_or(entries::DEPTH)
@@ -141,7 +143,7 @@ impl Pattern {
         self.matcher.as_ref().map(|matcher| matcher.glob().glob())
     }
 
-    /// Whether something in a folder could match.
+    /// Whether something below a folder could match.
     fn leads_into(&self, entry: &Entry) -> bool {
         self.glob()
             .is_none_or(|glob| glob.contains("**") || parts(glob.as_bytes()) > parts(&entry.path))
@@ -156,7 +158,7 @@ impl Pattern {
     }
 }
 
-/// How many separators a path has.
+/// The number of separators in a path.
 fn parts(path: &[u8]) -> usize {
     path.iter().filter(|byte| **byte == b'/').count()
 }
@@ -206,7 +208,7 @@ impl Run<'_> {
                 continue;
             }
             if entry.entry_type.is_place() {
-                // What is in it might have matched.
+                // Something in it might have matched.
                 let concerns = pattern.leads_into(entry) || pattern.matches(entry);
                 if concerns && self.seen.insert(entry.path.clone()) {
                     found = true;
@@ -332,7 +334,8 @@ impl Run<'_> {
     }
 }
 
-/// Whether a file cannot be made since something else has its name, or its folder's.
+/// Whether a file cannot be created because something else has its name or the name of a parent
+/// folder.
 fn is_taken(error: &std::io::Error) -> bool {
     use rustix::io::Errno;
     let taken = [

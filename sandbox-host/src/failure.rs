@@ -1,9 +1,9 @@
-//! The agent's failures as errors.
+//! Maps the agent's failures to errors.
 
 use sandbox_agent::protocol::{FailStep, Failure};
 use sandbox_core::{Error, ErrorKind, escape};
 
-/// The error that a failure of the agent stands for. What the guest said is escaped.
+/// The error for a failure of the agent. Text from the guest is escaped.
 #[must_use]
 pub fn failure_error(tier: &str, failure: &Failure) -> Error {
     let (kind, operation) = match failure.step {
@@ -37,7 +37,7 @@ pub fn failure_error(tier: &str, failure: &Failure) -> Error {
     }
 }
 
-/// What an error's number means.
+/// The description of an error number.
 pub(crate) fn reason(errno: i32) -> String {
     let text = std::io::Error::from_raw_os_error(errno).to_string();
     match text.split_once(" (os error") {

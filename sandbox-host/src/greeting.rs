@@ -10,15 +10,15 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::failure::failure_error;
 
-/// How long the agent may take to answer the first message.
+/// The timeout of the agent's answer.
 const WELCOME: Duration = Duration::from_secs(10);
 
-/// What a client says first.
+/// The first message of a client.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Greeting<'a> {
-    /// The first client: these are the settings.
+    /// From the first client: the settings.
     Hello(&'a Settings),
-    /// A later one.
+    /// From a later client: the key.
     Attach(&'a Key),
 }
 
@@ -44,7 +44,7 @@ impl Greeting<'_> {
         Error::new(ErrorKind::Protocol, self.operation(), context).on(tier)
     }
 
-    /// The error of a stream that ended, or broke, before the answer.
+    /// The error for a stream that ended or broke before the answer.
     fn no_answer(self, tier: &str, context: String) -> Error {
         let kind = match self {
             Self::Hello(_) => ErrorKind::Protocol,
@@ -54,7 +54,8 @@ impl Greeting<'_> {
     }
 }
 
-/// Says the first word and waits for the agent's welcome. Gives what came behind it, too.
+/// Sends the greeting and waits for the agent's welcome. Also returns bytes that followed the
+/// welcome.
 pub(crate) async fn greet(
     tier: &str,
     greeting: Greeting<'_>,
@@ -63,7 +64,8 @@ pub(crate) async fn greet(
 ) -> Result<(Welcome, FrameBuffer)> {
     let broken = |context: String| greeting.broken(tier, context);
     let welcome = tokio::time::timeout(WELCOME, async {
-        // An agent that refuses closes its end at once: its answer says more than the error of this write.
+        // An agent that refuses closes its end at once, so its answer explains more than the write
+        // error.
         let sent = match writer.write_all(&greeting.encode()).await {
             Ok(()) => writer.flush().await,
             failed => failed,

@@ -1,4 +1,4 @@
-//! What has come in for one execution and waits to be taken. Bounded by the credit that was granted.
+//! Received data of one execution that was not taken yet. The granted credit bounds it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,10 +19,10 @@ pub(crate) enum End {
     Lost(String),
 }
 
-/// What waits, or the end.
+/// Received data, or the end.
 #[derive(Debug, Default)]
 pub(crate) struct Arrived {
-    /// The program runs.
+    /// Whether the program has started.
     pub(crate) started: bool,
     pub(crate) stdout: Vec<u8>,
     pub(crate) stderr: Vec<u8>,
@@ -32,13 +32,13 @@ pub(crate) struct Arrived {
 #[derive(Debug)]
 struct State {
     arrived: Arrived,
-    /// The program was said to run.
+    /// Whether the agent reported the program's start.
     started: bool,
     stdout: Window,
     stderr: Window,
-    /// Bytes the host may still send.
+    /// Bytes that the host may still send.
     stdin_credit: u64,
-    /// Nobody reads standard input any more.
+    /// Whether the program's standard input is closed.
     stdin_closed: bool,
     abandoned: bool,
     clock: Clock,
@@ -52,11 +52,11 @@ pub(crate) struct Inbox {
     stdin: Notify,
 }
 
-/// The inboxes of a connection by their stream.
+/// The inboxes of a connection, by stream.
 pub(crate) type Inboxes = HashMap<u32, Arc<Inbox>>;
 
 impl Inbox {
-    /// An inbox of a stream that must end after `limit`.
+    /// An inbox for a stream that must end within `limit`.
     pub(crate) fn new(limit: Option<Duration>) -> Self {
         let window = u64::from(WINDOW);
         let state = State {
@@ -80,7 +80,7 @@ impl Inbox {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps output of the agent. Gives the credit to grant at once when nobody reads any more.
+    /// Stores the agent's output. Returns credit to grant at once if the inbox was abandoned.
     pub(crate) fn output(
         &self,
         channel: Channel,
@@ -109,7 +109,7 @@ impl Inbox {
         Ok(None)
     }
 
-    /// Notes that the program runs.
+    /// Records the program's start.
     pub(crate) fn started(&self) -> Result<(), ProtocolError> {
         let mut state = self.lock();
         if std::mem::replace(&mut state.started, true) {
@@ -121,7 +121,7 @@ impl Inbox {
         Ok(())
     }
 
-    /// Ends the stream; the first end stays.
+    /// Ends the stream. Only the first end counts.
     pub(crate) fn end(&self, end: End) {
         let mut state = self.lock();
         if state.arrived.end.is_none() {
@@ -132,8 +132,8 @@ impl Inbox {
         self.stdin.notify_one();
     }
 
-    /// Nobody reads any more: what comes is dropped. Gives what is to be granted for what was here, so that an agent that
-    /// waited for it goes on to the end.
+    /// Discards all output from now on. Returns the credit for discarded output, so that a waiting
+    /// agent can continue.
     pub(crate) fn abandon(&self) -> [(Channel, u32); 2] {
         let mut guard = self.lock();
         let state = &mut *guard;
@@ -144,7 +144,7 @@ impl Inbox {
             ..Arrived::default()
         };
         for window in [&mut state.stdout, &mut state.stderr] {
-            // Whether it waits here, or the receiver had it in hand.
+            // Includes output that the receiver has taken but not acknowledged.
             window.owed = u64::from(WINDOW) - window.credit;
         }
         [
@@ -158,18 +158,18 @@ impl Inbox {
         self.lock().clock.expect_end();
     }
 
-    /// Whether the agent has had more time for the end than there was.
+    /// Whether the agent has used up its time to end the execution.
     pub(crate) fn is_overdue(&self) -> bool {
         let state = self.lock();
         state.arrived.end.is_none() && state.clock.is_over()
     }
 
-    /// Leaves out time in which this process did not run.
+    /// Excludes time in which this process was paused.
     pub(crate) fn forgive(&self, time: Duration) {
         self.lock().clock.forgive(time);
     }
 
-    /// Waits until something is there and takes it.
+    /// Waits for received data and takes it.
     pub(crate) async fn take(&self) -> Arrived {
         loop {
             {
@@ -192,7 +192,7 @@ impl Inbox {
         }
     }
 
-    /// Notes that this much was taken; gives what is to be granted to the agent, if it is worth a frame.
+    /// Records consumed output; returns the credit to grant, if it is worth a frame.
     pub(crate) fn grant(&self, channel: Channel, bytes: u64) -> Option<u32> {
         let mut state = self.lock();
         match channel {
@@ -202,7 +202,7 @@ impl Inbox {
         }
     }
 
-    /// The agent grants this many bytes of standard input more; 0 says that nobody reads it any more.
+    /// The agent grants credit for standard input; 0 means that standard input is closed.
     pub(crate) fn stdin_granted(&self, bytes: u32) -> Result<(), ProtocolError> {
         let mut state = self.lock();
         let credit = state.stdin_credit + u64::from(bytes);
@@ -216,7 +216,7 @@ impl Inbox {
         Ok(())
     }
 
-    /// Waits until standard input may be sent and says how much; `None` when nobody reads it any more.
+    /// Waits for credit for standard input and returns it; `None` if standard input is closed.
     pub(crate) async fn stdin_room(&self) -> Option<usize> {
         loop {
             {
@@ -232,7 +232,7 @@ impl Inbox {
         }
     }
 
-    /// Notes that this many bytes of standard input were sent.
+    /// Uses up credit for standard input.
     pub(crate) fn stdin_sent(&self, bytes: usize) {
         let mut state = self.lock();
         state.stdin_credit = state.stdin_credit.saturating_sub(bytes as u64);
@@ -254,7 +254,7 @@ mod tests {
             Err(ProtocolError::CreditExceeded)
         );
         assert_eq!(inbox.take().await.stdout.len(), window.len());
-        // Too little for a frame of its own.
+        // Too little for a separate frame.
         assert_eq!(inbox.grant(Channel::Stdout, 1), None);
         assert!(inbox.output(Channel::Stdout, b"x").is_err());
         let all = inbox.grant(Channel::Stdout, u64::from(WINDOW) - 1);
@@ -265,7 +265,7 @@ mod tests {
     #[tokio::test]
     async fn an_abandoned_stream_keeps_nothing_and_grants_what_comes() {
         let inbox = Inbox::new(None);
-        // One part waits, the other was taken and not granted anew.
+        // One part is in the inbox, the other was taken but not granted again.
         inbox.output(Channel::Stderr, &[0; 1000]).unwrap();
         inbox.take().await;
         inbox.output(Channel::Stderr, &[0; 500]).unwrap();
@@ -307,7 +307,7 @@ mod tests {
         assert!(!inbox.is_overdue());
         inbox.expect_end();
         pass(6).await;
-        // A second order gives no second term.
+        // A second request does not extend the time.
         inbox.expect_end();
         pass(5).await;
         assert!(inbox.is_overdue());

@@ -1,18 +1,18 @@
-//! What a way to an agent says beside the agent's bytes.
+//! The tail of standard error beside an agent's stream.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How many bytes are kept.
+/// The most bytes that are kept.
 const MOST: usize = 4096;
 
-/// The last 4 KiB of what was written to standard error beside an agent's stream: by the agent, by the program that carries its bytes, or
-/// by the runtime that could not start it. Its clones are the same one.
+/// The last 4 KiB of standard error beside an agent's stream. Written by the agent, by the program
+/// that forwards its bytes, or by the runtime that failed to start it. Clones share the content.
 #[derive(Debug, Clone, Default)]
 pub struct LastWords(Arc<Mutex<VecDeque<u8>>>);
 
 impl LastWords {
-    /// Adds bytes, of which the end is kept.
+    /// Appends bytes and drops the oldest.
     pub fn extend(&self, bytes: &[u8]) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.extend(&bytes[bytes.len().saturating_sub(MOST)..]);
@@ -20,7 +20,7 @@ impl LastWords {
         kept.drain(..surplus);
     }
 
-    /// As one line, with what could disturb a terminal escaped; `None` where nothing was written.
+    /// The text as one line with control characters escaped; `None` if nothing was written.
     #[must_use]
     pub fn text(&self) -> Option<String> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);

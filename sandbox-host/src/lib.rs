@@ -1,10 +1,11 @@
-//! What every backend shares on the outside of a sandbox: the agent's client, the lowering of a plan into the confinement of
-//! executions, and the export of artifacts.
+//! The host side of a sandbox, shared by all backends: the agent's client, the lowering of a plan
+//! into the confinement of executions, and the export of artifacts.
 //!
-//! A backend makes an isolated place, starts [`sandbox_agent::program()`] in it, and hands the byte stream to
-//! [`AgentInstance::connect`] together with its [`Isolator`]. Where the agent listens, a later client of the same sandbox is
-//! [`AgentInstance::attach`]. Where the way to the agent may break, [`AgentInstance::connect_by`] and [`AgentInstance::attach_by`] take a
-//! [`Reach`] instead of a stream, and open another one as often as they have to.
+//! A backend creates an isolated environment, starts [`sandbox_agent::program()`] in it, and passes
+//! the byte stream and its [`Isolator`] to [`AgentInstance::connect`]. If the agent listens on a
+//! socket, later clients of the same sandbox use [`AgentInstance::attach`]. If streams to the agent
+//! may break, [`AgentInstance::connect_by`] and [`AgentInstance::attach_by`] take a [`Reach`]
+//! instead of a stream, and reconnect as often as necessary.
 
 pub mod adopted;
 mod background;
@@ -13,6 +14,7 @@ pub mod confinement;
 mod connection;
 mod copy;
 mod counters;
+pub mod disk_split;
 mod entries;
 mod execution;
 mod export;
@@ -27,11 +29,13 @@ mod open_stream;
 mod outgoing;
 mod output_folder;
 mod output_path;
+mod owner;
 pub mod process;
 pub mod safe_path;
 mod sandbox;
 pub mod seccomp;
 pub mod state;
+mod sync;
 mod watch;
 mod window;
 
@@ -44,5 +48,7 @@ pub use isolator::Isolator;
 pub use last_words::LastWords;
 pub use link::{ByteStream, Reach, Unreachable, farewells};
 pub use output_path::open_output_folder;
+pub use owner::{Owner, OwnerStatus};
 pub use sandbox::{AttachedSandbox, HOME, PATH, Sandbox, WORK_FOLDER};
 pub use sandbox_agent::protocol::Key;
+pub use sync::{PerProcess, WorkerThread, lock};

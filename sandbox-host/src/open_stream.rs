@@ -7,7 +7,7 @@ use sandbox_agent::protocol::{Channel, Kind, encode_frame};
 use crate::inbox::Inbox;
 use crate::outgoing::{Queue, Signals};
 
-/// A stream that was opened and has not ended. Dropping it kills the execution.
+/// A stream that has not ended. Dropping it kills the execution.
 #[derive(Debug)]
 pub(crate) struct OpenStream {
     id: u32,
@@ -28,13 +28,13 @@ impl OpenStream {
         }
     }
 
-    /// Sends frames of this stream.
+    /// Queues frames of this stream.
     pub(crate) fn send(&self, bytes: Vec<u8>) {
-        // A closed queue means that the connection has ended; the inbox says so.
+        // A closed queue means that the connection has ended; the inbox reports it.
         let _ = self.outgoing.send(bytes.into());
     }
 
-    /// Sends one frame. An order to kill must be answered in time.
+    /// Queues one frame. After a kill frame, the agent must end the stream in time.
     pub(crate) fn frame(&self, kind: Kind, payload: &[u8]) {
         if kind == Kind::Kill {
             self.inbox.expect_end();
@@ -44,7 +44,7 @@ impl OpenStream {
         self.send(bytes);
     }
 
-    /// Sends a signal, unless the same one still waits to be sent.
+    /// Queues a signal, unless the same signal is still queued.
     pub(crate) fn signal(&self, number: u8) {
         let mut bytes = Vec::new();
         let payload = u32::from(number).to_le_bytes();
@@ -56,14 +56,14 @@ impl OpenStream {
         }
     }
 
-    /// Notes that output was taken, and grants the agent more in turn.
+    /// Records consumed output, and grants credit for it.
     pub(crate) fn grant(&self, channel: Channel, bytes: usize) {
         if let Some(granted) = self.inbox.grant(channel, bytes as u64) {
             self.frame(Kind::Credit, &channel.credit(granted));
         }
     }
 
-    /// The last frame was read: nothing is left to kill.
+    /// Marks the stream as ended, so that the drop kills nothing.
     pub(crate) fn finish(mut self) {
         self.done = true;
     }

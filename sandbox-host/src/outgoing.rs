@@ -1,14 +1,14 @@
-//! Bytes that wait to be written to an agent.
+//! The queue of frames to an agent.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::mpsc;
 
-/// Where frames wait.
+/// The sending end of the queue.
 pub(crate) type Queue = mpsc::UnboundedSender<Outgoing>;
 
-/// Whole frames that wait to be written.
+/// Complete frames in the queue.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     pub(crate) bytes: Vec<u8>,
@@ -24,13 +24,14 @@ impl From<Vec<u8>> for Outgoing {
     }
 }
 
-/// Which signals of an execution wait to be written. Nothing else bounds them: they need no credit of the agent. As in the kernel, a
-/// signal that waits already is not queued a second time, so that at most 64 of them wait for an agent that reads nothing.
+/// The signals of an execution that are in the queue. Signals need no credit, so this bounds them:
+/// as in the kernel, a pending signal is not queued twice. So at most 64 wait for an agent that
+/// does not read.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Signals(Arc<AtomicU64>);
 
 impl Signals {
-    /// The frame of a signal, 1 to 64, unless one of the same number waits already.
+    /// The frame of a signal (1 to 64), unless the same signal is in the queue.
     pub(crate) fn frame(&self, number: u8, bytes: Vec<u8>) -> Option<Outgoing> {
         let bit = 1 << (number % 64);
         let before = self.0.fetch_or(bit, Ordering::AcqRel);
@@ -44,7 +45,7 @@ impl Signals {
     }
 }
 
-/// A signal that waits. Its frame is dropped once it is written.
+/// A queued signal. Dropped with its frame after the write.
 #[derive(Debug)]
 struct Waits {
     signals: Signals,

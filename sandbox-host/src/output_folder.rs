@@ -1,4 +1,4 @@
-//! Files written below one folder of the host under names that a guest chose.
+//! Writes files below a folder of the host, under names that a guest chose.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -15,13 +15,13 @@ use rustix::fs::{
 use crate::output_path::open_output_folder;
 use crate::safe_path::PathError;
 
-/// The longest name of a file, in bytes.
+/// The longest file name, in bytes.
 const LONGEST_NAME: usize = 255;
 
-/// How many numbered names are tried when a name is taken.
+/// How many numbered names are tried if a name is taken.
 const NAMES: u32 = 1000;
 
-/// A folder of the host, held open: everything is resolved beneath it, links are never followed.
+/// An open folder of the host. All names are resolved beneath it, and links are never followed.
 #[derive(Debug)]
 pub(crate) struct OutputFolder {
     path: PathBuf,
@@ -29,7 +29,7 @@ pub(crate) struct OutputFolder {
 }
 
 impl OutputFolder {
-    /// Opens the folder, making it and its parents where they are missing: see [`open_output_folder`].
+    /// Opens the folder; creates it and its parents if missing: see [`open_output_folder`].
     pub(crate) fn open(path: &Path, writable: &[PathBuf], follow: bool) -> Result<Self, PathError> {
         let opened = open_output_folder(path, writable, follow)?;
         let folder = opened.open_for_reading();
@@ -37,17 +37,17 @@ impl OutputFolder {
         Ok(Self::of(opened.path, folder))
     }
 
-    /// A folder that is open for reading.
+    /// A folder that is already open for reading.
     pub(crate) fn of(path: PathBuf, folder: OwnedFd) -> Self {
         Self { path, folder }
     }
 
-    /// Length of its path and a separator, in bytes.
+    /// The length of its path plus a separator, in bytes.
     pub(crate) fn length(&self) -> usize {
         self.path.as_os_str().len() + 1
     }
 
-    /// Whether every part of a relative name can stand below the folder.
+    /// Whether each part of a relative name is valid below the folder.
     pub(crate) fn is_good_name(name: &[u8]) -> bool {
         !name.is_empty()
             && name.split(|byte| *byte == b'/').all(|part| {
@@ -59,7 +59,7 @@ impl OutputFolder {
             })
     }
 
-    /// Makes a new file. A name that is taken gets a number; nothing is overwritten.
+    /// Creates a file. A taken name gets a number; nothing is overwritten.
     pub(crate) fn create(&self, name: &[u8]) -> io::Result<NewFile> {
         if !Self::is_good_name(name) {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -87,7 +87,8 @@ impl OutputFolder {
         Err(io::ErrorKind::AlreadyExists.into())
     }
 
-    /// What stands under a name, itself and not what it links to; `None` where nothing does. No link in a part above is followed.
+    /// The status of a name itself, not of a link's target; `None` if it is missing. Follows no
+    /// link in parent folders.
     pub(crate) fn look(&self, name: &[u8]) -> io::Result<Option<Stat>> {
         if !Self::is_good_name(name) {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -115,7 +116,8 @@ impl OutputFolder {
         ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS
     }
 
-    /// Makes a folder, with these permission bits, and its missing parents. One that is there is fine, a link to one is not.
+    /// Creates a folder with these permission bits, and its missing parents. An existing folder is
+    /// accepted, a link to one is not.
     pub(crate) fn make_folder(&self, name: &[u8], mode: u32) -> io::Result<()> {
         if !Self::is_good_name(name) {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -132,7 +134,7 @@ impl OutputFolder {
         }
     }
 
-    /// Begins a file with these permission bits that will take the place of whatever file or link has the name.
+    /// Starts a file with these permission bits that will replace the file or link with this name.
     pub(crate) fn replace(&self, name: &[u8], mode: u32) -> io::Result<Replacement> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         if !Self::is_good_name(name) {
@@ -158,7 +160,7 @@ impl OutputFolder {
         })
     }
 
-    /// The folder that a name is in, made where it is missing.
+    /// Opens the parent folder of a name, and creates it if missing.
     fn make_parents(&self, name: &[u8]) -> io::Result<OwnedFd> {
         let mut parts = name.split(|byte| *byte == b'/').collect::<Vec<_>>();
         parts.pop();
@@ -184,7 +186,7 @@ fn last_part(name: &[u8]) -> &OsStr {
     OsStr::from_bytes(&name[start..])
 }
 
-/// A file under a temporary name beside the one that it will have. Dropping it removes it.
+/// A file with a temporary name next to its final one. Dropping it removes it.
 #[derive(Debug)]
 pub(crate) struct Replacement {
     parent: OwnedFd,
@@ -194,7 +196,7 @@ pub(crate) struct Replacement {
 }
 
 impl Replacement {
-    /// Gives the file its name, in one step.
+    /// Renames the file to its final name atomically.
     pub(crate) fn finish(mut self) -> io::Result<()> {
         if let Some(temporary) = &self.temporary {
             renameat(&self.parent, temporary, &self.parent, &self.name)?;
@@ -207,7 +209,7 @@ impl Replacement {
 impl Drop for Replacement {
     fn drop(&mut self) {
         if let Some(temporary) = &self.temporary {
-            // Somebody else has removed it first.
+            // Ignore the error if it was removed already.
             let _ = unlinkat(&self.parent, temporary, rustix::fs::AtFlags::empty());
         }
     }
@@ -229,7 +231,7 @@ fn numbered(name: &[u8], number: u32) -> PathBuf {
         None => format!("-{number}").into_bytes(),
     };
     let stem = path.file_stem().unwrap_or_default().as_bytes();
-    // What is too long loses the end of its stem.
+    // A name that is too long loses the end of its stem.
     let mut end = stem.len().min(LONGEST_NAME.saturating_sub(suffix.len()));
     while end > 0 && std::str::from_utf8(stem).is_ok_and(|stem| !stem.is_char_boundary(end)) {
         end -= 1;
@@ -238,30 +240,30 @@ fn numbered(name: &[u8], number: u32) -> PathBuf {
     path.with_file_name(OsStr::from_bytes(&file))
 }
 
-/// A file that was just made. Dropping it removes it, unless it is kept.
+/// A new file. Dropping it removes it unless it is kept.
 #[derive(Debug)]
 pub(crate) struct NewFile {
-    /// Held open: whatever becomes of its name, nothing is removed elsewhere.
+    /// Held open so that a removal affects only this folder.
     parent: OwnedFd,
     name: OsString,
     path: PathBuf,
     pub(crate) file: File,
-    /// Whether it stays, or is gone already.
+    /// Whether the file is kept or removed already.
     settled: bool,
 }
 
 impl NewFile {
-    /// Its absolute path.
+    /// The absolute path.
     pub(crate) fn path(&self) -> PathBuf {
         self.path.clone()
     }
 
-    /// It is whole, and stays.
+    /// Keeps the complete file.
     pub(crate) fn keep(mut self) {
         self.settled = true;
     }
 
-    /// Removes it again.
+    /// Removes the file.
     pub(crate) fn discard(mut self) -> io::Result<()> {
         self.settled = true;
         self.remove()

@@ -1,4 +1,4 @@
-//! The way to an output folder, which may lead through folders that code has written to in an earlier run.
+//! Opens output folders, whose paths may contain folders that code wrote to in an earlier run.
 
 use std::path::{Path, PathBuf};
 
@@ -6,20 +6,23 @@ use rustix::fs::{AtFlags, FileType, statat};
 
 use crate::safe_path::{Identity, LinkReason, LinkRule, Opened, PathError, is_system_link};
 
-/// Opens an output folder, and makes it and its parents where they are missing.
+/// Opens an output folder, and creates it and its parents if missing.
 ///
-/// A program with unknown file names writes there, so links are followed even less than in the path of a root:
+/// A program writes files with unknown names there, so fewer links are followed than in paths of
+/// roots:
 ///
-/// - No link in the folders `writable`, which the sandbox's own code can write to, nor below them.
-/// - No link in the working folder of this process, nor below it. Code of an earlier run may have had that folder.
-/// - The folder itself is no link.
-/// - Any other link that leaves its folder only with `follow`.
+/// - None in or below the folders `writable`, which the sandbox's code can write to.
+/// - None in or below the working folder of this process, which code of an earlier run may have
+///   written to.
+/// - Not the folder itself.
+/// - Other links that leave their folder only with `follow`.
 ///
 /// The [system's own links](is_system_link) are followed in the last two cases.
 ///
 /// # Errors
 ///
-/// Such a link, something that is no folder, what the disk refuses. Nothing is made behind a link that is refused.
+/// Such a link, something that is not a folder, or an error of the file system. Nothing is created
+/// behind a refused link.
 pub fn open_output_folder(
     path: &Path,
     writable: &[PathBuf],
@@ -28,7 +31,7 @@ pub fn open_output_folder(
     open_from(std::env::current_dir().ok(), path, writable, follow)
 }
 
-/// [`open_output_folder`] of a process whose working folder is `working`.
+/// As [`open_output_folder`], for the working folder `working`.
 fn open_from(
     working: Option<PathBuf>,
     path: &Path,
@@ -36,7 +39,7 @@ fn open_from(
     follow: bool,
 ) -> Result<Opened, PathError> {
     let writable = Identity::of_paths(writable.iter().map(PathBuf::as_path));
-    // Everything is below the root folder: of that one the other rules are enough.
+    // A working folder of `/` would forbid all links; the other rules suffice then.
     let working = working.filter(|folder| folder.parent().is_some());
     let refused = Identity::of_paths(working.as_deref())
         .into_iter()
@@ -68,7 +71,7 @@ fn open_from(
     open(&parent.path.join(name))
 }
 
-/// The rule takes the working folder for one that code can write to: the error does not.
+/// The rule treats the working folder as writable by code; the error names the real reason.
 fn explained(error: PathError, writable: &[Identity]) -> PathError {
     match error {
         PathError::Link {
@@ -197,7 +200,7 @@ mod tests {
         }
         let left = std::fs::read_dir(base.join("victim")).expect("there");
         assert_eq!(left.count(), 0);
-        // The caller's own link to it, and folders in it.
+        // The caller's own link to the working folder, and folders below it.
         let fine = found(&base.join("alias/sub/fine"), &writable, false).expect("made");
         assert_eq!(fine, base.join("work/sub/fine"));
     }

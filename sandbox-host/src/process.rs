@@ -1,4 +1,4 @@
-//! Processes that cannot be mistaken for later ones with their numbers.
+//! Identifies processes across reuse of process IDs.
 
 use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
@@ -6,18 +6,18 @@ use std::sync::OnceLock;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::{Deserialize, Serialize};
 
-/// A process by its number and when it started, in ticks since the machine's start.
+/// A process ID together with the process's start time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProcessId {
-    /// Its number.
+    /// The process ID.
     pub pid: i32,
-    /// When it started, in ticks since the machine's start.
+    /// The start time, in clock ticks since boot.
     pub start: u64,
 }
 
 impl ProcessId {
-    /// The process that has this number now.
+    /// The process that has this ID now.
     #[must_use]
     pub fn of(pid: i32) -> Option<Self> {
         let start = start_of(pid.unsigned_abs())?;
@@ -30,18 +30,19 @@ impl ProcessId {
         Self::of(i32::try_from(std::process::id()).ok()?)
     }
 
-    /// A descriptor of the process, if it still is there and was noted on this start of the machine.
+    /// A pidfd of the process, if it still runs and was recorded since the last boot.
     #[must_use]
     pub fn open(self) -> Option<OwnedFd> {
-        // What stands in a file may be any number.
+        // A file may contain any number.
         let pid = (self.pid > 0).then(|| Pid::from_raw(self.pid)).flatten()?;
         let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok()?;
-        // Looked at with the descriptor open: whoever has the number and that start is who it was opened for.
+        // Checked with the pidfd open: a process with this ID and start time is the one that the
+        // pidfd refers to.
         (Self::of(self.pid) == Some(self)).then_some(pidfd)
     }
 }
 
-/// The process namespace in which numbers of processes are meant, and the start of the machine on which they were noted.
+/// The PID namespace and the boot in which process IDs were recorded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Era {
@@ -50,20 +51,33 @@ pub struct Era {
 }
 
 impl Era {
-    /// This process'.
+    /// The era of this process.
     #[must_use]
     pub fn current() -> Self {
         static BOOT: OnceLock<String> = OnceLock::new();
         let boot = || {
-            // Without it two starts of the machine cannot be told apart, but for the ticks.
+            // Without a boot ID, only the start times distinguish boots.
             let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
             id.unwrap_or_default().trim().to_owned()
         };
         Self {
-            // Without a procfs, which knows when processes started, too: a number that no namespace has.
+            // Without procfs, start times are unknown, too: use a number that no namespace has.
             namespace: namespace().unwrap_or(0),
             boot: BOOT.get_or_init(boot).clone(),
         }
+    }
+
+    /// The same boot in another PID namespace.
+    #[must_use]
+    pub(crate) fn in_namespace(mut self, namespace: u64) -> Self {
+        self.namespace = namespace;
+        self
+    }
+
+    /// The inode number of the PID namespace; 0 without procfs.
+    #[must_use]
+    pub(crate) fn namespace(&self) -> u64 {
+        self.namespace
     }
 
     /// As one word without spaces, for a label.
@@ -72,7 +86,7 @@ impl Era {
         format!("{}:{:x}", self.boot, self.namespace)
     }
 
-    /// Reads what [`Era::encode`] wrote.
+    /// Decodes the output of [`Era::encode`].
     #[must_use]
     pub fn decode(text: &str) -> Option<Self> {
         let (boot, namespace) = text.split_once(':')?;
@@ -83,7 +97,7 @@ impl Era {
     }
 }
 
-/// The process namespace of this process.
+/// The PID namespace of this process.
 #[must_use]
 pub fn namespace() -> Option<u64> {
     use std::os::unix::fs::MetadataExt;
@@ -92,11 +106,11 @@ pub fn namespace() -> Option<u64> {
         .map(|found| found.ino())
 }
 
-/// When a process started, in ticks since the machine's start.
+/// The start time of a process, in clock ticks since boot.
 #[must_use]
 pub fn start_of(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name, in parentheses, may hold anything; the start is the 20th field after it.
+    // The name in parentheses may contain anything; the start time is the 20th field after it.
     stat.rsplit_once(')')?
         .1
         .split_ascii_whitespace()

@@ -1,4 +1,4 @@
-//! What the client of an agent needs to know of a sandbox.
+//! What an agent's client needs to know about a sandbox.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,56 +9,57 @@ use sandbox_core::{EnforcementReport, Error, ErrorKind, Plan, Result};
 
 use crate::confinement::export_folders;
 
-/// The folder of every sandbox that code starts in and may write to: the host's workspace where the specification has one.
+/// The writable folder that code starts in: the workspace, if the specification has one.
 pub const WORK_FOLDER: &str = "/workspace";
 
-/// Where programs are looked for inside of a sandbox, unless the specification sets `PATH`.
+/// The default `PATH` in a sandbox.
 pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// The home folder inside of a sandbox, unless the specification sets `HOME`: a place that is always writable.
+/// The default `HOME` in a sandbox, which is always writable.
 pub const HOME: &str = "/tmp";
 
-/// Without a frame from the host for this long the agent ends everything: the host pings three times as often.
+/// The agent ends everything after this long without a frame from the host, which pings three times
+/// as often.
 const LEASE_MS: u64 = 30_000;
 
-/// How much of the executions' output the agent keeps for [`sandbox_core::SandboxHandle::logs`].
+/// How much output of executions the agent keeps for [`sandbox_core::SandboxHandle::logs`].
 const LOG_BYTES: u32 = 8 * 1024 * 1024;
 
-/// What the client of an agent needs to know of a sandbox.
+/// What the first client of an agent needs to know about a sandbox.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Sandbox {
-    /// The first message.
+    /// The settings in the first message.
     pub settings: Settings,
-    /// The environment of every execution, below the request's own.
+    /// The environment of all executions, below the request's own.
     pub env: BTreeMap<String, String>,
-    /// What is enforced.
+    /// The enforcement report.
     pub enforcement: EnforcementReport,
-    /// Folders of the host that the code can write to: whatever is in them may be the code's trap.
+    /// Folders of the host that code can write to. Code may have placed anything there.
     pub writable: Vec<PathBuf>,
-    /// Whether links that leave their folder are followed in paths of the host: [`Plan::follow_links`].
+    /// Whether links that leave their folder are followed in host paths: [`Plan::follow_links`].
     pub follow_links: bool,
     /// Whether the sandbox outlives the handle that created it: see [`Sandbox::detached`].
     pub detached: bool,
 }
 
-/// What a later client of an agent needs to know of a sandbox that somebody else has created.
+/// What a later client of an agent needs to know about a sandbox that another client created.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct AttachedSandbox {
-    /// The environment of every execution, below the request's own.
+    /// The environment of all executions, below the request's own.
     pub env: BTreeMap<String, String>,
-    /// What is enforced.
+    /// The enforcement report.
     pub enforcement: EnforcementReport,
-    /// Folders of the host that the code can write to: see [`Sandbox::writable`].
+    /// Folders of the host that code can write to: see [`Sandbox::writable`].
     pub writable: Vec<PathBuf>,
     /// See [`Sandbox::follow_links`].
     pub follow_links: bool,
 }
 
 impl AttachedSandbox {
-    /// A sandbox as its creator has described it: its plan, and [`Sandbox::env`] and [`Sandbox::enforcement`] as they were in
-    /// the end.
+    /// A sandbox as described by its creator: its plan, and the final [`Sandbox::env`] and
+    /// [`Sandbox::enforcement`].
     #[must_use]
     pub fn new(plan: &Plan, env: BTreeMap<String, String>, enforcement: EnforcementReport) -> Self {
         Self {
@@ -71,7 +72,7 @@ impl AttachedSandbox {
 }
 
 impl From<Sandbox> for AttachedSandbox {
-    /// The same sandbox, without what its agent was told once.
+    /// Drops what only the first client needs.
     fn from(sandbox: Sandbox) -> Self {
         Self {
             env: sandbox.env,
@@ -83,12 +84,12 @@ impl From<Sandbox> for AttachedSandbox {
 }
 
 impl Sandbox {
-    /// The usual settings for a plan: a random key, a lease of 30 s, an 8 MiB log; owned by its stream; starting in
-    /// [`WORK_FOLDER`]. The parents of export paths are made.
+    /// The default settings for a plan: a random key, a lease of 30 s, an 8 MiB log; owned by its
+    /// stream; starting in [`WORK_FOLDER`]. The parent folders of export paths are created.
     ///
     /// # Errors
     ///
-    /// When the system has no randomness.
+    /// If the system provides no random bytes.
     pub fn new(
         plan: &Plan,
         confinement: Confinement,
@@ -131,9 +132,9 @@ impl Sandbox {
         })
     }
 
-    /// The same, of a sandbox that outlives the handle that created it. The agent ends neither with its first stream nor
-    /// for want of pings; it needs a listening socket (`--listen-fd`), and whatever ends it at the end of its time to live.
-    /// Its key is [`Settings::key`].
+    /// Makes the sandbox outlive the handle that created it. The agent ends neither with its first
+    /// stream nor without pings. It needs a listening socket (`--listen-fd`), and something that
+    /// ends it at its time to live. Its key is [`Settings::key`].
     #[must_use]
     pub fn detached(mut self) -> Self {
         self.detached = true;
@@ -142,8 +143,9 @@ impl Sandbox {
         self
     }
 
-    /// The same, of a sandbox that is detached once a later client has come: until then its agent ends with its first stream,
-    /// and for want of pings. So nothing is left of a sandbox whose creator is killed before somebody else could take it.
+    /// Makes the sandbox detached once a later client has connected. Until then its agent ends with
+    /// its first stream, and without pings. So a creator that is killed before the hand-over leaves
+    /// nothing.
     #[must_use]
     pub fn handed_over(mut self) -> Self {
         self.detached = true;
@@ -151,16 +153,16 @@ impl Sandbox {
         self
     }
 
-    /// The same, with an agent that counts kills for memory itself, for where the host cannot ([`crate::Isolator::oom_kills`]): it must see
-    /// the sandbox's own control group below `/sys/fs/cgroup`.
+    /// Makes the agent count kills for memory, if the host cannot ([`crate::Isolator::oom_kills`]).
+    /// The agent must see the sandbox's own control group below `/sys/fs/cgroup`.
     #[must_use]
     pub fn counting_memory_kills(mut self) -> Self {
         self.settings.kill_counts = KILL_COUNTS.map(Vec::from).into();
         self
     }
 
-    /// The same, with an agent that ends everything itself when its time to live is over. It is the isolator's to see to that:
-    /// code that owns its agent lives on.
+    /// Makes the agent end everything at the time to live. The isolator must enforce it, too, since
+    /// code that controls its agent can ignore it.
     #[must_use]
     pub fn ending_after(mut self, lifetime: Duration) -> Self {
         let milliseconds = u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX);
@@ -169,14 +171,14 @@ impl Sandbox {
     }
 }
 
-/// Where a sandbox with a control group of its own finds its count of kills for memory, in both versions: a namespace of groups, or the
-/// engine's mount, makes that group the root.
+/// The files with the count of kills for memory, for both versions of control groups. A cgroup
+/// namespace, or the engine's mount, makes the sandbox's group the root.
 const KILL_COUNTS: [&str; 2] = [
     "/sys/fs/cgroup/memory.events",
     "/sys/fs/cgroup/memory/memory.oom_control",
 ];
 
-/// A key that nobody else has.
+/// A random key.
 pub(crate) fn random_key() -> Result<Key> {
     let mut key = [0; Key::LEN];
     let filled = rustix::rand::getrandom(&mut key, rustix::rand::GetRandomFlags::empty());

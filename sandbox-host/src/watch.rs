@@ -1,4 +1,4 @@
-//! Looking after an agent: whether it answers, and whether it ends what it has to.
+//! The watchdog of an agent: checks that it answers and ends what it has to.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,17 +9,17 @@ use tokio::time::Instant;
 use crate::clock::OVERTIME;
 use crate::connection::{Cause, STALL, Shared};
 
-/// How often the host looks whether the agent does what it has to.
+/// The interval of the checks.
 const WATCH_EVERY: Duration = Duration::from_secs(5);
 
-/// How often the host pings, so that the agent's lease stays and a dead agent is noticed.
+/// The interval of pings, which renew the agent's lease and detect a dead agent.
 const PING_EVERY: Duration = Duration::from_secs(10);
 
-/// By how much a look may be late before it tells more of this process, stopped or starved, than of the agent.
+/// If a check is this late, this process was paused or starved, so the agent is not blamed.
 const LATE: Duration = Duration::from_secs(1);
 
-/// Pings, and ends the connection to an agent that does not answer, or does not end what it has to. Where the stream can be replaced, it is
-/// before the agent is blamed; while there is none, no time passes.
+/// Pings the agent, and ends the connection if the agent does not answer or is overdue. If the
+/// stream can be replaced, that is tried first; while there is no stream, no time counts.
 pub(crate) async fn watch(shared: Arc<Shared>) {
     let mut asked = None;
     let mut pinged = Instant::now();
@@ -32,7 +32,7 @@ pub(crate) async fn watch(shared: Arc<Shared>) {
         let now = Instant::now();
         let late = (now - begun).saturating_sub(WATCH_EVERY);
         let away_before = std::mem::replace(&mut away, shared.time_away());
-        // What the agent has answered meanwhile may not have been read yet.
+        // Answers that arrived meanwhile may not have been read yet.
         let gone = away.saturating_sub(away_before);
         let excused = if late > LATE { late } else { gone };
         if !excused.is_zero() {
@@ -47,7 +47,7 @@ pub(crate) async fn watch(shared: Arc<Shared>) {
             if *shared.last_frame() >= at {
                 asked = None;
                 renewed = false;
-                // It answers, and yet it does not do what it has to.
+                // It answers pings but does not do what it has to.
                 if overdue && suspect {
                     let reason = format!("the agent did not end an execution within {OVERTIME:?}");
                     return shared.end(Cause::Violation, &reason);

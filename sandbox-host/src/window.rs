@@ -1,17 +1,17 @@
-//! Flow control of what an agent sends, as the receiver keeps it.
+//! Flow control for the agent's output, on the receiving side.
 
 use sandbox_agent::protocol::{ProtocolError, WINDOW};
 
-/// Output that was taken is granted anew in pieces of at least this many bytes: whoever sends single bytes does not make the
-/// host's queue grow by an answer to each.
+/// Credit is granted in pieces of at least this many bytes. So an agent that sends single bytes
+/// does not fill the host's queue with grants.
 pub(crate) const GRANT: u64 = WINDOW as u64 / 4;
 
-/// What the agent may send on a channel.
+/// What the agent may send on one channel.
 #[derive(Debug)]
 pub(crate) struct Window {
-    /// Bytes it may still send.
+    /// Bytes that the agent may still send.
     pub(crate) credit: u64,
-    /// Bytes that were taken, and are not granted anew yet.
+    /// Bytes that were consumed but not granted again yet.
     pub(crate) owed: u64,
 }
 
@@ -31,7 +31,7 @@ impl Window {
         Ok(())
     }
 
-    /// Notes that bytes were taken; gives what is to be granted, if it is worth a frame.
+    /// Records consumed bytes; returns the credit to grant, if it is worth a frame.
     pub(crate) fn take(&mut self, bytes: u64) -> Option<u32> {
         self.owed += bytes;
         (self.owed >= GRANT).then(|| self.grant_all())
@@ -40,7 +40,7 @@ impl Window {
     pub(crate) fn grant_all(&mut self) -> u32 {
         let granted = std::mem::take(&mut self.owed);
         self.credit += granted;
-        // Never more than the window.
+        // At most the window.
         u32::try_from(granted).unwrap_or(WINDOW)
     }
 }

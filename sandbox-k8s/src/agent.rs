@@ -1,4 +1,4 @@
-//! Bringing the agent into a namespace: a ConfigMap named by the agent's hash, which nobody can change once it is there.
+//! Brings the agent into a namespace: an immutable ConfigMap named by the agent's hash.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,25 +10,25 @@ use sandbox_core::{Error, ErrorKind, Result};
 use tokio::sync::OnceCell;
 
 use crate::cluster::Cluster;
-use crate::error::{Operation, cluster_error};
-use crate::lower::AGENT_KEY;
+use crate::error::{ClusterOperation, cluster_error};
+use crate::lowering::AGENT_KEY;
 use crate::{TIER, creation, labels};
 
-/// What a ConfigMap can hold is 1 MiB in all.
-const MOST: usize = 1_000_000;
+/// A ConfigMap holds at most 1 MiB in all.
+const MAX_BYTES: usize = 1_000_000;
 
-/// The agent as a namespace holds it.
+/// The agent's program and its ConfigMap.
 #[derive(Debug)]
-pub(crate) struct AgentMap {
+pub(crate) struct AgentConfigMap {
     /// The ConfigMap's name.
     pub name: String,
     program: Arc<[u8]>,
-    /// Whether the one in the namespace was compared with ours.
+    /// Set once the namespace's ConfigMap was compared with the program.
     verified: OnceCell<()>,
 }
 
-impl AgentMap {
-    /// The map of this build of the agent.
+impl AgentConfigMap {
+    /// For this build of the agent.
     pub(crate) fn new(program: Arc<[u8]>) -> Self {
         let hash = blake3::hash(&program).to_hex();
         Self {
@@ -38,19 +38,18 @@ impl AgentMap {
         }
     }
 
-    /// The program.
     pub(crate) fn program(&self) -> &[u8] {
         &self.program
     }
 
-    /// Why no pod can be made with it, where that is so.
+    /// Fails if the program is missing or too large for a ConfigMap.
     pub(crate) fn check(&self) -> Result<()> {
         let (reason, fix) = match self.program.len() {
             0 => (
                 "this build has no agent (it was compiled for documentation only)",
                 "build with a C linker for Linux on x86_64 or aarch64",
             ),
-            MOST.. => (
+            MAX_BYTES.. => (
                 "the configured agent is too large for a ConfigMap",
                 "configure a release build of it, below 1 MB",
             ),
@@ -59,11 +58,11 @@ impl AgentMap {
         Err(Error::unavailable(TIER, reason, fix))
     }
 
-    /// Makes it where it is missing, and compares what is there with ours, once.
+    /// Creates the ConfigMap if it is missing, and verifies it once.
     ///
     /// # Errors
     ///
-    /// What the cluster refuses; `SetupFailed` where somebody has put something else under the name.
+    /// Errors of the cluster; `SetupFailed` if the ConfigMap has other content.
     pub(crate) async fn provide(&self, cluster: &Cluster) -> Result<()> {
         let provided = self
             .verified
@@ -73,11 +72,11 @@ impl AgentMap {
 
     async fn create_or_compare(&self, cluster: &Cluster) -> Result<()> {
         let maps = cluster.config_maps();
-        // Mostly it is there, and its bytes are many to send in vain.
+        // It usually exists, so look before sending a megabyte.
         let found = maps
             .get_opt(&self.name)
             .await
-            .map_err(|error| cluster_error(Operation::GetAgent, error))?;
+            .map_err(|error| cluster_error(ClusterOperation::GetAgent, error))?;
         let found = match found {
             Some(found) => found,
             None => match creation::create(&maps, &self.map()).await {
@@ -86,19 +85,19 @@ impl AgentMap {
                 Err(kube::Error::Api(status)) if creation::is_taken(&status) => maps
                     .get(&self.name)
                     .await
-                    .map_err(|error| cluster_error(Operation::GetAgent, error))?,
-                Err(error) => return Err(cluster_error(Operation::CreateAgent, error)),
+                    .map_err(|error| cluster_error(ClusterOperation::GetAgent, error))?,
+                Err(error) => return Err(cluster_error(ClusterOperation::CreateAgent, error)),
             },
         };
         if self.is_ours(&found) {
             return Ok(());
         }
         let name = &self.name;
-        let context = format!("the ConfigMap {name} is not what this build of the agent makes");
+        let context = format!("the ConfigMap {name} does not contain this build of the agent");
         let fix =
-            format!("find out who has made it, and remove it (`kubectl delete configmap {name}`)");
+            format!("find out what created it, and remove it (`kubectl delete configmap {name}`)");
         Err(
-            Error::new(ErrorKind::SetupFailed, "bring the agent", context)
+            Error::new(ErrorKind::SetupFailed, "install the agent", context)
                 .on(TIER)
                 .with_fix(fix),
         )
@@ -120,7 +119,7 @@ impl AgentMap {
         }
     }
 
-    /// Whether a map holds these bytes and nothing else, for good.
+    /// Whether a map is immutable and holds exactly this program.
     fn is_ours(&self, map: &ConfigMap) -> bool {
         let empty =
             |data: &Option<BTreeMap<String, String>>| data.as_ref().is_none_or(BTreeMap::is_empty);
@@ -139,26 +138,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_same_bytes_for_good_are_ours() {
-        let agent = AgentMap::new((*b"\x7fELF").into());
+    fn only_immutable_map_with_same_program_is_accepted() {
+        let agent = AgentConfigMap::new((*b"\x7fELF").into());
         let right = agent.map();
         assert!(agent.is_ours(&right));
         let mut changeable = right.clone();
         changeable.immutable = None;
         let mut more = right.clone();
         more.data = Some(BTreeMap::from([("x".to_owned(), "y".to_owned())]));
-        let other = AgentMap::new((*b"\x7fELG").into()).map();
+        let other = AgentConfigMap::new((*b"\x7fELG").into()).map();
         for wrong in [changeable, more, other, ConfigMap::default()] {
             assert!(!agent.is_ours(&wrong), "{wrong:?}");
         }
     }
 
     #[test]
-    fn an_agent_must_be_there_and_fit() {
-        assert!(AgentMap::new(Vec::new().into()).check().is_err());
-        assert!(AgentMap::new(vec![0; 1 << 20].into()).check().is_err());
+    fn missing_or_oversized_agent_is_refused() {
+        assert!(AgentConfigMap::new(Vec::new().into()).check().is_err());
         assert!(
-            AgentMap::new(sandbox_agent::program().into())
+            AgentConfigMap::new(vec![0; 1 << 20].into())
+                .check()
+                .is_err()
+        );
+        assert!(
+            AgentConfigMap::new(sandbox_agent::program().into())
                 .check()
                 .is_ok()
         );

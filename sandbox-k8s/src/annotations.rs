@@ -1,50 +1,52 @@
-//! Annotations that change nothing of what a pod may do. Networks, runtimes, injectors and cloud accounts are steered by annotations, and
-//! nobody knows all of them: so those that do not steer are listed, and every other one is refused.
+//! Annotations that do not change what a pod may do. Annotations steer networks, runtimes,
+//! injectors and cloud accounts, and no list of those is complete. So this lists the harmless ones;
+//! all others are refused.
 
-/// Names that mean the same with every value.
-const FREE: &[&str] = &[
+/// Harmless with any value.
+const WITH_ANY_VALUE: &[&str] = &[
     "cluster-autoscaler.kubernetes.io/safe-to-evict",
     "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes",
     "karpenter.sh/do-not-disrupt",
     "karpenter.sh/do-not-evict",
     "kubectl.kubernetes.io/default-container",
     "kubernetes.io/description",
-    // A limit of the pod's traffic, where its network knows of any.
+    // Limits of the pod's traffic, if the network supports them.
     "kubernetes.io/egress-bandwidth",
     "kubernetes.io/ingress-bandwidth",
-    // What admission plugins of the API server say that they have done.
+    // Records of the API server's admission plugins.
     "kubernetes.io/limit-ranger",
     "kubernetes.io/psp",
     "openshift.io/scc",
 ];
 
-/// Names with the only values that switch something off, or say what holds anyway.
-const WITH: &[(&str, &[&str])] = &[
+/// Harmless with these values only, which switch something off or state what holds anyway.
+const WITH_VALUES: &[(&str, &[&str])] = &[
     ("consul.hashicorp.com/connect-inject", &["false"]),
     ("kuma.io/sidecar-injection", &["disabled", "false"]),
     ("linkerd.io/inject", &["disabled"]),
     ("sidecar.istio.io/inject", &["false"]),
     ("vault.hashicorp.com/agent-inject", &["false"]),
-    // Servers before 1.27 say the profile of a pod's security context here once more.
+    // Servers before 1.27 repeat the seccomp profile of the pod's security context here.
     (
         "seccomp.security.alpha.kubernetes.io/pod",
         &["runtime/default"],
     ),
 ];
 
-/// A container's, in the same servers; behind it is the container's name.
+/// The same for a container; followed by the container's name.
 const SECCOMP_OF: &str = "container.seccomp.security.alpha.kubernetes.io/";
 
-/// Whether an annotation changes nothing of what a pod may do. A name without a domain is private to its users, by Kubernetes' rules; but
-/// runtimes have names with a domain in front of a dot (`io.kubernetes.cri-o.Devices`).
+/// Whether an annotation does not change what a pod may do. By Kubernetes' rules, a name without a
+/// domain is private to its users. Some runtimes, however, use dotted names without a slash
+/// (`io.kubernetes.cri-o.Devices`).
 pub(crate) fn is_harmless(name: &str, value: &str) -> bool {
-    if !name.contains(['/', '.']) || FREE.contains(&name) {
+    if !name.contains(['/', '.']) || WITH_ANY_VALUE.contains(&name) {
         return true;
     }
     if name.starts_with(SECCOMP_OF) {
         return value == "runtime/default";
     }
-    let with = WITH.iter().find(|(known, _)| *known == name);
+    let with = WITH_VALUES.iter().find(|(known, _)| *known == name);
     with.is_some_and(|(_, values)| values.contains(&value))
 }
 
@@ -53,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_steers_networks_runtimes_and_injectors_is_not_harmless() {
+    fn only_known_harmless_annotations_are_accepted() {
         for (name, value) in [
             ("k8s.v1.cni.cncf.io/networks", "x"),
             ("v1.multus-cni.io/default-network", "x"),

@@ -1,35 +1,19 @@
-//! The backend: from a plan to a pod whose agent answers.
+//! The Kubernetes backend: creates, adopts, lists and removes sandboxes that are pods.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use k8s_openapi::api::core::v1::Pod;
-use sandbox_agent::protocol::LandlockRules;
 use sandbox_core::spi::{Backend, Finding, Found, Instance};
-use sandbox_core::{EnforcementReport, Error, ErrorKind, Plan, Result, SandboxInfo};
-use sandbox_host::confinement::{self, Isolation, Kernel, Mode, Paths, Profile};
-use sandbox_host::seccomp::Arch;
-use sandbox_host::{AgentInstance, Sandbox};
-use tokio::sync::Mutex;
+use sandbox_core::{EnforcementReport, Plan, Result, SandboxInfo};
+use sandbox_host::AgentInstance;
 
-use crate::adopt::{Adoption, Found as Foreign};
-use crate::agent::AgentMap;
 use crate::cluster::Cluster;
-use crate::config::{KubernetesConfig, SHORTEST_LEASE};
-use crate::identity::Identity;
-use crate::isolator::PodIsolator;
-use crate::kept::{HandOver, Registry};
-use crate::lower::{self, Parts, Storage};
-use crate::made::Asked;
-use crate::network::{self, Canary, Denial};
-use crate::pod::Guard;
-use crate::pool::{self, Pool, PoolCounts, Shape};
-use crate::reach::PodReach;
-use crate::report::{self, Facts};
-use crate::requests::{Gate, Requests};
-use crate::started::Started;
-use crate::wait::Patience;
-use crate::{TIER, applied, doctor, knock, labels, pod, sweep, wait};
+use crate::config::KubernetesConfig;
+use crate::identity::PodIdentity;
+use crate::launcher::PodLauncher;
+use crate::pool::{Pool, PoolCounts};
+use crate::requests::Requests;
+use crate::{TIER, doctor, pod, sweep};
 
 /// Sandboxes as pods of a cluster.
 ///
@@ -47,495 +31,71 @@ use crate::{TIER, applied, doctor, knock, labels, pod, sweep, wait};
 /// ```
 #[derive(Debug)]
 pub struct KubernetesBackend {
-    maker: Arc<Maker>,
+    launcher: Arc<PodLauncher>,
     pool: Option<Arc<Pool>>,
 }
 
-/// What makes sandboxes, for whoever asks and for a pool.
-#[derive(Debug)]
-pub(crate) struct Maker {
-    config: KubernetesConfig,
-    agent: AgentMap,
-    gate: Arc<Gate>,
-    /// The cluster once it was found. One that vanished is looked for again.
-    cluster: Mutex<Option<Cluster>>,
-}
-
-/// What is decided of a sandbox before the cluster is asked for anything.
-struct Draft {
-    identity: Identity,
-    mode: Mode,
-    storage: Storage,
-    kernel: Kernel,
-    denial: Option<Denial>,
-    report: EnforcementReport,
-}
-
 impl KubernetesBackend {
-    /// Connects to nothing yet.
+    /// Creates the backend. It connects to the cluster on first use.
     #[must_use]
     pub fn new(config: KubernetesConfig) -> Self {
-        let program = config
-            .agent
-            .clone()
-            .unwrap_or_else(|| sandbox_agent::program().into());
         let warm = config.warm;
-        let maker = Arc::new(Maker {
-            gate: Arc::new(Gate::new(config.requests_at_once)),
-            config,
-            agent: AgentMap::new(program),
-            cluster: Mutex::new(None),
-        });
+        let launcher = Arc::new(PodLauncher::new(config));
         let pool = warm.filter(|warm| warm.size > 0);
-        let pool = pool.map(|warm| Arc::new(Pool::new(warm, Arc::clone(&maker))));
-        Self { maker, pool }
+        let pool = pool.map(|warm| Arc::new(Pool::new(warm, Arc::clone(&launcher))));
+        Self { launcher, pool }
     }
 
-    /// What the API server was asked for by this backend and its sandboxes, so far.
+    /// Counts of the requests that this backend and its sandboxes have sent to the API server.
     #[must_use]
     pub fn requests(&self) -> Requests {
-        self.maker.gate.counted()
+        self.launcher.gate.counted()
     }
 
-    /// What the warm pool has done so far; `None` without one ([`KubernetesConfig::warm`]).
+    /// Counts of the warm pool; `None` without a pool ([`KubernetesConfig::warm`]).
     #[must_use]
     pub fn pool(&self) -> Option<PoolCounts> {
         Some(self.pool.as_ref()?.counts())
     }
 
-    /// Starts pods ahead for sandboxes like this one ([`sandbox_core::SandboxClient::check`] gives the plan), until the warm pool is full
-    /// or one of them could not be started ([`PoolCounts::failure`] says why). Gives how many are ready; 0 without a pool, and for a
-    /// plan that is never taken from one.
+    /// Starts pods ahead for sandboxes with this plan until the warm pool is full. Stops at the
+    /// first pod that cannot be started; [`PoolCounts::failure`] says why.
+    /// [`sandbox_core::SandboxClient::check`] returns the plan.
+    ///
+    /// Returns how many pods are ready: 0 without a pool, and for a plan that the pool does not
+    /// serve.
     ///
     /// # Errors
     ///
-    /// Those of the cluster, and of a plan that no pod can be.
+    /// Errors of the cluster, and of a plan that no pod can satisfy.
     pub async fn prepare(&self, plan: &Plan) -> Result<usize> {
         let Some(pool) = &self.pool else {
             return Ok(0);
         };
-        let cluster = self.maker.cluster().await?;
-        match self.maker.shape(plan, &cluster).await? {
+        let cluster = self.launcher.cluster().await?;
+        match self.launcher.shape(plan, &cluster).await? {
             Some(shape) => Ok(pool.prepare(plan, &shape).await),
             None => Ok(0),
         }
     }
 
-    /// A pod of the pool as this sandbox.
+    /// Claims a pod of the warm pool as this sandbox.
     async fn claim(&self, plan: &Plan, cluster: &Cluster) -> Result<Option<AgentInstance>> {
         let Some(pool) = &self.pool else {
             return Ok(None);
         };
-        let Some(shape) = self.maker.shape(plan, cluster).await? else {
+        let Some(shape) = self.launcher.shape(plan, cluster).await? else {
             return Ok(None);
         };
-        let Some(member) = pool.claim(plan, &shape).await else {
+        let Some(claimed) = pool.claim(plan, &shape).await else {
             return Ok(None);
         };
-        let taken = self.maker.take(plan, cluster, member.started).await?;
+        let taken = self
+            .launcher
+            .claim_pod(plan, cluster, claimed.started)
+            .await?;
         Ok(Some(taken))
     }
-}
-
-impl Maker {
-    async fn cluster(&self) -> Result<Cluster> {
-        let mut found = self.cluster.lock().await;
-        if let Some(cluster) = &*found {
-            return Ok(cluster.clone());
-        }
-        self.agent.check()?;
-        let cluster = Cluster::find(&self.config, &self.gate).await?;
-        let swept = cluster.clone();
-        tokio::spawn(async move {
-            if let Err(error) = sweep::sweep(&swept).await {
-                tracing::warn!(tier = TIER, %error, "what has ended is not wholly removed");
-            }
-        });
-        Ok(found.insert(cluster).clone())
-    }
-
-    /// A cluster that does not answer any more may be another one by the next time.
-    async fn noticing<T>(&self, result: Result<T>) -> Result<T> {
-        if let Err(error) = &result
-            && error.kind() == ErrorKind::SandboxUnavailable
-        {
-            *self.cluster.lock().await = None;
-        }
-        result
-    }
-
-    async fn draft(&self, plan: &Plan, cluster: &Cluster, identity: Identity) -> Result<Draft> {
-        sandbox_host::check_export_paths(&plan.export_paths).map_err(|error| error.on(TIER))?;
-        let exports = confinement::export_folders(&plan.export_paths);
-        let exports = exports
-            .iter()
-            .filter_map(|folder| folder.to_str())
-            .map(ToOwned::to_owned)
-            .collect::<Vec<_>>();
-        let storage = Storage::new(plan, &exports);
-        let profile = self.config.profile;
-        let mode = lower::mode(plan, profile, &identity);
-        let kernel = kernel()?;
-        let mut draft = Draft {
-            identity,
-            mode,
-            storage,
-            kernel,
-            denial: None,
-            report: EnforcementReport::new(),
-        };
-        if lower::leaves_network(plan, profile) {
-            draft.denial = Some(self.denial(plan, cluster, &draft).await?);
-        }
-        draft.report = self.report(plan, cluster, &draft);
-        Ok(draft)
-    }
-
-    fn report(&self, plan: &Plan, cluster: &Cluster, draft: &Draft) -> EnforcementReport {
-        let facts = Facts {
-            profile: self.config.profile,
-            version: &cluster.version,
-            kernel: &draft.kernel,
-            mode: draft.mode,
-            storage: &draft.storage,
-            denial: draft.denial.as_ref(),
-            own_user: plan.user.is_none(),
-        };
-        report::report(plan, &facts)
-    }
-
-    /// Whether a policy denies this plan's pods their network.
-    async fn denial(&self, plan: &Plan, cluster: &Cluster, draft: &Draft) -> Result<Denial> {
-        let canary = Canary {
-            cluster,
-            agent: &self.agent,
-            parts: &self.parts(plan, draft)?,
-            targets: &self.config.canary_targets,
-            patience: self.patience(),
-        };
-        network::denial(&canary).await
-    }
-
-    fn parts<'a>(&'a self, plan: &'a Plan, draft: &'a Draft) -> Result<Parts<'a>> {
-        Ok(Parts {
-            identity: &draft.identity,
-            profile: self.config.profile,
-            arch: draft.kernel.arch,
-            image: self.image(plan)?,
-            pull: plan.pull.unwrap_or(self.config.pull),
-            agent: &self.agent.name,
-            storage: &draft.storage,
-            template: self.config.pod_template.as_ref(),
-            detached: plan.detached,
-            denial: draft.denial.as_ref(),
-        })
-    }
-
-    fn patience(&self) -> Patience {
-        Patience {
-            start: self.config.start_timeout,
-            scheduling: self.config.scheduling_timeout,
-        }
-    }
-
-    /// The image of a plan, where it may be used.
-    fn image<'a>(&'a self, plan: &'a Plan) -> Result<&'a str> {
-        let image = plan.image.as_deref().unwrap_or(&self.config.default_image);
-        plan.check_image(&image.parse()?)
-            .map_err(|error| error.on(TIER))?;
-        Ok(image)
-    }
-
-    /// What a pod of this plan is: everything that is not the identity's is decided by the plan.
-    fn lower(&self, plan: &Plan, draft: &Draft) -> Result<(Pod, Sandbox)> {
-        let parts = self.parts(plan, draft)?;
-        Ok((lower::pod(plan, &parts)?, self.sandbox(plan, draft)?))
-    }
-
-    /// What tells whether a pod that was started for another plan can be this one's; `None` where none can.
-    async fn shape(&self, plan: &Plan, cluster: &Cluster) -> Result<Option<Shape>> {
-        if !pool::is_poolable(plan, plan.pull.unwrap_or(self.config.pull)) {
-            return Ok(None);
-        }
-        // No two shapes differ by who somebody is.
-        let nobody = Identity::of(plan, 0);
-        let draft = self.draft(plan, cluster, nobody).await?;
-        let (pod, sandbox) = self.lower(plan, &draft)?;
-        Shape::of(pod, sandbox).map(Some)
-    }
-
-    async fn build(&self, plan: &Plan, cluster: Cluster) -> Result<AgentInstance> {
-        check_workspace(plan)?;
-        let mut started = self.start(plan, cluster, true).await?;
-        bring_workspace(plan, &mut started.instance).await?;
-        Ok(started.instance)
-    }
-
-    /// A pod for a pool.
-    pub(crate) async fn start_ahead(&self, plan: &Plan) -> Result<Started> {
-        let cluster = self.cluster().await?;
-        self.noticing(self.start(plan, cluster, false).await).await
-    }
-
-    /// Makes a pod that was started ahead into this plan's sandbox.
-    async fn take(
-        &self,
-        plan: &Plan,
-        cluster: &Cluster,
-        started: Started,
-    ) -> Result<AgentInstance> {
-        check_workspace(plan)?;
-        let Started {
-            mut instance,
-            identity,
-            ..
-        } = started;
-        let pod = identity.pod.clone();
-        let mut draft = self.draft(plan, cluster, identity).await?;
-        let sandbox = self.sandbox(plan, &draft)?;
-        draft.kernel.landlock_abi = instance.landlock_abi();
-        let mut report = self.report(plan, cluster, &draft);
-        self.compare(&mut report, &instance, plan).await;
-        report::from_pool(&mut report, &pod);
-        instance.set_enforcement(report);
-        instance.set_environment(sandbox.env);
-        bring_workspace(plan, &mut instance).await?;
-        Ok(instance)
-    }
-
-    /// Lowers a report to what the kernel says inside.
-    async fn compare(&self, report: &mut EnforcementReport, instance: &AgentInstance, plan: &Plan) {
-        let no_network = lower::cuts_network(plan, self.config.profile);
-        applied::lower(report, instance, plan, no_network).await;
-    }
-
-    /// Starts a pod and enters it: as soon as that can be where somebody waits for it, else when its kubelet says that it runs.
-    async fn start(&self, plan: &Plan, cluster: Cluster, soon: bool) -> Result<Started> {
-        let mut draft = self.draft(plan, &cluster, Identity::new(plan)?).await?;
-        let (asked, sandbox) = self.lower(plan, &draft)?;
-        #[cfg(feature = "mutants")]
-        let (asked, sandbox) = match self.config.mutation {
-            Some(mutation) => mutation.of(asked, sandbox),
-            None => (asked, sandbox),
-        };
-        let mut asked = asked;
-        labels::add_client(&mut asked, &cluster.owner);
-        let patience = self.patience();
-        labels::add_patience(&mut asked, patience.start);
-        let expected = match self.takes_any_pod() {
-            true => None,
-            false => Some(Asked::of(&asked)?),
-        };
-        let expected = expected.as_ref();
-        self.agent.provide(&cluster).await?;
-        let cluster = cluster.for_sandbox();
-        // Before it is made: nothing of it is missed.
-        let Identity { pod, creation, .. } = &draft.identity;
-        let mut ticket = cluster.watch.expect(pod, creation);
-        let (made, guard) = self.place(plan, &cluster, asked, expected).await?;
-        ticket.is_made();
-        let pods = cluster.pods();
-        let target = pod::target(&made)?;
-        let reach = Arc::new(PodReach::new(pods.clone(), target.clone()));
-        let isolator = PodIsolator::new(cluster.clone(), target, guard, reach.last_words());
-        // Later clients find a detached one by what its status says.
-        let running = match soon && !plan.detached {
-            true => {
-                let pace = &cluster.pace;
-                knock::until_entered(&pods, &mut ticket, patience, expected, &reach, pace).await
-            }
-            false => wait::until_running(&pods, &mut ticket, patience, expected, None)
-                .await
-                .map(Some),
-        };
-        let running = match running {
-            Ok(running) => running,
-            Err(failed) => return Err(isolator.after(failed).await),
-        };
-        ticket.is_running();
-        let hand_over = plan.detached.then(|| HandOver {
-            cluster: &cluster,
-            plan,
-            pod: &made,
-            key: sandbox.settings.key.clone(),
-            env: sandbox.env.clone(),
-            isolator: isolator.clone(),
-        });
-        let connected =
-            AgentInstance::connect_by(Arc::clone(&reach) as _, sandbox, Box::new(isolator)).await;
-        let mut instance = connected.map_err(|failed| reach.why(failed))?;
-        draft.kernel.landlock_abi = instance.landlock_abi();
-        let mut report = self.report(plan, &cluster, &draft);
-        if !self.lies() {
-            self.compare(&mut report, &instance, plan).await;
-        }
-        instance.set_enforcement(report);
-        if let Some(hand_over) = hand_over {
-            instance = hand_over.finish(instance).await?;
-        }
-        Ok(Started {
-            instance,
-            identity: draft.identity,
-            ticket,
-            image: running.as_ref().and_then(pod::image),
-        })
-    }
-
-    /// Makes a pod. The name of a detached sandbox that has ended is free.
-    async fn place(
-        &self,
-        plan: &Plan,
-        cluster: &Cluster,
-        pod: Pod,
-        expected: Option<&Asked>,
-    ) -> Result<(Pod, Guard)> {
-        let again = plan.detached.then(|| pod.clone());
-        match (pod::create(cluster, pod, expected).await, again) {
-            (Err(taken), Some(pod)) if taken.kind() == ErrorKind::AlreadyExists => {
-                Registry { cluster }.free(&plan.name).await?;
-                pod::create(cluster, pod, expected).await
-            }
-            (made, _) => made,
-        }
-    }
-
-    /// A container that somebody else has made, and that runs.
-    async fn adoption<'a>(
-        &self,
-        cluster: &'a Cluster,
-        container: &str,
-        plan: &'a Plan,
-    ) -> Result<Adoption<'a>> {
-        sandbox_host::check_export_paths(&plan.export_paths).map_err(|error| error.on(TIER))?;
-        if !plan.packages.is_empty() {
-            // A policy may accept that nothing is enforced; what it asks for would be missing all the same.
-            let context = "nothing is installed for a container that somebody else has made";
-            return Err(
-                Error::new(ErrorKind::Unsupported, "install packages", context)
-                    .on(TIER)
-                    .with_fix("use a container that has them"),
-            );
-        }
-        Ok(Adoption {
-            cluster,
-            plan,
-            found: Foreign::look(cluster, container, plan).await?,
-            kernel: kernel()?,
-        })
-    }
-
-    /// What of the cluster detached sandboxes are found in.
-    async fn with_registry<T>(
-        &self,
-        act: impl AsyncFnOnce(Registry<'_>) -> Result<T>,
-    ) -> Result<T> {
-        let cluster = self.cluster().await?;
-        let done = act(Registry { cluster: &cluster }).await;
-        self.noticing(done).await
-    }
-
-    /// Whether the pod that was made is not to be compared with the one that was asked for.
-    fn takes_any_pod(&self) -> bool {
-        #[cfg(feature = "mutants")]
-        return self.config.mutation.is_some();
-        #[cfg(not(feature = "mutants"))]
-        false
-    }
-
-    /// Whether what is claimed is not to be compared with what the kernel says.
-    fn lies(&self) -> bool {
-        #[cfg(feature = "mutants")]
-        return !matches!(
-            self.config.mutation,
-            None | Some(crate::Mutation::Comparison | crate::Mutation::Labels)
-        );
-        #[cfg(not(feature = "mutants"))]
-        false
-    }
-
-    fn sandbox(&self, plan: &Plan, draft: &Draft) -> Result<Sandbox> {
-        let mut paths = Paths::of(plan, Isolation::Container);
-        paths.write.extend(draft.storage.folders());
-        let mut profile = Profile::new(Isolation::Container, paths);
-        profile.pids_by_rlimit = plan.user.is_none();
-        // The kubelet gives every container a file on the node's disk for its last message, which anybody may write to, unless the agent
-        // could close it.
-        profile.disk_by_rlimit = true;
-        let mut confinement = confinement::confinement(plan, &draft.kernel, draft.mode, &profile);
-        confinement.landlock = landlock(plan, &draft.kernel, &profile);
-        let sandbox = Sandbox::new(plan, confinement, draft.report.clone())?;
-        let mut sandbox = sandbox.counting_memory_kills();
-        if let Some(lifetime) = plan.lifetime {
-            sandbox = sandbox.ending_after(lifetime);
-        }
-        let settings = &mut sandbox.settings;
-        let lease = self.config.lease.max(SHORTEST_LEASE);
-        settings.lease_ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
-        // What is mounted exists, and the rest of the root is read-only.
-        settings
-            .make_dirs
-            .retain(|folder| draft.storage.covers(folder));
-        if let Mode::Split { .. } = draft.mode {
-            settings.give_dirs = draft.storage.to_give();
-        }
-        Ok(match plan.detached {
-            true => sandbox.handed_over(),
-            false => sandbox,
-        })
-    }
-}
-
-/// Before a pod is made for it.
-fn check_workspace(plan: &Plan) -> Result<()> {
-    let Some(workspace) = &plan.workspace else {
-        return Ok(());
-    };
-    let path = &workspace.path;
-    let why = match std::fs::metadata(path) {
-        Ok(found) if found.is_dir() => return Ok(()),
-        Ok(_) => "no folder".to_owned(),
-        Err(cause) => cause.to_string(),
-    };
-    let context = format!("workspace {}: {why}", path.display());
-    Err(Error::new(ErrorKind::InvalidSpec, "create sandbox", context).on(TIER))
-}
-
-async fn bring_workspace(plan: &Plan, instance: &mut AgentInstance) -> Result<()> {
-    match &plan.workspace {
-        Some(workspace) => instance.bring_workspace(workspace, plan.disk).await,
-        None => Ok(()),
-    }
-}
-
-/// The newest ABI of Landlock that is made use of.
-const NEWEST_LANDLOCK: u32 = 7;
-
-/// The Landlock domain of executions, of which the agent uses what its node's kernel knows: a layer behind the pod's own mounts and users.
-fn landlock(plan: &Plan, kernel: &Kernel, profile: &Profile) -> Option<LandlockRules> {
-    let newest = Kernel {
-        landlock_abi: NEWEST_LANDLOCK,
-        ..*kernel
-    };
-    let rules = confinement::landlock(plan, &newest, profile)?;
-    Some(LandlockRules {
-        adapts: true,
-        ..rules
-    })
-}
-
-/// What every node's kernel can do that runs our pods. A pod selects this process' architecture, and without seccomp its runtime
-/// would not start it; what else a node's kernel can do, an ordinary account of the cluster is not told.
-fn kernel() -> Result<Kernel> {
-    let arch = Arch::native().ok_or_else(|| {
-        let fix = "use a machine with x86_64 or aarch64";
-        Error::unavailable(TIER, "this machine's architecture has no agent", fix)
-    })?;
-    Ok(Kernel {
-        arch,
-        landlock_abi: 0,
-        seccomp: true,
-        seccomp_notify: false,
-    })
 }
 
 #[async_trait]
@@ -545,37 +105,43 @@ impl Backend for KubernetesBackend {
     }
 
     async fn assess(&self, plan: &Plan) -> Result<EnforcementReport> {
-        let cluster = self.maker.cluster().await?;
-        let identity = Identity::new(plan)?;
-        Ok(self.maker.draft(plan, &cluster, identity).await?.report)
+        let cluster = self.launcher.cluster().await?;
+        let identity = PodIdentity::new(plan)?;
+        Ok(self
+            .launcher
+            .plan_pod(plan, &cluster, identity)
+            .await?
+            .report)
     }
 
     async fn create(&self, plan: &Plan) -> Result<Box<dyn Instance>> {
-        let cluster = self.maker.cluster().await?;
+        let cluster = self.launcher.cluster().await?;
         if let Some(claimed) = self.claim(plan, &cluster).await? {
             return Ok(Box::new(claimed));
         }
-        let built = self.maker.build(plan, cluster).await;
-        Ok(Box::new(self.maker.noticing(built).await?))
+        let built = self.launcher.create(plan, cluster).await;
+        Ok(Box::new(self.launcher.forget_if_unavailable(built).await?))
     }
 
     async fn assess_adopted(&self, container: &str, plan: &Plan) -> Result<EnforcementReport> {
-        let cluster = self.maker.cluster().await?;
-        let adoption = self.maker.adoption(&cluster, container, plan).await;
-        self.maker
-            .noticing(adoption)
+        let cluster = self.launcher.cluster().await?;
+        let adoption = self.launcher.adoption(&cluster, container, plan).await;
+        self.launcher
+            .forget_if_unavailable(adoption)
             .await
             .map(|adoption| adoption.report())
     }
 
     async fn adopt(&self, container: &str, plan: &Plan) -> Result<Box<dyn Instance>> {
-        let cluster = self.maker.cluster().await?;
+        let cluster = self.launcher.cluster().await?;
         let adopted = async {
-            let adoption = self.maker.adoption(&cluster, container, plan).await?;
-            adoption.enter(self.maker.agent.program()).await
+            let adoption = self.launcher.adoption(&cluster, container, plan).await?;
+            adoption.enter(self.launcher.agent.program()).await
         };
         let adopted = adopted.await;
-        Ok(Box::new(self.maker.noticing(adopted).await?))
+        Ok(Box::new(
+            self.launcher.forget_if_unavailable(adopted).await?,
+        ))
     }
 
     fn keeps_detached(&self) -> bool {
@@ -583,27 +149,27 @@ impl Backend for KubernetesBackend {
     }
 
     async fn get(&self, name: &str) -> Result<Found> {
-        self.maker
+        self.launcher
             .with_registry(async |registry| registry.get(name).await)
             .await
     }
 
     async fn list(&self) -> Result<Vec<SandboxInfo>> {
-        self.maker
+        self.launcher
             .with_registry(async |registry| registry.list().await)
             .await
     }
 
     async fn remove(&self, name: &str) -> Result<()> {
-        self.maker
+        self.launcher
             .with_registry(async |registry| registry.remove(name).await)
             .await
     }
 
     async fn prune(&self) -> Result<Vec<String>> {
-        let cluster = self.maker.cluster().await?;
+        let cluster = self.launcher.cluster().await?;
         let swept = sweep::sweep(&cluster).await;
-        self.maker.noticing(swept).await
+        self.launcher.forget_if_unavailable(swept).await
     }
 
     async fn settle(&self) {
@@ -611,14 +177,14 @@ impl Backend for KubernetesBackend {
     }
 
     async fn diagnose(&self) -> Vec<Finding> {
-        match self.maker.cluster().await {
-            Ok(cluster) => doctor::findings(&cluster, &self.maker.config),
+        match self.launcher.cluster().await {
+            Ok(cluster) => doctor::findings(&cluster, &self.launcher.config),
             Err(error) => vec![doctor::missing(&error)],
         }
     }
 
     async fn profile(&self) -> Result<Vec<(String, String)>> {
-        let cluster = self.maker.cluster().await?;
-        Ok(doctor::profile(&cluster, &self.maker.config).await)
+        let cluster = self.launcher.cluster().await?;
+        Ok(doctor::profile(&cluster, &self.launcher.config).await)
     }
 }

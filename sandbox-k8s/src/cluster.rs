@@ -1,4 +1,4 @@
-//! The cluster: how it is found, and what is known of it.
+//! Finds the cluster and holds what is known about it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -13,15 +13,15 @@ use sandbox_core::{Error, Result};
 
 use crate::TIER;
 use crate::config::KubernetesConfig;
-use crate::error::{Operation, cluster_error};
+use crate::error::{ClusterOperation, cluster_error};
+use crate::exec_probe::StartLatency;
 use crate::failure::SEE_CLUSTER;
 use crate::identity;
-use crate::knock::Pace;
-use crate::requests::Gate;
+use crate::requests::RequestGate;
 use crate::watch::PodWatch;
 
-/// Within this time a cluster answers, or is not there.
-const PATIENCE: Duration = Duration::from_millis(1800);
+/// A cluster that does not answer within this time is unavailable.
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(1800);
 
 /// How many clusters this process has found.
 static NUMBER: AtomicU64 = AtomicU64::new(0);
@@ -30,23 +30,24 @@ static NUMBER: AtomicU64 = AtomicU64::new(0);
 #[derive(Clone)]
 pub(crate) struct Cluster {
     client: Client,
-    /// Without the gate, to make the clients of sandboxes of.
-    bare: Client,
-    gate: Arc<Gate>,
-    /// To make another client of, where this one's runtime is gone. A caller's own client has none.
+    /// The client without the gate, from which the clients of sandboxes are made.
+    ungated_client: Client,
+    gate: Arc<RequestGate>,
+    /// For another client after this one's runtime has ended. `None` for a client that the caller
+    /// made.
     config: Option<Config>,
-    /// That other client, once it is made.
-    elsewhere: Arc<OnceLock<Client>>,
-    /// Which of this process' clusters this is.
+    /// That other client, once made.
+    background_client: Arc<OnceLock<Client>>,
+    /// The number of this cluster in this process.
     number: u64,
     pub namespace: String,
-    pub version: Version,
-    /// What tells this client's pods from those of others.
+    pub version: ServerVersion,
+    /// The label value that marks this client's pods.
     pub owner: Arc<str>,
-    /// What becomes of those that somebody waits for.
+    /// The shared watch of pods that this client waits for.
     pub watch: Arc<PodWatch>,
-    /// How long they take.
-    pub pace: Arc<Pace>,
+    /// How long pods took to start.
+    pub latency: Arc<StartLatency>,
 }
 
 impl std::fmt::Debug for Cluster {
@@ -60,15 +61,15 @@ impl std::fmt::Debug for Cluster {
 
 /// The API server's version.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Version {
+pub(crate) struct ServerVersion {
     pub major: u32,
     pub minor: u32,
-    /// As it calls itself.
+    /// The version as the server writes it.
     pub text: String,
 }
 
-impl Version {
-    /// Numbers may be followed by what a vendor added. An unreadable one is older than all.
+impl ServerVersion {
+    /// Vendors may append text to the numbers. An unreadable number counts as 0.
     fn new(major: &str, minor: &str, text: String) -> Self {
         let number = |text: &str| {
             let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
@@ -81,64 +82,66 @@ impl Version {
         }
     }
 
-    /// Whether every kubelet of the cluster is at least of this minor version: one may be three versions older than its server.
+    /// Whether every kubelet has at least this minor version: a kubelet may be three minor versions
+    /// older than its server.
     pub(crate) fn kubelets_at_least(&self, minor: u32) -> bool {
         self.major > 1 || (self.major == 1 && self.minor >= minor + 3)
     }
 }
 
 impl Cluster {
-    /// Looks for it.
+    /// Connects to the configured cluster.
     ///
     /// # Errors
     ///
-    /// `SandboxUnavailable` within 2 s where there is none, it does not answer, or does not know who asks.
-    pub(crate) async fn find(config: &KubernetesConfig, gate: &Arc<Gate>) -> Result<Self> {
-        let (bare, found) = match &config.client {
+    /// `SandboxUnavailable` within 2 s if there is no cluster, it does not answer, or it does not
+    /// know the account.
+    pub(crate) async fn find(config: &KubernetesConfig, gate: &Arc<RequestGate>) -> Result<Self> {
+        let (ungated_client, found) = match &config.client {
             Some(client) => (client.clone(), None),
             None => {
                 let found = read(config).await?;
                 let client = Client::try_from(found.clone())
-                    .map_err(|error| cluster_error(Operation::Version, error))?;
+                    .map_err(|error| cluster_error(ClusterOperation::Version, error))?;
                 (client, Some(found))
             }
         };
-        let client = gate.client(bare.clone());
+        let client = gate.client(ungated_client.clone());
         let namespace = match &config.namespace {
             Some(name) => name.clone(),
             None => client.default_namespace().to_owned(),
         };
-        let asked = tokio::time::timeout(PATIENCE, client.apiserver_version()).await;
+        let asked = tokio::time::timeout(ANSWER_TIMEOUT, client.apiserver_version()).await;
         let version = asked
             .map_err(|_| {
                 Error::unavailable(
                     TIER,
-                    format!("the API server does not answer within {PATIENCE:?}"),
+                    format!("the API server does not answer within {ANSWER_TIMEOUT:?}"),
                     SEE_CLUSTER,
                 )
             })?
-            .map_err(|error| cluster_error(Operation::Version, error))?;
+            .map_err(|error| cluster_error(ClusterOperation::Version, error))?;
         let owner: Arc<str> = identity::client()?.into();
         let pods = Api::namespaced(client.clone(), &namespace);
         Ok(Self {
             watch: Arc::new(PodWatch::new(pods, &owner)),
             client,
-            bare,
+            ungated_client,
             gate: Arc::clone(gate),
             owner,
-            pace: Arc::default(),
+            latency: Arc::default(),
             config: found,
-            elsewhere: Arc::default(),
+            background_client: Arc::default(),
             number: NUMBER.fetch_add(1, Ordering::Relaxed),
             namespace,
-            version: Version::new(&version.major, &version.minor, version.git_version),
+            version: ServerVersion::new(&version.major, &version.minor, version.git_version),
         })
     }
 
-    /// The same, with the requests of one more sandbox counted by themselves.
+    /// The same cluster, with the requests of one more sandbox counted separately.
     pub(crate) fn for_sandbox(&self) -> Self {
         Self {
-            client: self.gate.sandbox(self.bare.clone()),
+            client: self.gate.sandbox_client(self.ungated_client.clone()),
             ..self.clone()
         }
     }
@@ -148,7 +151,7 @@ impl Cluster {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// The same, as the server writes them.
+    /// The same, with all fields that the server writes.
     pub(crate) fn pods_as_written(&self) -> Api<DynamicObject> {
         let kind = ApiResource::erase::<Pod>(&());
         Api::namespaced_with(self.client.clone(), &self.namespace, &kind)
@@ -164,13 +167,14 @@ impl Cluster {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// The namespace's policies of its pods' network.
+    /// The namespace's NetworkPolicies.
     pub(crate) fn network_policies(&self) -> Api<NetworkPolicy> {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// What tells this cluster from others in this process. That of a caller's own client is no other's.
-    pub(crate) fn place(&self) -> String {
+    /// Identifies this cluster within this process. A caller's own client counts as a cluster of
+    /// its own.
+    pub(crate) fn cache_key(&self) -> String {
         match &self.config {
             Some(config) => config.cluster_url.to_string(),
             None => format!("client {}", self.number),
@@ -182,14 +186,16 @@ impl Cluster {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// The namespace's pods, for the one runtime that removes pods of others. `None` where the client is the caller's, who sees to its
-    /// runtime.
-    pub(crate) fn pods_elsewhere(&self) -> Option<Result<Api<Pod>, kube::Error>> {
+    /// The namespace's pods, for the runtime that removes pods in the background. `None` if the
+    /// caller made the client and keeps its runtime alive.
+    pub(crate) fn background_pods(&self) -> Option<Result<Api<Pod>, kube::Error>> {
         let config = self.config.as_ref()?;
-        let client = match self.elsewhere.get() {
+        let client = match self.background_client.get() {
             Some(client) => Ok(client),
-            None => Client::try_from(config.clone())
-                .map(|client| self.elsewhere.get_or_init(|| self.gate.client(client))),
+            None => Client::try_from(config.clone()).map(|client| {
+                self.background_client
+                    .get_or_init(|| self.gate.client(client))
+            }),
         };
         Some(client.map(|client| Api::namespaced(client.clone(), &self.namespace)))
     }
@@ -218,8 +224,8 @@ async fn read(config: &KubernetesConfig) -> Result<Config> {
             .map_err(|error| bad(format!("no cluster is configured: {error}"))),
     };
     let mut found = found?;
-    found.connect_timeout = Some(PATIENCE);
-    // The gate does that, and counts it.
+    found.connect_timeout = Some(ANSWER_TIMEOUT);
+    // The gate retries, and counts retries.
     found.default_retry = false;
     Ok(found)
 }
@@ -230,16 +236,16 @@ mod tests {
     use sandbox_core::ErrorKind;
 
     #[test]
-    fn a_version_is_read_with_what_vendors_add() {
-        let version = Version::new("1", "29+", "v1.29.3-gke.1".into());
+    fn vendor_suffixes_of_versions_are_ignored() {
+        let version = ServerVersion::new("1", "29+", "v1.29.3-gke.1".into());
         assert_eq!((version.major, version.minor), (1, 29));
         assert!(version.kubelets_at_least(26) && !version.kubelets_at_least(27));
-        assert!(!Version::new("", "x", String::new()).kubelets_at_least(0));
+        assert!(!ServerVersion::new("", "x", String::new()).kubelets_at_least(0));
     }
 
     #[tokio::test]
-    async fn a_cluster_that_is_not_there_is_unavailable() {
-        let gate = Arc::new(Gate::new(1));
+    async fn missing_or_silent_cluster_is_unavailable() {
+        let gate = Arc::new(RequestGate::new(1));
         let missing = KubernetesConfig::default().kubeconfig("/nonexistent/config");
         let error = Cluster::find(&missing, &gate).await.expect_err("no file");
         assert_eq!(error.kind(), ErrorKind::SandboxUnavailable);
@@ -256,7 +262,7 @@ mod tests {
         );
         std::fs::write(&path, text).expect("write");
         let config = KubernetesConfig::default().kubeconfig(&path);
-        // It listens and says nothing, then nobody listens.
+        // The server listens but does not answer; then it does not listen.
         for listens in [Some(listener), None] {
             let error = Cluster::find(&config, &gate).await.expect_err("no answer");
             assert_eq!(error.kind(), ErrorKind::SandboxUnavailable, "{error}");

@@ -1,4 +1,4 @@
-//! What a user may set of the backend.
+//! The configuration of the backend.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -13,90 +13,94 @@ use crate::pool::WarmPool;
 use crate::requests::REQUESTS_AT_ONCE;
 use crate::template::PodTemplate;
 
-/// The image of a sandbox whose specification names none.
+/// The default image of a sandbox.
 pub const DEFAULT_IMAGE: &str = "python:3.11-slim";
 
-/// How long a pod may take to run, unless the configuration says otherwise: a node may have to pull its image.
+/// The default time for a pod to start running. A node may have to pull the image.
 pub const START_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How long no node may have room for a pod, unless the configuration says otherwise: another pod may be about to end.
+/// The default time to wait for a node with room. Another pod may be about to end.
 pub const SCHEDULING_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The variable that names the file with the pod template, for those who open the backend by its name. An empty one counts as one that
-/// is not set.
+/// The environment variable with the path of the pod template, used if the backend is opened by
+/// name. Empty counts as unset.
 pub const POD_TEMPLATE_VARIABLE: &str = "SANDBOX_K8S_POD_TEMPLATE";
 
-/// How long a sandbox may hear nothing of its owner, unless the configuration says otherwise: between the two are an API server and a
-/// kubelet, which may be away for a while.
+/// The default time that a sandbox survives without contact to its owner. API servers and kubelets
+/// between the two may be away for a while.
 pub const LEASE: Duration = Duration::from_secs(60);
 
-/// The shortest such time: an owner says a word every ten seconds, or a little later.
+/// The shortest lease: an owner sends a ping about every 10 s.
 pub const SHORTEST_LEASE: Duration = Duration::from_secs(20);
 
-/// What a pod may ask its namespace for.
+/// The privileges that pods need from their namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum PodProfile {
-    /// The pod's first process, the agent, takes the network down with `NET_ADMIN`, which it gives up before it serves anybody; and it is
-    /// another user than the code. The namespace must allow that: its pod security level is `privileged`, or it has none.
+    /// The agent takes the pod's network down with `NET_ADMIN` and gives the capability up before
+    /// it serves a client. It runs as another user than the code. The namespace's pod security
+    /// level must be `privileged` or unset.
     #[default]
-    HardenedInit,
-    /// Passes the pod security level `restricted`. The network stays, and code is the agent's own user: what that leaves open is
-    /// reported, and refused where it is required.
+    Hardened,
+    /// Passes the pod security level `restricted`. The network stays up, and code runs as the
+    /// agent's user. The report states the gaps, and a policy that requires enforcement refuses
+    /// them.
     Restricted,
 }
 
 impl PodProfile {
     /// Every profile.
-    pub const ALL: [Self; 2] = [Self::HardenedInit, Self::Restricted];
+    pub const ALL: [Self; 2] = [Self::Hardened, Self::Restricted];
 
-    /// The name, as it stands in reports.
+    /// The name in reports and in [`POD_PROFILE_VARIABLE`](crate::POD_PROFILE_VARIABLE).
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::HardenedInit => "hardened-init",
+            Self::Hardened => "hardened",
             Self::Restricted => "restricted",
         }
     }
 }
 
-/// What a user may set of the backend. Where it names no cluster, the backend looks at `KUBECONFIG`, `~/.kube/config`, and the account
-/// of the pod that it runs in, in this order.
+/// The configuration of a [`crate::KubernetesBackend`]. Without a named cluster, the backend tries
+/// `KUBECONFIG`, then `~/.kube/config`, then the service account of the pod that it runs in.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct KubernetesConfig {
-    /// The file that says where the cluster is, instead of the usual ones.
+    /// The kubeconfig file, instead of the default ones.
     pub kubeconfig: Option<PathBuf>,
-    /// The context of that file, instead of its current one.
+    /// The context in the kubeconfig file, instead of its current one.
     pub context: Option<String>,
     /// The namespace of all pods, instead of the context's.
     pub namespace: Option<String>,
-    /// A client that the caller has made: no cluster is looked for.
+    /// A client that the caller made. If set, no kubeconfig is read.
     pub client: Option<kube::Client>,
-    /// The image where a specification names none.
+    /// The image of sandboxes whose specification names none.
     pub default_image: String,
-    /// When nodes pull an image, where the specification does not say. [`PullPolicy::Never`] unless set.
+    /// When nodes pull images, if the specification does not say. The default is
+    /// [`PullPolicy::Never`].
     pub pull: PullPolicy,
-    /// What pods ask their namespace for.
+    /// The profile of pods.
     pub profile: PodProfile,
-    /// How long a pod may take to run.
+    /// How long a pod may take to start running.
     pub start_timeout: Duration,
-    /// How long no node may have room for a pod.
+    /// How long to wait for a node with room.
     pub scheduling_timeout: Duration,
-    /// What pods have beside what a sandbox needs.
+    /// Additional pod settings.
     pub pod_template: Option<PodTemplate>,
-    /// Addresses that a pod without network must not reach, and that answer others: where the network is left to a NetworkPolicy, these
-    /// are tried beside the API server, the node, name servers and another pod.
+    /// Reachable addresses that a pod without network must not reach. If the network is left to a
+    /// NetworkPolicy, the canary tries them besides the API server, the node, name servers and
+    /// another pod.
     pub canary_targets: Vec<SocketAddr>,
-    /// How long the sandbox of an owner who was killed, or cannot be reached, lives on.
+    /// How long a sandbox survives after its owner was killed or became unreachable.
     pub lease: Duration,
-    /// How many requests to the API server wait for an answer at once, 1 or more.
+    /// The most requests to the API server that wait for an answer at once; at least 1.
     pub requests_at_once: usize,
-    /// Pods that are started ahead; `None` is none.
+    /// Pods to start ahead; `None` disables the warm pool.
     pub warm: Option<WarmPool>,
-    /// A build of the agent, instead of the one that is built in.
+    /// A build of the agent, instead of the embedded one.
     pub agent: Option<Arc<[u8]>>,
-    /// What is left out although it is claimed.
+    /// A protection to leave out although it is reported.
     #[cfg(feature = "mutants")]
     #[doc(hidden)]
     pub mutation: Option<crate::Mutation>,
@@ -149,11 +153,12 @@ impl Default for KubernetesConfig {
 }
 
 impl KubernetesConfig {
-    /// The defaults with the template that [`POD_TEMPLATE_VARIABLE`] names, and the profile that [`POD_PROFILE_VARIABLE`](crate::POD_PROFILE_VARIABLE) does.
+    /// The defaults, with the pod template named by [`POD_TEMPLATE_VARIABLE`] and the profile named
+    /// by [`POD_PROFILE_VARIABLE`](crate::POD_PROFILE_VARIABLE).
     ///
     /// # Errors
     ///
-    /// As [`PodTemplate::read`]; `InvalidSpec` for a profile that nobody knows.
+    /// As [`PodTemplate::read`]; `InvalidSpec` for an unknown profile.
     pub fn from_environment() -> Result<Self> {
         let file = std::env::var_os(POD_TEMPLATE_VARIABLE).filter(|file| !file.is_empty());
         let pod_template = file.map(PodTemplate::read).transpose()?;
@@ -164,21 +169,21 @@ impl KubernetesConfig {
         })
     }
 
-    /// Makes pods with what this template says.
+    /// Applies this template to all pods.
     #[must_use]
     pub fn pod_template(mut self, template: PodTemplate) -> Self {
         self.pod_template = Some(template);
         self
     }
 
-    /// Tries this address, too, before it is said that a NetworkPolicy is enforced.
+    /// Adds an address that the canary must not reach.
     #[must_use]
     pub fn canary_target(mut self, address: SocketAddr) -> Self {
         self.canary_targets.push(address);
         self
     }
 
-    /// Reads this file and no other.
+    /// Uses this kubeconfig file only.
     #[must_use]
     pub fn kubeconfig(mut self, path: impl Into<PathBuf>) -> Self {
         self.kubeconfig = Some(path.into());
@@ -199,78 +204,79 @@ impl KubernetesConfig {
         self
     }
 
-    /// Uses this client. It must belong to a runtime that lives as long as the backend and its sandboxes.
+    /// Uses this client. Its runtime must live as long as the backend and its sandboxes.
     #[must_use]
     pub fn client(mut self, client: kube::Client) -> Self {
         self.client = Some(client);
         self
     }
 
-    /// Uses this image where a specification names none.
+    /// Sets the image of sandboxes whose specification names none.
     #[must_use]
     pub fn default_image(mut self, image: impl Into<String>) -> Self {
         self.default_image = image.into();
         self
     }
 
-    /// Lets nodes pull images like this where the specification does not say.
+    /// Sets when nodes pull images, if the specification does not say.
     #[must_use]
     pub fn pull(mut self, pull: PullPolicy) -> Self {
         self.pull = pull;
         self
     }
 
-    /// Makes pods of this profile.
+    /// Sets the profile of pods.
     #[must_use]
     pub fn profile(mut self, profile: PodProfile) -> Self {
         self.profile = profile;
         self
     }
 
-    /// Gives a pod this long to run.
+    /// Sets how long a pod may take to start running.
     #[must_use]
     pub fn start_timeout(mut self, timeout: Duration) -> Self {
         self.start_timeout = timeout;
         self
     }
 
-    /// Waits this long for a node with room.
+    /// Sets how long to wait for a node with room.
     #[must_use]
     pub fn scheduling_timeout(mut self, timeout: Duration) -> Self {
         self.scheduling_timeout = timeout;
         self
     }
 
-    /// Ends a sandbox that has heard nothing of its owner for this long: at least [`SHORTEST_LEASE`]. Its pod ends; what is left of it goes
-    /// with the next client.
+    /// Ends a sandbox that had no contact to its owner for this long, at least [`SHORTEST_LEASE`].
+    /// The pod ends; a later client removes what is left of it.
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease.max(SHORTEST_LEASE);
         self
     }
 
-    /// Lets this many requests wait for an answer of the API server at once.
+    /// Sets how many requests to the API server may wait for an answer at once.
     #[must_use]
     pub fn requests_at_once(mut self, count: usize) -> Self {
         self.requests_at_once = count;
         self
     }
 
-    /// Starts pods ahead, and keeps this many ready.
+    /// Starts pods ahead and keeps this many ready.
     #[must_use]
     pub fn warm(mut self, pool: WarmPool) -> Self {
         self.warm = Some(pool);
         self
     }
 
-    /// Uses this build of the agent: it must be of this version of the workspace and of this process' architecture.
+    /// Uses this build of the agent. It must have this workspace's version and this process's
+    /// architecture.
     #[must_use]
     pub fn agent(mut self, program: impl Into<Arc<[u8]>>) -> Self {
         self.agent = Some(program.into());
         self
     }
 
-    /// Leaves something out and claims it all the same.
+    /// Leaves a protection out but reports it.
     #[cfg(feature = "mutants")]
     #[doc(hidden)]
     #[must_use]

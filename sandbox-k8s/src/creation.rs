@@ -1,4 +1,4 @@
-//! Making an object of the cluster.
+//! Creates objects in the cluster.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -11,18 +11,18 @@ use serde::de::DeserializeOwned;
 
 use crate::requests::spread;
 
-/// How often a quota may be another one by the time a server writes down what an object takes of it.
+/// Attempts while concurrent changes of a quota make the server give up.
 const ATTEMPTS: u32 = 8;
 
-/// The pause after the first attempt; each later one is longer by as much.
+/// The pause after the first attempt; attempt n waits n times as long.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Makes an object. Where many are made at once under a quota, a server may give up on counting one of them, and says so: nothing was made
-/// then, and the same is asked for again.
+/// Creates an object. When many objects are created at once under a quota, a server may fail to
+/// update it. Nothing was created then, so the request is repeated.
 ///
 /// # Errors
 ///
-/// What the cluster refuses.
+/// Errors of the cluster.
 pub(crate) async fn create<K>(objects: &Api<K>, object: &K) -> kube::Result<K>
 where
     K: Clone + Debug + DeserializeOwned + Serialize,
@@ -38,12 +38,12 @@ where
     objects.create(&PostParams::default(), object).await
 }
 
-/// Whether there is an object of this name already.
+/// Whether an object of this name exists already.
 pub(crate) fn is_taken(status: &Status) -> bool {
     status.code == 409 && status.reason == "AlreadyExists"
 }
 
-/// Whether it was the quota that had changed meanwhile.
+/// Whether the server failed because the quota changed at the same time.
 fn is_miscounted(status: &Status) -> bool {
     status.code == 409 && status.reason == "Conflict" && status.message.contains("quotas")
 }
@@ -63,7 +63,8 @@ mod tests {
         .to_string()
     }
 
-    /// What comes of these answers, one for each connection, and how many were asked for.
+    /// Runs `create` against a server with these answers, one per connection. Returns the result
+    /// and the number of requests.
     async fn answered(answers: Vec<(&'static str, String)>) -> (kube::Result<Pod>, usize) {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await;
         let listener = listener.expect("a port");
@@ -97,18 +98,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_quota_was_not_counted_for_is_asked_for_again() {
+    async fn creation_is_retried_after_quota_conflict() {
         let changed = "Operation cannot be fulfilled on resourcequotas \"few\": the object has been modified; please apply your changes to the latest version and try again";
         let changed = ("409 Conflict", refusal("Conflict", changed));
-        let made = json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "made"}});
-        let made = ("201 Created", made.to_string());
-        let (done, asked) = answered(vec![changed.clone(), changed, made]).await;
-        let name = done.expect("made").metadata.name;
-        assert_eq!((name.as_deref(), asked), (Some("made"), 3));
+        let created = json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "created"}});
+        let created = ("201 Created", created.to_string());
+        let (done, asked) = answered(vec![changed.clone(), changed, created]).await;
+        let name = done.expect("created").metadata.name;
+        assert_eq!((name.as_deref(), asked), (Some("created"), 3));
     }
 
     #[tokio::test]
-    async fn a_name_that_is_taken_is_told_at_once() {
+    async fn existing_name_is_not_retried() {
         let taken = refusal("AlreadyExists", "pods \"x\" already exists");
         let (done, asked) = answered(vec![("409 Conflict", taken)]).await;
         match done {

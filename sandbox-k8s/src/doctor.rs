@@ -1,4 +1,4 @@
-//! What stands in `sandbox doctor`, and the key of the matrix profile.
+//! Findings for `sandbox doctor`, and the key of the matrix profile.
 
 use kube::api::ListParams;
 use sandbox_core::Error;
@@ -8,7 +8,7 @@ use crate::TIER;
 use crate::cluster::Cluster;
 use crate::config::KubernetesConfig;
 
-/// The cluster is not there.
+/// The finding for a missing cluster.
 pub(crate) fn missing(error: &Error) -> Finding {
     Finding {
         name: "cluster".into(),
@@ -18,7 +18,7 @@ pub(crate) fn missing(error: &Error) -> Finding {
     }
 }
 
-/// What of the cluster matters for sandboxes.
+/// The findings for a cluster that answers.
 pub(crate) fn findings(cluster: &Cluster, config: &KubernetesConfig) -> Vec<Finding> {
     let finding = |name: &str, detail: String| Finding {
         name: name.to_owned(),
@@ -33,10 +33,10 @@ pub(crate) fn findings(cluster: &Cluster, config: &KubernetesConfig) -> Vec<Find
     ]
 }
 
-/// The annotation of nodes whose kubelet is not as it was released: those of tests.
+/// The annotation of nodes with a modified kubelet, set by this project's test clusters.
 const KUBELET: &str = "sandbox.test/kubelet";
 
-/// What of the cluster changes enforcement, and how far what is measured there holds elsewhere.
+/// Properties of the cluster that change enforcement, as the key of the matrix profile.
 pub(crate) async fn profile(cluster: &Cluster, config: &KubernetesConfig) -> Vec<(String, String)> {
     let version = &cluster.version;
     let pairs = [
@@ -44,7 +44,7 @@ pub(crate) async fn profile(cluster: &Cluster, config: &KubernetesConfig) -> Vec
         ("server", format!("{}.{}", version.major, version.minor)),
         ("profile", config.profile.as_str().to_owned()),
     ];
-    // An account that may not look at nodes is none of those that measure on such a cluster.
+    // Measuring accounts may list nodes; for all others the key stays without the kubelet.
     let nodes = cluster.nodes().list(&ListParams::default()).await;
     let nodes = nodes.map(|list| list.items).unwrap_or_default();
     let changed = nodes.into_iter().find_map(|node| {

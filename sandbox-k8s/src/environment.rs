@@ -1,4 +1,4 @@
-//! What the environment sets of the tier that is opened by its name.
+//! Environment variables that configure the backend if it is opened by name.
 
 use std::ffi::OsString;
 
@@ -7,14 +7,15 @@ use sandbox_core::{Error, ErrorKind, Result};
 use crate::TIER;
 use crate::config::PodProfile;
 
-/// The variable that names the profile of pods, for those who open the backend by its name. An empty one counts as one that is not set.
+/// The environment variable with the profile of pods, used if the backend is opened by name. Empty
+/// counts as unset.
 pub const POD_PROFILE_VARIABLE: &str = "SANDBOX_K8S_PROFILE";
 
-/// The profile that [`POD_PROFILE_VARIABLE`] names.
+/// The profile named by [`POD_PROFILE_VARIABLE`].
 ///
 /// # Errors
 ///
-/// `InvalidSpec` for a value that nobody knows.
+/// `InvalidSpec` for an unknown value.
 pub(crate) fn profile() -> Result<PodProfile> {
     named(std::env::var_os(POD_PROFILE_VARIABLE))
 }
@@ -26,7 +27,7 @@ fn named(value: Option<OsString>) -> Result<PodProfile> {
     let known = PodProfile::ALL.iter().find(|known| value == known.as_str());
     known.copied().ok_or_else(|| {
         let names = PodProfile::ALL.map(PodProfile::as_str).join(" or ");
-        let context = format!("{POD_PROFILE_VARIABLE} is {value:?}, which is no profile of pods");
+        let context = format!("{POD_PROFILE_VARIABLE} is {value:?}, which is not a pod profile");
         Error::new(ErrorKind::InvalidSpec, "open backend", context)
             .on(TIER)
             .with_fix(format!("set it to {names}, or leave it out"))
@@ -38,15 +39,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_profile_is_chosen_by_its_name() {
+    fn profile_is_chosen_by_name() {
         for known in PodProfile::ALL {
             assert_eq!(named(Some(known.as_str().into())).expect("known"), known);
         }
         for unset in [None, Some(OsString::new())] {
             assert_eq!(named(unset).expect("unset"), PodProfile::default());
         }
-        let error = named(Some("baseline".into())).expect_err("unknown");
-        let fix = error.fix().expect("a fix");
-        assert!(fix.contains("hardened-init or restricted"), "{fix}");
+        // `hardened-init` is the former name of `hardened`.
+        for unknown in ["baseline", "hardened-init"] {
+            let error = named(Some(unknown.into())).expect_err("unknown");
+            let fix = error.fix().expect("a fix");
+            assert!(fix.contains("hardened or restricted"), "{fix}");
+        }
     }
 }

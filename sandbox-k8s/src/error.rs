@@ -1,4 +1,4 @@
-//! The cluster's errors as ours.
+//! Maps errors of the cluster to errors of this library.
 
 use kube::Error as ClusterError;
 use kube::client::UpgradeConnectionError;
@@ -7,55 +7,56 @@ use sandbox_core::{Error, ErrorKind};
 use crate::TIER;
 use crate::failure::SEE_CLUSTER;
 
-/// What the cluster was asked for: the operation's name in errors, and the right that it takes.
+/// A request to the cluster. Determines the operation in errors, and the right that the request
+/// needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Operation {
-    /// Its version.
+pub(crate) enum ClusterOperation {
+    /// Get the server's version.
     Version,
-    /// Making the pod of a sandbox.
+    /// Create a pod.
     CreatePod,
-    /// Following what becomes of it.
+    /// Watch pods.
     WatchPod,
-    /// Looking at it.
+    /// Get a pod.
     GetPod,
-    /// Entering it.
+    /// Execute a program in a pod.
     Exec,
-    /// Removing it.
+    /// Remove a pod.
     DeletePod,
-    /// Finding what was left.
+    /// List pods.
     ListPods,
-    /// Bringing the agent.
+    /// Create the agent's ConfigMap.
     CreateAgent,
-    /// Looking at the agent that is there.
+    /// Get the agent's ConfigMap.
     GetAgent,
-    /// Denying pods their network.
+    /// Create the NetworkPolicy.
     CreateNetworkPolicy,
-    /// Looking at the policy that is there.
+    /// Get the NetworkPolicy.
     GetNetworkPolicy,
-    /// Keeping the key of a detached sandbox.
+    /// Create the Secret of a detached sandbox.
     CreateSecret,
-    /// Finding it again.
+    /// Get the Secret of a detached sandbox.
     GetSecret,
 }
 
-impl Operation {
+impl ClusterOperation {
     fn name(self) -> &'static str {
         match self {
-            Self::Version => "ask for the version",
+            Self::Version => "get server version",
             Self::CreatePod => "create pod",
             Self::WatchPod => "wait for pod",
-            Self::GetPod => "look at pod",
+            Self::GetPod => "get pod",
             Self::Exec => "enter pod",
             Self::DeletePod => "remove pod",
             Self::ListPods => "list pods",
-            Self::CreateAgent | Self::GetAgent => "bring the agent",
+            Self::CreateAgent | Self::GetAgent => "install the agent",
             Self::CreateNetworkPolicy | Self::GetNetworkPolicy => "deny the network",
-            Self::CreateSecret => "keep sandbox",
+            Self::CreateSecret => "store sandbox record",
             Self::GetSecret => "find sandbox",
         }
     }
 
-    /// Whether something is made, for which a namespace has to be there.
+    /// Whether the request creates an object, which needs an existing namespace.
     fn makes(self) -> bool {
         matches!(
             self,
@@ -63,14 +64,14 @@ impl Operation {
         )
     }
 
-    /// Verb and resource, as a role names them.
+    /// Verb and resource, as in a role.
     pub(crate) fn right(self) -> &'static str {
         match self {
             Self::Version => "get on /version",
             Self::CreatePod => "create on pods",
             Self::WatchPod => "watch on pods",
             Self::GetPod => "get on pods",
-            // A websocket is opened with the method of `get`; newer servers ask for `create` as well.
+            // A websocket is opened with `get`; newer servers require `create` as well.
             Self::Exec => "get and create on pods/exec",
             Self::DeletePod => "delete on pods",
             Self::ListPods => "list on pods",
@@ -84,11 +85,11 @@ impl Operation {
     }
 }
 
-/// An error of the cluster.
-pub(crate) fn cluster_error(operation: Operation, error: ClusterError) -> Error {
-    let (code, words) = match &error {
+/// Converts an error of the cluster.
+pub(crate) fn cluster_error(operation: ClusterOperation, error: ClusterError) -> Error {
+    let (code, message) = match &error {
         ClusterError::Api(status) => (status.code, status.message.clone()),
-        // Here the server's words are lost on the way.
+        // Here the client library drops the server's message.
         ClusterError::UpgradeConnection(UpgradeConnectionError::ProtocolSwitch(status)) => {
             (status.as_u16(), format!("the API server answers {status}"))
         }
@@ -103,40 +104,40 @@ pub(crate) fn cluster_error(operation: Operation, error: ClusterError) -> Error 
             .with_source(error);
         }
     };
-    let words = sandbox_core::escape(&words).to_string();
-    let new = |kind| Error::new(kind, operation.name(), words.clone()).on(TIER);
-    let admitted = operation.makes().then(|| admission(&words)).flatten();
+    let message = sandbox_core::escape(&message).to_string();
+    let new = |kind| Error::new(kind, operation.name(), message.clone()).on(TIER);
+    let admitted = operation.makes().then(|| admission(&message)).flatten();
     match (code, admitted) {
         (401, _) => Error::unavailable(
             TIER,
-            format!("the API server does not know who asks: {words}"),
+            format!("the API server does not accept the credentials: {message}"),
             "renew the credentials of the context (`kubectl auth whoami`)",
         ),
-        (403, _) if is_missing_right(&words) || operation == Operation::Exec => {
+        (403, _) if is_missing_right(&message) || operation == ClusterOperation::Exec => {
             new(ErrorKind::SetupFailed).with_fix(format!(
                 "give the account a role with {} (docs/kubernetes.md has the whole role)",
                 operation.right()
             ))
         }
-        // A webhook chooses its code, and one that nobody answers for is the server's own failure.
+        // Webhooks choose their status codes, and an unreachable webhook is a server error.
         (_, Some(fix)) => new(ErrorKind::SetupFailed).with_fix(fix),
-        (403, _) => new(ErrorKind::SetupFailed).with_fix("see what the namespace admits"),
+        (403, _) => new(ErrorKind::SetupFailed).with_fix("check what the namespace admits"),
         (404, _) if operation.makes() => {
             new(ErrorKind::SetupFailed).with_fix("create the namespace, or name another one")
         }
         (404, _) => new(ErrorKind::SandboxEnded),
-        (409, _) if words.contains("already exists") => new(ErrorKind::AlreadyExists),
+        (409, _) if message.contains("already exists") => new(ErrorKind::AlreadyExists),
         (422, _) => new(ErrorKind::InvalidSpec),
         _ => new(ErrorKind::Io),
     }
 }
 
-/// Whether a role is missing, and nothing else.
-fn is_missing_right(words: &str) -> bool {
-    words.contains(" cannot ") && words.contains(" resource ")
+/// Whether the message means a missing role.
+fn is_missing_right(message: &str) -> bool {
+    message.contains(" cannot ") && message.contains(" resource ")
 }
 
-/// What a namespace's admission says, and what helps.
+/// Fragments of admission errors, and the fixes.
 const ADMISSION: [(&str, &str); 14] = [
     ("exceeded quota", QUOTA),
     ("failed quota", QUOTA),
@@ -146,7 +147,7 @@ const ADMISSION: [(&str, &str); 14] = [
     ("ratio per Pod", LIMITS),
     (
         "because it is being terminated",
-        "wait until the namespace is gone and make it anew, or name another one",
+        "wait until the namespace is gone and create it again, or name another one",
     ),
     ("violates PodSecurity", LEVEL),
     ("PodSecurityPolicy", LEVEL),
@@ -154,7 +155,7 @@ const ADMISSION: [(&str, &str); 14] = [
     ("ValidatingAdmissionPolicy", OPERATOR),
     (
         "failed calling webhook",
-        "have the webhook mended, without whose word the cluster takes nothing",
+        "repair the webhook: the cluster accepts nothing until it answers",
     ),
     ("service account", TEMPLATE),
     ("Class", TEMPLATE),
@@ -163,22 +164,23 @@ const QUOTA: &str = "ask for less memory or fewer processors, end other sandboxe
 const LIMITS: &str =
     "ask for as much memory and as many processors as the namespace's LimitRange lets a pod have";
 const LEVEL: &str = "use a namespace whose pod security level allows the capability `NET_ADMIN`, or the profile `restricted`, which leaves the network to the policy";
-const OPERATOR: &str = "see what the cluster's operator wants of pods and what belongs to them: a rule of theirs has refused this one";
-const TEMPLATE: &str = "name accounts and classes in the pod template that the cluster has";
+const OPERATOR: &str =
+    "ask the cluster's operator for the admission rules: one of them has refused this object";
+const TEMPLATE: &str = "use accounts and classes in the pod template that exist in the cluster";
 
-fn admission(words: &str) -> Option<&'static str> {
-    let known = ADMISSION.iter().find(|(known, _)| words.contains(known));
+fn admission(message: &str) -> Option<&'static str> {
+    let known = ADMISSION.iter().find(|(known, _)| message.contains(known));
     known.map(|(_, fix)| *fix)
 }
 
-/// An error and all of its causes, which say more than it.
+/// An error with all of its causes.
 fn causes(error: &ClusterError) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {
-        let words = error.to_string();
-        if !text.contains(&words) {
-            text += &format!(": {words}");
+        let message = error.to_string();
+        if !text.contains(&message) {
+            text += &format!(": {message}");
         }
         cause = error.source();
     }
@@ -195,48 +197,52 @@ mod tests {
     }
 
     #[test]
-    fn each_refusal_has_its_kind_and_keeps_its_words() {
-        let words =
+    fn server_errors_map_to_kinds_and_keep_messages() {
+        let message =
             "pods is forbidden: User \"u\" cannot create resource \"pods\" in API group \"\"";
-        let error = cluster_error(Operation::CreatePod, refused(403, words));
+        let error = cluster_error(ClusterOperation::CreatePod, refused(403, message));
         assert_eq!(error.kind(), ErrorKind::SetupFailed);
         let text = error.to_string();
         assert!(text.contains("cannot create resource"), "{text}");
         assert!(text.contains("create on pods"), "{text}");
 
         let quota = "pods \"x\" is forbidden: exceeded quota: q, requested: pods=1";
-        let text = cluster_error(Operation::CreatePod, refused(403, quota)).to_string();
+        let text = cluster_error(ClusterOperation::CreatePod, refused(403, quota)).to_string();
         assert!(text.contains("quota raised"), "{text}");
 
         let taken = refused(409, "pods \"x\" already exists");
-        let taken = cluster_error(Operation::CreatePod, taken);
+        let taken = cluster_error(ClusterOperation::CreatePod, taken);
         assert_eq!(taken.kind(), ErrorKind::AlreadyExists);
 
-        // What a detached sandbox has beside its pod is admitted as well.
+        // Secrets are subject to admission, too.
         let quota = "secrets \"x\" is forbidden: exceeded quota: q, requested: secrets=1";
-        let text = cluster_error(Operation::CreateSecret, refused(403, quota)).to_string();
+        let text = cluster_error(ClusterOperation::CreateSecret, refused(403, quota)).to_string();
         assert!(text.contains("quota raised"), "{text}");
 
         let level = "pods \"x\" is forbidden: violates PodSecurity \"restricted:latest\"";
-        let text = cluster_error(Operation::CreatePod, refused(403, level)).to_string();
+        let text = cluster_error(ClusterOperation::CreatePod, refused(403, level)).to_string();
         assert!(text.contains("profile `restricted`"), "{text}");
 
         for (operation, code, kind) in [
-            (Operation::CreatePod, 401, ErrorKind::SandboxUnavailable),
-            (Operation::CreatePod, 404, ErrorKind::SetupFailed),
-            (Operation::GetPod, 404, ErrorKind::SandboxEnded),
-            (Operation::CreatePod, 422, ErrorKind::InvalidSpec),
-            (Operation::CreatePod, 409, ErrorKind::Io),
-            (Operation::CreatePod, 500, ErrorKind::Io),
+            (
+                ClusterOperation::CreatePod,
+                401,
+                ErrorKind::SandboxUnavailable,
+            ),
+            (ClusterOperation::CreatePod, 404, ErrorKind::SetupFailed),
+            (ClusterOperation::GetPod, 404, ErrorKind::SandboxEnded),
+            (ClusterOperation::CreatePod, 422, ErrorKind::InvalidSpec),
+            (ClusterOperation::CreatePod, 409, ErrorKind::Io),
+            (ClusterOperation::CreatePod, 500, ErrorKind::Io),
         ] {
             assert_eq!(cluster_error(operation, refused(code, "x")).kind(), kind);
         }
     }
 
-    /// In the words of Kubernetes 1.20 and 1.33.
+    /// Messages of Kubernetes 1.20 and 1.33.
     #[test]
-    fn admission_is_told_from_a_missing_right() {
-        for (code, words, fix) in [
+    fn admission_errors_differ_from_missing_rights() {
+        for (code, message, fix) in [
             (
                 403,
                 "pods \"x\" is forbidden: maximum memory usage per Container is 32Mi, but limit is 64Mi",
@@ -285,21 +291,22 @@ mod tests {
             (
                 500,
                 "Internal error occurred: failed calling webhook \"w.example\": dial tcp: refused",
-                "mended",
+                "repair",
             ),
             (403, "pods \"x\" is forbidden: something new", "admits"),
         ] {
-            let error = cluster_error(Operation::CreatePod, refused(code, words));
+            let error = cluster_error(ClusterOperation::CreatePod, refused(code, message));
             assert_eq!(error.kind(), ErrorKind::SetupFailed, "{error}");
-            let said = error.fix().unwrap_or_default();
-            assert!(said.contains(fix), "{words}: {said}");
-            assert!(!said.contains("role"), "{words}: {said}");
+            let fix_text = error.fix().unwrap_or_default();
+            assert!(fix_text.contains(fix), "{message}: {fix_text}");
+            assert!(!fix_text.contains("role"), "{message}: {fix_text}");
         }
     }
 
     #[test]
-    fn what_could_disturb_a_terminal_is_escaped() {
-        let text = cluster_error(Operation::GetPod, refused(500, "a\u{1b}[31mb")).to_string();
+    fn control_characters_are_escaped() {
+        let text =
+            cluster_error(ClusterOperation::GetPod, refused(500, "a\u{1b}[31mb")).to_string();
         assert!(!text.contains('\u{1b}'), "{text}");
     }
 }

@@ -1,30 +1,29 @@
-//! Why a pod does not run: the scheduler's and the kubelet's own words, out of the pod's status alone.
+//! Explains why a pod does not run, from its status: the scheduler's and the kubelet's messages.
 
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
 use sandbox_core::{Error, ErrorKind};
 
 use crate::TIER;
-use crate::lower::CONTAINER;
+use crate::lowering::CONTAINER;
 
 /// How far a pod has come.
 #[derive(Debug)]
-pub(crate) enum Progress {
-    /// Its agent's program runs.
+pub(crate) enum PodProgress {
     Running,
-    /// On its way.
-    Coming,
-    /// No node has room for it, in the scheduler's words. That may change.
+    /// The pod is starting.
+    Pending,
+    /// No node has room; holds the scheduler's message. May change.
     Unschedulable(String),
-    /// It will not run.
+    /// The pod will not run.
     Failed(Error),
 }
 
-/// What helps where a cluster does not answer.
+/// The fix for a cluster that does not answer.
 pub(crate) const SEE_CLUSTER: &str =
     "see that the cluster runs and that KUBECONFIG names it (`kubectl version`)";
 
-/// What a container waits for, where waiting does not help.
-const HOPELESS: [(&str, ErrorKind); 10] = [
+/// Reasons for waiting that will not resolve themselves, and their error kinds.
+const PERMANENT: [(&str, ErrorKind); 10] = [
     ("ErrImageNeverPull", ErrorKind::ImageNotFound),
     ("ErrImagePull", ErrorKind::ImageNotFound),
     ("ImagePullBackOff", ErrorKind::ImageNotFound),
@@ -37,21 +36,22 @@ const HOPELESS: [(&str, ErrorKind); 10] = [
     ("CrashLoopBackOff", ErrorKind::SetupFailed),
 ];
 
-/// How far a pod has come, by its status.
-pub(crate) fn progress(pod: &Pod) -> Progress {
+/// How far a pod has come, according to its status.
+pub(crate) fn progress(pod: &Pod) -> PodProgress {
     let Some(status) = &pod.status else {
-        return Progress::Coming;
+        return PodProgress::Pending;
     };
     let init = status.init_container_statuses.iter().flatten();
     let main = status.container_statuses.iter().flatten();
     for container in init.chain(main) {
-        if let Some(error) = hopeless(container) {
-            return Progress::Failed(error);
+        if let Some(error) = permanent_failure(container) {
+            return PodProgress::Failed(error);
         }
     }
     if matches!(status.phase.as_deref(), Some("Failed" | "Succeeded")) {
-        let why = end(status).unwrap_or_else(|| "the pod ended before its agent answered".into());
-        return Progress::Failed(too_soon(why));
+        let why = status_reason(status)
+            .unwrap_or_else(|| "the pod ended before its agent answered".into());
+        return PodProgress::Failed(ended_early(why));
     }
     let mut containers = status.container_statuses.iter().flatten();
     let runs = containers.any(|container| {
@@ -59,16 +59,16 @@ pub(crate) fn progress(pod: &Pod) -> Progress {
         container.name == CONTAINER && state.is_some_and(|state| state.running.is_some())
     });
     if runs {
-        return Progress::Running;
+        return PodProgress::Running;
     }
     match unschedulable(status) {
-        Some(words) => Progress::Unschedulable(words),
-        None => Progress::Coming,
+        Some(message) => PodProgress::Unschedulable(message),
+        None => PodProgress::Pending,
     }
 }
 
-/// The error of a pod that ended before its agent answered.
-pub(crate) fn too_soon(why: String) -> Error {
+/// The error for a pod that ended before its agent answered.
+pub(crate) fn ended_early(why: String) -> Error {
     failed(ErrorKind::SetupFailed, why)
 }
 
@@ -83,22 +83,22 @@ fn failed(kind: ErrorKind, context: String) -> Error {
     }
 }
 
-fn hopeless(container: &ContainerStatus) -> Option<Error> {
+fn permanent_failure(container: &ContainerStatus) -> Option<Error> {
     let waiting = container.state.as_ref()?.waiting.as_ref()?;
     let reason = waiting.reason.as_deref()?;
-    let (_, kind) = HOPELESS.iter().find(|(known, _)| *known == reason)?;
-    let words = waiting.message.as_deref().unwrap_or("no more is known");
+    let (_, kind) = PERMANENT.iter().find(|(known, _)| *known == reason)?;
+    let message = waiting.message.as_deref().unwrap_or("no more is known");
     let kind = match *kind {
-        // The reason does not tell them apart; the registry's words do.
-        ErrorKind::ImageNotFound if is_denied(words) => ErrorKind::ImageDenied,
-        ErrorKind::ImageNotFound if is_unreachable(words) => ErrorKind::RegistryUnreachable,
+        // The reason is the same for all three; the registry's message differs.
+        ErrorKind::ImageNotFound if is_denied(message) => ErrorKind::ImageDenied,
+        ErrorKind::ImageNotFound if is_unreachable(message) => ErrorKind::RegistryUnreachable,
         kind => kind,
     };
-    Some(failed(kind, format!("{reason}: {words}")))
+    Some(failed(kind, format!("{reason}: {message}")))
 }
 
-fn is_denied(words: &str) -> bool {
-    let words = words.to_ascii_lowercase();
+fn is_denied(message: &str) -> bool {
+    let message = message.to_ascii_lowercase();
     [
         "unauthorized",
         "denied",
@@ -106,10 +106,10 @@ fn is_denied(words: &str) -> bool {
         "forbidden",
     ]
     .iter()
-    .any(|word| words.contains(word))
+    .any(|word| message.contains(word))
 }
 
-fn is_unreachable(words: &str) -> bool {
+fn is_unreachable(message: &str) -> bool {
     [
         "no such host",
         "i/o timeout",
@@ -118,7 +118,7 @@ fn is_unreachable(words: &str) -> bool {
         "server misbehaving",
     ]
     .iter()
-    .any(|word| words.contains(word))
+    .any(|word| message.contains(word))
 }
 
 fn unschedulable(status: &PodStatus) -> Option<String> {
@@ -131,14 +131,14 @@ fn unschedulable(status: &PodStatus) -> Option<String> {
     Some(condition.message.clone().unwrap_or_default())
 }
 
-/// The error of a pod that no node has had room for.
-pub(crate) fn no_room(words: &str) -> Error {
-    failed(ErrorKind::SetupFailed, format!("Unschedulable: {words}"))
+/// The error for a pod that no node had room for.
+pub(crate) fn unschedulable_error(message: &str) -> Error {
+    failed(ErrorKind::SetupFailed, format!("Unschedulable: {message}"))
         .with_fix("ask for less memory or fewer processors, or wait until other pods have ended")
 }
 
-/// Why a pod that has run does not run any more.
-pub(crate) fn over(pod: &Pod) -> Option<String> {
+/// Why a pod that ran has ended; `None` if it runs.
+pub(crate) fn end_reason(pod: &Pod) -> Option<String> {
     let status = pod.status.as_ref()?;
     let ended = matches!(status.phase.as_deref(), Some("Failed" | "Succeeded"));
     let mut containers = status.container_statuses.iter().flatten();
@@ -146,19 +146,20 @@ pub(crate) fn over(pod: &Pod) -> Option<String> {
         let state = container.state.as_ref();
         container.name == CONTAINER && state.is_some_and(|state| state.terminated.is_some())
     });
-    (ended || stopped).then(|| end(status).unwrap_or_else(|| "its agent has ended".into()))
+    (ended || stopped)
+        .then(|| status_reason(status).unwrap_or_else(|| "its agent has ended".into()))
 }
 
-/// Why a pod has ended, where its status says so.
-pub(crate) fn end(status: &PodStatus) -> Option<String> {
+/// Why a pod has ended, if its status says so.
+pub(crate) fn status_reason(status: &PodStatus) -> Option<String> {
     let part = |reason: Option<&str>, message: Option<&str>| match (reason, message) {
         (Some(reason), Some(message)) => Some(format!("{reason}: {message}")),
         (Some(one), None) | (None, Some(one)) => Some(one.to_owned()),
         (None, None) => None,
     };
-    // Evicted, DeadlineExceeded, NodeLost.
-    if let Some(words) = part(status.reason.as_deref(), status.message.as_deref()) {
-        return Some(words);
+    // For example Evicted, DeadlineExceeded or NodeLost.
+    if let Some(message) = part(status.reason.as_deref(), status.message.as_deref()) {
+        return Some(message);
     }
     let init = status.init_container_statuses.iter().flatten();
     let main = status.container_statuses.iter().flatten();
@@ -177,8 +178,8 @@ pub(crate) fn end(status: &PodStatus) -> Option<String> {
         let message = ended.message.as_deref().unwrap_or("").trim();
         let name = &container.name;
         let code = ended.exit_code;
-        let words = format!("container {name}: {reason} (exit code {code}) {message}");
-        return Some(words.trim_end().to_owned());
+        let message = format!("container {name}: {reason} (exit code {code}) {message}");
+        return Some(message.trim_end().to_owned());
     }
     None
 }
@@ -194,7 +195,7 @@ mod tests {
 
     fn error(status: serde_json::Value) -> Error {
         match progress(&pod(status)) {
-            Progress::Failed(error) => error,
+            PodProgress::Failed(error) => error,
             other => panic!("{other:?}"),
         }
     }
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kubelets_words_are_typed_and_kept() {
+    fn waiting_reasons_map_to_error_kinds() {
         for (reason, message, kind) in [
             (
                 "ErrImageNeverPull",
@@ -239,35 +240,35 @@ mod tests {
     }
 
     #[test]
-    fn what_only_takes_time_is_no_failure() {
+    fn starting_container_is_not_a_failure() {
         for reason in ["ContainerCreating", "PodInitializing"] {
             let found = progress(&pod(waiting(reason, "")));
-            assert!(matches!(found, Progress::Coming), "{found:?}");
+            assert!(matches!(found, PodProgress::Pending), "{found:?}");
         }
-        assert!(matches!(progress(&Pod::default()), Progress::Coming));
+        assert!(matches!(progress(&Pod::default()), PodProgress::Pending));
     }
 
     #[test]
-    fn no_room_is_told_apart_from_a_failure() {
+    fn unschedulable_pod_is_not_failed() {
         let status = json!({"phase": "Pending", "conditions": [{
             "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
             "message": "0/1 nodes are available: 1 Insufficient cpu.",
         }]});
         match progress(&pod(status)) {
-            Progress::Unschedulable(words) => assert!(words.contains("Insufficient cpu")),
+            PodProgress::Unschedulable(message) => assert!(message.contains("Insufficient cpu")),
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
-    fn a_pod_that_ended_says_why() {
+    fn ended_pod_reports_its_reason() {
         let evicted = json!({"phase": "Failed", "reason": "Evicted", "message": "The node was low on memory"});
         assert!(
             error(evicted)
                 .to_string()
                 .contains("Evicted: The node was low")
         );
-        for (statuses, name, words) in [
+        for (statuses, name, message) in [
             (
                 "initContainerStatuses",
                 "network",
@@ -281,32 +282,35 @@ mod tests {
         ] {
             let failed = json!({"phase": "Failed", statuses: [{
                 "name": name, "image": "i", "imageID": "", "ready": false, "restartCount": 0,
-                "state": {"terminated": {"exitCode": 71, "reason": "Error", "message": format!("{words}\n")}},
+                "state": {"terminated": {"exitCode": 71, "reason": "Error", "message": format!("{message}\n")}},
             }]});
             let text = error(failed).to_string();
-            let expected = format!("container {name}: Error (exit code 71) {words}");
+            let expected = format!("container {name}: Error (exit code 71) {message}");
             assert!(text.contains(&expected), "{text}");
         }
     }
 
     #[test]
-    fn a_pod_that_has_run_is_over_when_it_or_its_agent_is() {
+    fn pod_ends_with_its_phase_or_its_agent() {
         let ended = |code: i32| {
             json!({"phase": "Running", "containerStatuses": [{
                 "name": CONTAINER, "image": "i", "imageID": "", "ready": false, "restartCount": 0,
                 "state": {"terminated": {"exitCode": code, "reason": "OOMKilled"}},
             }]})
         };
-        let why = over(&pod(ended(137))).expect("over");
+        let why = end_reason(&pod(ended(137))).expect("over");
         assert!(why.contains("OOMKilled"), "{why}");
-        assert_eq!(over(&pod(ended(0))).as_deref(), Some("its agent has ended"));
-        assert!(over(&pod(json!({"phase": "Failed", "reason": "Evicted"}))).is_some());
-        assert_eq!(over(&pod(json!({"phase": "Running"}))), None);
-        assert_eq!(over(&Pod::default()), None);
+        assert_eq!(
+            end_reason(&pod(ended(0))).as_deref(),
+            Some("its agent has ended")
+        );
+        assert!(end_reason(&pod(json!({"phase": "Failed", "reason": "Evicted"}))).is_some());
+        assert_eq!(end_reason(&pod(json!({"phase": "Running"}))), None);
+        assert_eq!(end_reason(&Pod::default()), None);
     }
 
     #[test]
-    fn only_our_own_container_counts_as_running() {
+    fn only_the_sandbox_container_counts_as_running() {
         let status = |name: &str| {
             json!({"phase": "Running", "containerStatuses": [{
                 "name": name, "image": "i", "imageID": "", "ready": true, "restartCount": 0,
@@ -315,11 +319,11 @@ mod tests {
         };
         assert!(matches!(
             progress(&pod(status(CONTAINER))),
-            Progress::Running
+            PodProgress::Running
         ));
         assert!(matches!(
             progress(&pod(status("sidecar"))),
-            Progress::Coming
+            PodProgress::Pending
         ));
     }
 }

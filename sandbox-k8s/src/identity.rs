@@ -1,61 +1,60 @@
-//! Names and users that no other pod has.
+//! Generates names and users that no other pod has.
 
 use sandbox_core::{Error, ErrorKind, Plan, Result};
 
 use crate::TIER;
 
-/// Users of our pods begin here, above everybody's whom an image or a node may know.
+/// The first user ID of our pods, above those that images and nodes use.
 const FIRST_USER: u32 = 0x1000_0000;
-/// And there are this many, so that all numbers stay below 2³¹.
+/// The number of user IDs, which keeps all below 2³¹.
 const USERS: u32 = 0x4000_0000;
 
-/// How much of a sandbox's name goes into its pod's: the rest is for what makes it unique, and the whole is the most that a
-/// host name has.
+/// The most characters of a sandbox's name in its pod's name. The rest of a host name's 63 makes it
+/// unique.
 const NAME_LENGTH: usize = 40;
 
-/// How much of the hash of a detached sandbox's name goes into its pod's.
+/// The number of hash characters in the pod name of a detached sandbox.
 const HASH_LENGTH: usize = 14;
 
-/// What tells one sandbox from all others of the cluster.
+/// Distinguishes one sandbox from all others in the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Identity {
-    /// The pod's name.
+pub(crate) struct PodIdentity {
     pub pod: String,
-    /// What no other creation of a pod has.
+    /// Identifies this creation of a pod.
     pub creation: String,
-    /// The code's user and group, where the specification names none. The kernel counts processes by user on the whole node, so that
-    /// a limit of them means something only where nobody else is that user.
+    /// The user and group of code if the specification names none. The kernel counts processes per
+    /// user on the whole node, so a limit works only if no other pod has the same user.
     pub user: u32,
 }
 
-impl Identity {
-    /// A new one.
+impl PodIdentity {
+    /// A new identity.
     ///
     /// # Errors
     ///
-    /// When the system has no randomness.
+    /// If the system provides no random bytes.
     pub(crate) fn new(plan: &Plan) -> Result<Self> {
         Ok(Self::of(plan, random()?))
     }
 
-    /// One of a pod that tries the network, by what it does.
+    /// An identity for a canary pod with this role.
     ///
     /// # Errors
     ///
-    /// When the system has no randomness.
+    /// If the system provides no random bytes.
     pub(crate) fn canary(role: &str) -> Result<Self> {
         Ok(Self::named(&format!("canary-{role}"), random()?))
     }
 
-    /// The one of these random bits.
+    /// The identity derived from these random bits.
     pub(crate) fn of(plan: &Plan, random: u64) -> Self {
-        let one = Self::named(&plan.name, random);
+        let attached = Self::named(&plan.name, random);
         match plan.detached {
             true => Self {
                 pod: detached_pod(&plan.name),
-                ..one
+                ..attached
             },
-            false => one,
+            false => attached,
         }
     }
 
@@ -69,18 +68,18 @@ impl Identity {
     }
 }
 
-/// The name of a detached sandbox's pod: always the same, so that of several creations the API server lets one win. What a host name
-/// cannot hold of the sandbox's is in the hash.
+/// The pod name of a detached sandbox. It depends only on the sandbox's name, so the API server
+/// accepts one of several concurrent creations. A hash covers what a host name cannot hold.
 pub(crate) fn detached_pod(sandbox: &str) -> String {
     let hash = blake3::hash(sandbox.as_bytes()).to_hex();
     format!("sandbox-{}-{}", host_name(sandbox), &hash[..HASH_LENGTH])
 }
 
-/// What tells one client of a cluster from all others.
+/// A random value that identifies one client of a cluster.
 ///
 /// # Errors
 ///
-/// When the system has no randomness.
+/// If the system provides no random bytes.
 pub(crate) fn client() -> Result<String> {
     Ok(format!("{:016x}", random()?))
 }
@@ -95,7 +94,7 @@ fn random() -> Result<u64> {
     Ok(u64::from_le_bytes(bytes))
 }
 
-/// A sandbox's name as far as a host name can hold it.
+/// The part of a sandbox's name that is valid in a host name.
 fn host_name(sandbox: &str) -> String {
     let plain: String = sandbox
         .chars()
@@ -108,7 +107,7 @@ fn host_name(sandbox: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lower::tests::plan;
+    use crate::lowering::tests::plan;
     use sandbox_core::{CapabilityPolicy, SandboxSpec};
 
     fn named(name: &str, detached: bool) -> Plan {
@@ -117,11 +116,11 @@ mod tests {
     }
 
     #[test]
-    fn names_are_host_names_and_users_are_nobodys() {
+    fn names_are_valid_host_names_and_users_are_in_range() {
         for name in ["sb", "a_b.c-", &"x".repeat(63)] {
             for detached in [false, true] {
                 for random in [0, 1, u64::MAX, 0x1234_5678_9abc_def0] {
-                    let identity = Identity::of(&named(name, detached), random);
+                    let identity = PodIdentity::of(&named(name, detached), random);
                     assert!(identity.pod.len() <= 63, "{identity:?}");
                     assert!(
                         identity
@@ -136,17 +135,17 @@ mod tests {
         }
         let attached = named("sb", false);
         assert_ne!(
-            Identity::new(&attached).expect("one"),
-            Identity::new(&attached).expect("another")
+            PodIdentity::new(&attached).expect("one"),
+            PodIdentity::new(&attached).expect("another")
         );
     }
 
     #[test]
-    fn a_detached_sandbox_has_one_name_and_no_other_has_it() {
-        let pod = |name: &str, random| Identity::of(&named(name, true), random).pod;
+    fn detached_pod_name_is_stable_and_unique() {
+        let pod = |name: &str, random| PodIdentity::of(&named(name, true), random).pod;
         assert_eq!(pod("a.b", 1), pod("a.b", 2));
         assert_eq!(pod("a.b", 1), detached_pod("a.b"));
-        // What a host name cannot hold tells them apart all the same.
+        // Names that differ only in what a host name cannot hold.
         let long = "x".repeat(60);
         for (one, other) in [
             ("a.b", "a_b"),

@@ -12,10 +12,10 @@ use sandbox_host::{Isolator, LastWords};
 use crate::TIER;
 use crate::cluster::Cluster;
 use crate::failure;
-use crate::pod::{self, Guard, Target};
+use crate::pod::{self, PodGuard, PodRef};
 
-/// How long the cluster may take to say why a pod has ended.
-const ANSWER: Duration = Duration::from_secs(5);
+/// How long the cluster may take to report why a pod has ended.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The pod around an agent.
 #[derive(Debug, Clone)]
@@ -24,13 +24,13 @@ pub(crate) struct PodIsolator(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     cluster: Cluster,
-    pod: Target,
-    /// Whether the pod is known to be gone.
-    gone: AtomicBool,
-    /// Whether its removal goes on in the background.
-    going: AtomicBool,
-    /// Removes the pod with the isolator. A sandbox that is nobody's has none.
-    guard: Mutex<Option<Guard>>,
+    pod: PodRef,
+    /// Whether the pod is known to be removed.
+    removed: AtomicBool,
+    /// Whether a removal runs in the background.
+    removing: AtomicBool,
+    /// Removes the pod on drop. `None` for a sandbox that this process does not own.
+    guard: Mutex<Option<PodGuard>>,
     last_words: Mutex<LastWords>,
 }
 
@@ -39,47 +39,52 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl PodIsolator {
-    /// Takes over a pod that runs.
-    pub(crate) fn new(cluster: Cluster, pod: Target, guard: Guard, last_words: LastWords) -> Self {
+    /// Takes ownership of a running pod.
+    pub(crate) fn new(
+        cluster: Cluster,
+        pod: PodRef,
+        guard: PodGuard,
+        last_words: LastWords,
+    ) -> Self {
         Self::of(cluster, pod, Some(guard), last_words)
     }
 
-    /// A pod that runs and is not this process'.
-    pub(crate) fn of_others(cluster: Cluster, pod: Target) -> Self {
+    /// A running pod that this process does not own.
+    pub(crate) fn foreign(cluster: Cluster, pod: PodRef) -> Self {
         Self::of(cluster, pod, None, LastWords::default())
     }
 
-    fn of(cluster: Cluster, pod: Target, guard: Option<Guard>, last_words: LastWords) -> Self {
+    fn of(cluster: Cluster, pod: PodRef, guard: Option<PodGuard>, last_words: LastWords) -> Self {
         Self(Arc::new(Inner {
             cluster,
             pod,
-            gone: AtomicBool::new(false),
-            going: AtomicBool::new(false),
+            removed: AtomicBool::new(false),
+            removing: AtomicBool::new(false),
             guard: Mutex::new(guard),
             last_words: Mutex::new(last_words),
         }))
     }
 
-    /// The pod.
-    pub(crate) fn pod(&self) -> &Target {
+    pub(crate) fn pod(&self) -> &PodRef {
         &self.0.pod
     }
 
-    /// From now on the last words come this way.
-    pub(crate) fn listen_to(&self, words: LastWords) {
+    /// Replaces the source of the tail of standard error.
+    pub(crate) fn set_stderr_tail(&self, words: LastWords) {
         *lock(&self.0.last_words) = words;
     }
 
-    /// The pod is not this process' any more: it outlives the isolator.
-    pub(crate) fn keep(&self) {
+    /// Gives up ownership: the pod outlives the isolator.
+    pub(crate) fn release(&self) {
         if let Some(guard) = self.take_guard() {
             guard.release();
         }
     }
 
-    /// Removes the pod of a sandbox whose creation failed; gives the error, with what could not be removed. Where the cluster does not
-    /// answer, nobody waits for it once more: the drop goes on.
-    pub(crate) async fn after(&self, failed: Error) -> Error {
+    /// Removes the pod of a sandbox whose creation failed. Returns the error, with a failed removal
+    /// as its source. If the cluster does not answer, returns at once; the guard's drop retries in
+    /// the background.
+    pub(crate) async fn remove_after(&self, failed: Error) -> Error {
         if failed.kind() == ErrorKind::SandboxUnavailable {
             return failed;
         }
@@ -89,7 +94,7 @@ impl PodIsolator {
         }
     }
 
-    fn take_guard(&self) -> Option<Guard> {
+    fn take_guard(&self) -> Option<PodGuard> {
         lock(&self.0.guard).take()
     }
 }
@@ -102,13 +107,13 @@ impl Isolator for PodIsolator {
 
     async fn destroy(&self) -> Result<()> {
         let inner = &*self.0;
-        if inner.gone.load(Ordering::Relaxed) {
+        if inner.removed.load(Ordering::Relaxed) {
             return Ok(());
         }
-        // Where this is cut short, its drop goes on.
+        // If this future is dropped, the guard's drop continues.
         let guard = self.take_guard();
         pod::remove(&inner.cluster.pods(), &inner.pod).await?;
-        inner.gone.store(true, Ordering::Relaxed);
+        inner.removed.store(true, Ordering::Relaxed);
         if let Some(guard) = guard {
             guard.release();
         }
@@ -117,29 +122,29 @@ impl Isolator for PodIsolator {
 
     fn destroy_soon(&self) {
         let inner = &*self.0;
-        // Dropping a guard removes the pod in the background.
+        // Dropping the guard removes the pod in the background.
         let guarded = self.take_guard().is_some();
-        let going = inner.going.swap(true, Ordering::Relaxed);
-        if !guarded && !going && !inner.gone.load(Ordering::Relaxed) {
+        let removing = inner.removing.swap(true, Ordering::Relaxed);
+        if !guarded && !removing && !inner.removed.load(Ordering::Relaxed) {
             pod::remove_soon(&inner.cluster, inner.pod.clone());
         }
     }
 
     async fn oom_kills(&self) -> Option<u64> {
-        // The node's kernel knows, and a pod's status says it of whole containers alone: the agent counts.
+        // A pod's status reports kills of whole containers only, so the agent counts them.
         None
     }
 
     async fn post_mortem(&self) -> Option<String> {
         let inner = &*self.0;
         let pods = inner.cluster.pods();
-        let found = tokio::time::timeout(ANSWER, pods.get_opt(&inner.pod.name)).await;
-        let ours = |pod: &Pod| Target::of(pod).is_some_and(|target| target == inner.pod);
+        let found = tokio::time::timeout(ANSWER_TIMEOUT, pods.get_opt(&inner.pod.name)).await;
+        let ours = |pod: &Pod| PodRef::of(pod).is_some_and(|target| target == inner.pod);
         let known = match found {
             Err(_) => Some("the API server does not answer".to_owned()),
             Ok(found) => match found.map(|pod| pod.filter(ours)) {
-                Ok(Some(pod)) => pod.status.as_ref().and_then(failure::end),
-                Ok(None) => Some("the pod is gone: it was removed, or its node was".to_owned()),
+                Ok(Some(pod)) => pod.status.as_ref().and_then(failure::status_reason),
+                Ok(None) => Some("the pod is gone: it or its node was removed".to_owned()),
                 Err(error) => Some(format!("the API server does not say why: {error}")),
             },
         };

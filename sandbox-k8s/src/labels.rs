@@ -1,4 +1,4 @@
-//! The labels and annotations by which our pods are known.
+//! The labels and annotations that identify our pods.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,42 +9,44 @@ use serde_json::Value;
 
 use crate::TIER;
 
-/// What every label of ours begins with; a specification may not use it.
+/// The reserved prefix of our labels.
 pub(crate) const PREFIX: &str = "sandbox.";
 
-/// The tier: everything that has this label is ours.
-pub(crate) const OURS: &str = "sandbox.tier";
+/// The tier. Every object that we create has this label.
+pub(crate) const TIER_LABEL: &str = "sandbox.tier";
 
-/// What the network of a pod is to be, for policies of the namespace to select by.
+/// The intended network of a pod, which NetworkPolicies select by.
 pub(crate) const NETWORK: &str = "sandbox.network";
 
-/// Its value where a pod is to have none.
+/// The value of [`NETWORK`] for a pod without network.
 pub(crate) const DENIED: &str = "denied";
 
-/// The client that made a pod: which of them it hears about.
+/// The client that created a pod. Its watch selects by this label.
 pub(crate) const CLIENT: &str = "sandbox.client";
 
-/// The version of this crate that made it.
+/// The version of this crate that created a pod.
 const VERSION: &str = "sandbox.version";
 
-/// What a detached sandbox's pod has, and no other.
+/// Marks the pods of detached sandboxes.
 const DETACHED: &str = "sandbox.detached";
 
-/// The name of the sandbox: an annotation, since it may end like no label may.
+/// The sandbox's name. An annotation, since a sandbox name may end with characters that a label
+/// value may not.
 const NAME: &str = "sandbox.name";
 
-/// The specification's labels, as JSON: an annotation, since policies, services and webhooks of the cluster select by labels, and these are
-/// whoever's who writes the specification.
+/// The specification's labels, as JSON. An annotation, since policies, services and webhooks of the
+/// cluster select by labels, and the specification's author is not trusted with that.
 const LABELS: &str = "sandbox.labels";
 
-/// What tells the creation of a pod from every other: an answer of the API server that was lost on the way leaves nothing else to know
-/// it by.
+/// Identifies the creation of a pod: the only way to find the pod if the API server's response was
+/// lost.
 const CREATION: &str = "sandbox.creation";
 
-/// For how many seconds a pod's client waits for it to run: an annotation, for whoever finds the pod when its client is no more.
+/// For how many seconds the client waits for a pod to run. An annotation that tells later clients
+/// when the pod counts as abandoned.
 const PATIENCE: &str = "sandbox.patience";
 
-/// The labels of a sandbox's pod. None of them is the specification's.
+/// The labels of a sandbox's pod, none of which come from the specification.
 pub(crate) fn labels(detached: bool) -> BTreeMap<String, String> {
     let mut labels = BTreeMap::from(ours());
     if detached {
@@ -53,17 +55,17 @@ pub(crate) fn labels(detached: bool) -> BTreeMap<String, String> {
     labels
 }
 
-/// What stands beside the labels.
+/// The annotations of a sandbox's pod.
 ///
 /// # Errors
 ///
-/// `InvalidSpec` for a label of the specification that looks like ours.
+/// `InvalidSpec` if a label of the specification has the reserved prefix.
 pub(crate) fn annotations(plan: &Plan, creation: &str) -> Result<BTreeMap<String, String>> {
     if let Some(name) = plan.labels.keys().find(|name| name.starts_with(PREFIX)) {
         let context = format!("label {name:?}: names that begin with {PREFIX:?} are reserved");
         return Err(Error::new(ErrorKind::InvalidSpec, "create sandbox", context).on(TIER));
     }
-    let mut annotations = of_creation(creation);
+    let mut annotations = creation_annotations(creation);
     annotations.insert(NAME.to_owned(), plan.name.clone());
     if !plan.labels.is_empty() {
         let labels = plan
@@ -76,68 +78,68 @@ pub(crate) fn annotations(plan: &Plan, creation: &str) -> Result<BTreeMap<String
     Ok(annotations)
 }
 
-/// Takes away what no two pods have in common.
-pub(crate) fn forget_identity(pod: &mut Pod) {
+/// Removes the name and the annotations that differ between all pods.
+pub(crate) fn remove_identity(pod: &mut Pod) {
     pod.metadata.name = None;
     if let Some(annotations) = &mut pod.metadata.annotations {
         annotations.retain(|name, _| ![NAME, CREATION].contains(&name.as_str()));
     }
 }
 
-/// Says whose a pod is, so that its client's watch has it.
+/// Labels a pod with its client, so that the client's watch includes it.
 pub(crate) fn add_client(pod: &mut Pod, owner: &str) {
     let labels = pod.metadata.labels.get_or_insert_default();
     labels.insert(CLIENT.to_owned(), owner.to_owned());
 }
 
-/// Says how long a pod's client waits for it to run: see [`patience`].
+/// Records how long a pod's client waits for it to run: see [`patience`].
 pub(crate) fn add_patience(pod: &mut Pod, patience: Duration) {
     let annotations = pod.metadata.annotations.get_or_insert_default();
     annotations.insert(PATIENCE.to_owned(), patience.as_secs().to_string());
 }
 
-/// After which time nobody waits any more for a pod to run, where that is known.
+/// How long a pod's client waits for it to run, if recorded.
 pub(crate) fn patience(pod: &Pod) -> Option<Duration> {
     let seconds = annotation(pod, PATIENCE)?.parse().ok()?;
     Some(Duration::from_secs(seconds))
 }
 
-/// The labels of everything that is ours.
+/// The labels of all our objects.
 pub(crate) fn ours() -> [(String, String); 2] {
     [
-        (OURS.to_owned(), TIER.to_owned()),
+        (TIER_LABEL.to_owned(), TIER.to_owned()),
         (VERSION.to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
     ]
 }
 
-/// What stands beside the labels of a pod that is no sandbox.
-pub(crate) fn of_creation(creation: &str) -> BTreeMap<String, String> {
+/// The annotations of a pod that is not a sandbox.
+pub(crate) fn creation_annotations(creation: &str) -> BTreeMap<String, String> {
     BTreeMap::from([(CREATION.to_owned(), creation.to_owned())])
 }
 
-/// What selects everything that is ours.
+/// Selects all our objects.
 pub(crate) fn selector() -> String {
-    format!("{OURS}={TIER}")
+    format!("{TIER_LABEL}={TIER}")
 }
 
-/// What selects the pods of detached sandboxes.
+/// Selects the pods of detached sandboxes.
 pub(crate) fn detached_selector() -> String {
-    format!("{OURS}={TIER},{DETACHED}=true")
+    format!("{TIER_LABEL}={TIER},{DETACHED}=true")
 }
 
-/// The name of the sandbox that a pod is, where it says so.
+/// The name of a pod's sandbox, if recorded.
 pub(crate) fn sandbox_name(pod: &Pod) -> Option<&str> {
     annotation(pod, NAME)
 }
 
-/// Which creation a pod came of.
+/// The creation that a pod resulted from.
 pub(crate) fn creation(pod: &Pod) -> Option<&str> {
     annotation(pod, CREATION)
 }
 
-/// Whether a pod is one of ours, detached or not.
+/// Whether a pod is ours, detached or not.
 pub(crate) fn is_ours(pod: &Pod) -> bool {
-    has(pod, OURS, TIER)
+    has(pod, TIER_LABEL, TIER)
 }
 
 /// Whether a pod is the detached sandbox of this name.
@@ -145,13 +147,14 @@ pub(crate) fn is_detached_sandbox(pod: &Pod, name: &str) -> bool {
     is_ours(pod) && is_detached(pod) && sandbox_name(pod) == Some(name)
 }
 
-/// Whether a pod of ours is a detached sandbox's.
+/// Whether a pod of ours is a detached sandbox.
 pub(crate) fn is_detached(pod: &Pod) -> bool {
     has(pod, DETACHED, "true")
 }
 
-/// The labels that the specification gave a pod of ours. Whoever may change the pod may change them; what is no such list is none.
-pub(crate) fn of_specification(pod: &Pod) -> BTreeMap<String, String> {
+/// The labels that the specification gave a pod of ours. Anyone who may change the pod may change
+/// them; an invalid list counts as empty.
+pub(crate) fn specification_labels(pod: &Pod) -> BTreeMap<String, String> {
     let written = annotation(pod, LABELS);
     written
         .and_then(|written| serde_json::from_str(written).ok())
@@ -174,11 +177,11 @@ fn annotation<'a>(pod: &'a Pod, name: &str) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lower::tests::plan as lowered;
+    use crate::lowering::tests::plan as lowered;
     use sandbox_core::{CapabilityPolicy, SandboxSpec};
 
     #[test]
-    fn labels_of_a_specification_come_back_as_they_were() {
+    fn specification_labels_round_trip() {
         let given = [
             ("app", "api"),
             ("azure.workload.identity/use", "true"),
@@ -193,10 +196,10 @@ mod tests {
         let mut pod = Pod::default();
         pod.metadata.annotations = Some(annotations(&plan, "c").expect("annotations"));
         pod.metadata.labels = Some(labels(true));
-        assert_eq!(of_specification(&pod), plan.labels);
+        assert_eq!(specification_labels(&pod), plan.labels);
         let names = pod.metadata.labels.iter().flatten().map(|(name, _)| name);
         assert!(names.clone().count() == 3 && names.clone().all(|name| name.starts_with(PREFIX)));
-        assert!(of_specification(&Pod::default()).is_empty());
+        assert!(specification_labels(&Pod::default()).is_empty());
         let reserved = SandboxSpec::new("sb").label("sandbox.tier", "x");
         let error = annotations(&lowered(&reserved, &CapabilityPolicy::new()), "c");
         assert_eq!(error.expect_err("reserved").kind(), ErrorKind::InvalidSpec);

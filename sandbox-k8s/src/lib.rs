@@ -1,41 +1,43 @@
 //! Kubernetes as a sandbox backend: tier `k8s`.
 //!
-//! Makes a pod without a service account's token, with a read-only root and sized volumes in memory, which starts the agent out of a
-//! ConfigMap; enters it through the API server's `exec`, again whenever that breaks, and lets
-//! [`sandbox_host::AgentInstance`] go on over each such stream. A first step takes
-//! the pod's network down, where the namespace allows that ([`PodProfile`]).
+//! A sandbox is a pod without a service account token, with a read-only root and size-limited
+//! volumes in memory. The pod starts the agent from a ConfigMap. The backend connects to the agent
+//! through the API server's `exec` and reconnects whenever that stream breaks;
+//! [`sandbox_host::AgentInstance`] resumes over each new stream. In the profile `hardened`, the
+//! agent takes the pod's network down before it serves a client ([`PodProfile`]).
 //!
-//! Images come to the nodes: they pull what they lack where somebody says so, and only then.
+//! Nodes pull missing images only if the configuration or the specification asks for it.
 
 mod adopt;
 mod agent;
 mod annotations;
-mod applied;
 mod backend;
 mod cluster;
 mod config;
+mod connector;
 mod creation;
+mod detached;
 mod doctor;
 mod environment;
 mod error;
+mod exec_probe;
 mod failure;
 mod identity;
 mod isolator;
-mod kept;
-mod knock;
 mod labels;
-mod lower;
-mod made;
+mod launcher;
+mod lowering;
 #[cfg(feature = "mutants")]
 mod mutation;
 mod network;
+mod observed;
 mod pod;
 mod pool;
 mod quantity;
-mod reach;
 mod report;
+mod requested;
 mod requests;
-mod started;
+mod started_pod;
 mod stream;
 mod sweep;
 mod template;
@@ -69,7 +71,7 @@ fn open() -> sandbox_core::Result<Arc<dyn Backend>> {
     )))
 }
 
-/// What was measured of this tier, by `cargo xtask matrix --write`; see the build script.
+/// Measured profiles of this tier, written by `cargo xtask matrix --write`; see the build script.
 const PROFILES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/profiles.rs"));
 
 sandbox_core::register!(

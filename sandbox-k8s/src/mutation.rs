@@ -1,58 +1,60 @@
-//! Lies of this backend: each leaves one thing out and claims it all the same, so that a suite can show that it would notice.
+//! Mutants of this backend. Each leaves out one protection but reports it, to show that the suite
+//! notices.
 //!
-//! That a container may gain privileges, and keeps capabilities, is none of them: the agent refuses both to each execution by
-//! itself, and leaves nothing to notice.
+//! There is no mutant for privilege escalation or kept capabilities: the agent blocks both for each
+//! execution, so nothing would be noticeable.
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, SeccompProfile, SecurityContext};
 use sandbox_agent::protocol::Limit;
 use sandbox_host::Sandbox;
 
 use crate::labels;
-use crate::lower::CUT_NETWORK;
+use crate::lowering::CUT_NETWORK;
 
-/// `RLIMIT_FSIZE`, the second bound of what is written.
+/// `RLIMIT_FSIZE`, the second bound of written data.
 const FILE_SIZE: u32 = 1;
 /// `RLIMIT_NPROC`.
 const PROCESSES: u32 = 6;
 
-/// What is left out.
+/// The protection that is left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mutation {
-    /// That the agent takes the network away.
+    /// The agent takes the network down.
     Network,
-    /// The filters of system calls: the runtime's, and the agent's for each execution.
+    /// All seccomp filters: the runtime's, and the agent's for each execution.
     Seccomp,
-    /// The runtime's filter of system calls alone: the agent's are behind it.
+    /// The runtime's seccomp filter only; the agent's stay.
     Filter,
-    /// The limit of memory.
+    /// The memory limit.
     Memory,
-    /// The limit of processors.
+    /// The processor limit.
     Processors,
-    /// The limit of processes.
+    /// The limit on processes.
     Processes,
     /// The sizes of the writable volumes, and of each file.
     Storage,
-    /// That the root may only be read.
+    /// The read-only root.
     ReadOnly,
-    /// A process namespace of its own: the node's is the pod's.
+    /// The pod's own PID namespace; the node's is used.
     HostProcesses,
-    /// The token of a service account comes with the pod.
+    /// The missing service account token: the pod gets one.
     Token,
-    /// A user of its own: code is root, as it is in every other such pod.
+    /// The separate user: code runs as root.
     User,
-    /// The environment: the addresses of the cluster's services come with it.
+    /// The clean environment: addresses of the cluster's services are added.
     Environment,
-    /// The Landlock domain of executions, where the node's kernel has Landlock.
+    /// The Landlock domain of executions, on nodes with Landlock.
     Landlock,
-    /// That labels of the specification are no labels of the pod.
+    /// The separation of the specification's labels from the pod's labels.
     Labels,
-    /// The comparison of the pod that was made with the one that was asked for. What the kernel says inside is still looked at.
+    /// The comparison of the created pod with the requested one. The kernel's state inside is still
+    /// checked.
     Comparison,
 }
 
 impl Mutation {
-    /// The pod and its sandbox without it. What is reported stays.
+    /// The pod and its sandbox without the protection. The report stays.
     pub(crate) fn of(self, mut pod: Pod, mut sandbox: Sandbox) -> (Pod, Sandbox) {
         let spec = pod.spec.get_or_insert_default();
         let confinement = &mut sandbox.settings.confinement;
@@ -96,10 +98,10 @@ impl Mutation {
             }
             Self::Landlock => confinement.landlock = None,
             Self::Labels => {
-                let given = labels::of_specification(&pod);
+                let given = labels::specification_labels(&pod);
                 pod.metadata.labels.get_or_insert_default().extend(given);
             }
-            // Where it would be made.
+            // Handled where the comparison is made.
             Self::Comparison => {}
         }
         (pod, sandbox)
@@ -125,7 +127,7 @@ fn unfiltered(spec: &mut PodSpec) {
     }
 }
 
-/// A limit that is left out; what is reserved stays.
+/// Removes a limit; the resource request stays.
 fn unbounded(spec: &mut PodSpec, resource: &str) {
     let resources = containers(spec).filter_map(|container| container.resources.as_mut());
     for limits in resources.filter_map(|resources| resources.limits.as_mut()) {

@@ -1,4 +1,4 @@
-//! A pod that is ours: made so that none is lost, and removed.
+//! Creates and removes our pods, without losing track of one.
 
 use std::time::Duration;
 
@@ -10,81 +10,81 @@ use sandbox_host::Background;
 use tokio::time::{Instant, sleep};
 
 use crate::cluster::Cluster;
-use crate::error::{Operation, cluster_error};
-use crate::lower::CONTAINER;
-use crate::made::Asked;
+use crate::error::{ClusterOperation, cluster_error};
+use crate::lowering::CONTAINER;
+use crate::requested::RequestedPod;
 use crate::{TIER, creation, labels};
 
-/// How long an API server that does not answer is waited for. What is left then has ended by itself, and goes with the next sweep.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a background removal retries while the API server does not answer. After that, the pod
+/// ends by itself and a later sweep removes it.
+const REMOVAL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long one removal may take: an API server that is away must not hold up whoever kills a sandbox.
-const ANSWER: Duration = Duration::from_secs(10);
+/// The timeout of one removal, so that an unreachable API server does not block the caller.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long the kubelet of a pod that has ended may take to end its container. It gives it two seconds, and looks every second.
-const STOPPING: Duration = Duration::from_secs(5);
+/// How long a kubelet may take to stop the container of a pod that has ended: it grants 2 s, and
+/// polls every second.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The pauses between two attempts, the first and the longest.
+/// The first and the longest pause between attempts.
 const PAUSES: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(2)];
 
-/// A pod that was made, and what tells it from another one that has its name later.
+/// Identifies one pod, as opposed to a later one with the same name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Target {
-    /// The pod's name.
+pub(crate) struct PodRef {
     pub name: String,
-    /// Which of that name.
-    pub which: Which,
-    /// Whether another pod may get the name.
-    pub named: bool,
+    pub instance: PodInstance,
+    /// Whether a later pod may get the same name.
+    pub name_is_reused: bool,
 }
 
-/// Which pod of a name.
+/// Tells pods with the same name apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Which {
-    /// The one that the API server gave this identity to.
+pub(crate) enum PodInstance {
+    /// The UID that the API server assigned.
     Uid(String),
-    /// The one that came of this creation: the server's answer did not come.
+    /// The creation request, if its response was lost.
     Creation(String),
 }
 
-/// A pod as the API server describes it.
+/// The reference of a pod that the API server returned.
 ///
 /// # Errors
 ///
-/// `Protocol` where it does not say which.
-pub(crate) fn target(pod: &Pod) -> Result<Target> {
-    Target::of(pod).ok_or_else(|| {
+/// `Protocol` if the pod has no name or UID.
+pub(crate) fn reference(pod: &Pod) -> Result<PodRef> {
+    PodRef::of(pod).ok_or_else(|| {
         let context = "the API server names no identity of the pod";
         Error::new(ErrorKind::Protocol, "find pod", context).on(TIER)
     })
 }
 
-impl Target {
-    /// The same; `None` for one that was never made.
+impl PodRef {
+    /// As [`reference`]; `None` for a pod without a name or UID.
     pub(crate) fn of(pod: &Pod) -> Option<Self> {
         Some(Self {
             name: pod.metadata.name.clone()?,
-            which: Which::Uid(pod.metadata.uid.clone()?),
-            named: labels::is_detached(pod),
+            instance: PodInstance::Uid(pod.metadata.uid.clone()?),
+            name_is_reused: labels::is_detached(pod),
         })
     }
 }
 
 /// Removes a pod when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Guard {
+pub(crate) struct PodGuard {
     cluster: Cluster,
-    target: Option<Target>,
+    target: Option<PodRef>,
 }
 
-impl Guard {
-    /// Somebody else has removed it, or it is not to be removed.
+impl PodGuard {
+    /// Gives up the removal: the pod is removed already, or is to stay.
     pub(crate) fn release(mut self) {
         self.target = None;
     }
 }
 
-impl Drop for Guard {
+impl Drop for PodGuard {
     fn drop(&mut self) {
         if let Some(target) = self.target.take() {
             remove_soon(&self.cluster, target);
@@ -92,35 +92,35 @@ impl Drop for Guard {
     }
 }
 
-/// Makes the pod in a task of its own: when this future is dropped in the middle, the task still learns what was made, and its guard
-/// removes it.
+/// Creates the pod in a task of its own. If this future is dropped midway, the task still learns
+/// what was created, and its guard removes it.
 ///
 /// # Errors
 ///
-/// What the cluster refuses. An answer that was lost on the way leaves a guard behind as well. A pod that is not the one that was `asked`
-/// for is removed.
+/// Errors of the cluster; if the response was lost, a guard removes what may have been created. A
+/// pod that differs from the `requested` one is removed.
 pub(crate) async fn create(
     cluster: &Cluster,
     pod: Pod,
-    asked: Option<&Asked>,
-) -> Result<(Pod, Guard)> {
-    let (made, guard) = make(cluster, pod).await?;
-    let answer = serde_json::to_value(&made).map_err(|error| unreadable(&error))?;
-    let checked = asked.map_or(Ok(()), |asked| asked.check_answer(&answer));
-    let Err(differs) = checked else {
-        let made = serde_json::from_value(answer).map_err(|error| unreadable(&error))?;
-        return Ok((made, guard));
+    requested: Option<&RequestedPod>,
+) -> Result<(Pod, PodGuard)> {
+    let (created, guard) = create_unchecked(cluster, pod).await?;
+    let answer = serde_json::to_value(&created).map_err(|error| unreadable(&error))?;
+    let checked = requested.map_or(Ok(()), |requested| requested.check_answer(&answer));
+    let Err(difference) = checked else {
+        let created = serde_json::from_value(answer).map_err(|error| unreadable(&error))?;
+        return Ok((created, guard));
     };
     let Some(target) = &guard.target else {
-        return Err(differs);
+        return Err(difference);
     };
     match remove(&cluster.pods(), target).await {
         Ok(()) => {
             guard.release();
-            Err(differs)
+            Err(difference)
         }
-        // Its drop goes on.
-        Err(left) => Err(differs.with_source(left)),
+        // The guard's drop retries.
+        Err(left) => Err(difference.with_source(left)),
     }
 }
 
@@ -129,72 +129,78 @@ fn unreadable(error: &serde_json::Error) -> Error {
     Error::new(ErrorKind::Protocol, "create pod", context).on(TIER)
 }
 
-/// The same without a look at what was made. The answer is as the server wrote it: a type would leave out the fields that it does not know.
-async fn make(cluster: &Cluster, pod: Pod) -> Result<(DynamicObject, Guard)> {
+/// As [`create`], without the comparison. Returns all fields that the server wrote: a type would
+/// drop the fields that it does not know.
+async fn create_unchecked(cluster: &Cluster, pod: Pod) -> Result<(DynamicObject, PodGuard)> {
     let cluster = cluster.clone();
     let under_way = REMOVER.hold();
-    let made = tokio::spawn(async move {
+    let created = tokio::spawn(async move {
         let name = pod.metadata.name.clone();
         let of = labels::creation(&pod).map(ToOwned::to_owned);
-        let named = labels::is_detached(&pod);
-        let mut guard = Guard {
-            target: name.zip(of).map(|(name, of)| Target {
+        let name_is_reused = labels::is_detached(&pod);
+        let mut guard = PodGuard {
+            target: name.zip(of).map(|(name, of)| PodRef {
                 name,
-                which: Which::Creation(of),
-                named,
+                instance: PodInstance::Creation(of),
+                name_is_reused,
             }),
             cluster: cluster.clone(),
         };
-        let asked = serde_json::to_value(&pod).and_then(serde_json::from_value::<DynamicObject>);
-        let asked = asked.map_err(|error| unreadable(&error))?;
-        let made = match creation::create(&cluster.pods_as_written(), &asked).await {
-            Ok(made) => {
-                if let (Some(target), Some(uid)) = (&mut guard.target, made.metadata.uid.clone()) {
-                    target.which = Which::Uid(uid);
+        let requested =
+            serde_json::to_value(&pod).and_then(serde_json::from_value::<DynamicObject>);
+        let requested = requested.map_err(|error| unreadable(&error))?;
+        let created = match creation::create(&cluster.pods_as_written(), &requested).await {
+            Ok(created) => {
+                if let (Some(target), Some(uid)) = (&mut guard.target, created.metadata.uid.clone())
+                {
+                    target.instance = PodInstance::Uid(uid);
                 }
-                Ok((made, guard))
+                Ok((created, guard))
             }
             Err(error) => {
                 if let kube::Error::Api(_) = &error {
-                    // It said so: nothing was made.
+                    // The server refused, so nothing was created.
                     guard.release();
                 }
-                Err(cluster_error(Operation::CreatePod, error))
+                Err(cluster_error(ClusterOperation::CreatePod, error))
             }
         };
-        // Where nobody takes them any more they are dropped in this order: the guard's removal is under way before this is over.
-        Ok((made, under_way))
+        // If the receiver is gone, these are dropped in order: the removal starts before
+        // `under_way` ends.
+        Ok((created, under_way))
     });
-    let made = made.await;
-    made.map_err(|error| Error::new(ErrorKind::Io, "create pod", error.to_string()).on(TIER))??
+    let created = created.await;
+    created
+        .map_err(|error| Error::new(ErrorKind::Io, "create pod", error.to_string()).on(TIER))??
         .0
 }
 
-/// Removes a pod; one that is gone is no error, and another one that has its name by now stays. Its kubelet ends it without grace.
+/// Removes a pod without a grace period. Succeeds if the pod is gone, and leaves a later pod with
+/// the same name alone.
 ///
-/// The object of one whose name may come again goes when the kubelet has ended it, after some seconds: as long as two pods of a name run, a
-/// kubelet takes who enters one of them to either.
+/// If the name may be reused, the object stays until the kubelet has stopped the container, which
+/// takes some seconds. While two pods with one name run, a kubelet may route `exec` to either.
 ///
 /// # Errors
 ///
-/// What the cluster refuses, and where it does not answer within 10 s.
-pub(crate) async fn remove(pods: &Api<Pod>, target: &Target) -> Result<()> {
-    let removal = tokio::time::timeout(ANSWER, try_remove(pods, target));
+/// Errors of the cluster, and no answer within 10 s.
+pub(crate) async fn remove(pods: &Api<Pod>, target: &PodRef) -> Result<()> {
+    let removal = tokio::time::timeout(REQUEST_TIMEOUT, try_remove(pods, target));
     removal.await.unwrap_or_else(|_| {
         Err(Error::unavailable(
             TIER,
-            format!("the API server does not answer within {ANSWER:?}"),
+            format!("the API server does not answer within {REQUEST_TIMEOUT:?}"),
             "see that the cluster runs; the agent ends its pod by itself when the lease is over",
         ))
     })
 }
 
-async fn try_remove(pods: &Api<Pod>, target: &Target) -> Result<()> {
-    let uid = match &target.which {
-        Which::Uid(uid) => uid.clone(),
-        Which::Creation(creation) => {
+async fn try_remove(pods: &Api<Pod>, target: &PodRef) -> Result<()> {
+    let uid = match &target.instance {
+        PodInstance::Uid(uid) => uid.clone(),
+        PodInstance::Creation(creation) => {
             let found = pods.get_opt(&target.name).await;
-            let found = found.map_err(|error| cluster_error(Operation::GetPod, error))?;
+            let found = found.map_err(|error| cluster_error(ClusterOperation::GetPod, error))?;
             let ours = found.filter(|pod| labels::creation(pod) == Some(creation));
             match ours.and_then(|pod| pod.metadata.uid) {
                 Some(uid) => uid,
@@ -202,11 +208,11 @@ async fn try_remove(pods: &Api<Pod>, target: &Target) -> Result<()> {
             }
         }
     };
-    if target.named {
+    if target.name_is_reused {
         until_stopped(pods, target).await?;
     }
-    // The shortest that is not none.
-    let grace = if target.named { 1 } else { 0 };
+    // The shortest period for which the object stays until the container has stopped.
+    let grace = if target.name_is_reused { 1 } else { 0 };
     let parameters = DeleteParams::default()
         .grace_period(grace)
         .preconditions(Preconditions {
@@ -215,30 +221,30 @@ async fn try_remove(pods: &Api<Pod>, target: &Target) -> Result<()> {
         });
     match pods.delete(&target.name, &parameters).await {
         Ok(_) => Ok(()),
-        // A conflict: what has the name now is another one.
+        // On a conflict, another pod has the name now.
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
-        Err(error) => Err(cluster_error(Operation::DeletePod, error)),
+        Err(error) => Err(cluster_error(ClusterOperation::DeletePod, error)),
     }
 }
 
-/// Waits until nothing of a pod runs that has failed or ended, for a while. Its time is over before its kubelet has ended the container,
-/// and the object of such a pod goes at once, whatever grace it is given.
-async fn until_stopped(pods: &Api<Pod>, target: &Target) -> Result<()> {
-    let deadline = Instant::now() + STOPPING;
+/// Waits some time for the kubelet to stop the containers of a pod that has ended. The object of
+/// such a pod is deleted at once, whatever the grace period.
+async fn until_stopped(pods: &Api<Pod>, target: &PodRef) -> Result<()> {
+    let deadline = Instant::now() + STOP_TIMEOUT;
     while Instant::now() < deadline {
         let pod = pods.get_opt(&target.name).await;
-        let pod = pod.map_err(|error| cluster_error(Operation::GetPod, error))?;
-        let pod = pod.filter(|pod| Target::of(pod).as_ref() == Some(target));
+        let pod = pod.map_err(|error| cluster_error(ClusterOperation::GetPod, error))?;
+        let pod = pod.filter(|pod| PodRef::of(pod).as_ref() == Some(target));
         if !pod.is_some_and(|pod| is_stopping(&pod)) {
             return Ok(());
         }
         sleep(PAUSES[0]).await;
     }
-    // A kubelet may never say so.
+    // A kubelet may never report it.
     Ok(())
 }
 
-/// Whether a pod has ended, and a container of it still runs.
+/// Whether a pod has ended while a container of it still runs.
 fn is_stopping(pod: &Pod) -> bool {
     let Some(status) = &pod.status else {
         return false;
@@ -252,7 +258,7 @@ fn is_stopping(pod: &Pod) -> bool {
     has_ended && states.any(|state| state.running.is_some())
 }
 
-/// The image that code runs in, as its node names it.
+/// The image of the sandbox container, as the node reports it.
 pub(crate) fn image(pod: &Pod) -> Option<String> {
     let statuses = pod.status.as_ref()?.container_statuses.as_ref()?;
     let main = statuses.iter().find(|status| status.name == CONTAINER)?;
@@ -261,9 +267,10 @@ pub(crate) fn image(pod: &Pod) -> Option<String> {
 
 static REMOVER: Background = Background::new("sandbox-pods");
 
-/// Starts to remove a pod and returns. Needs no runtime, for whoever drops a sandbox after its runtime has ended.
-pub(crate) fn remove_soon(cluster: &Cluster, target: Target) {
-    let removal = Removal {
+/// Starts to remove a pod in the background. Needs no runtime, so it works in a drop after the
+/// runtime has ended.
+pub(crate) fn remove_soon(cluster: &Cluster, target: PodRef) {
+    let removal = PodRemoval {
         cluster: cluster.clone(),
         target,
     };
@@ -273,30 +280,30 @@ pub(crate) fn remove_soon(cluster: &Cluster, target: Target) {
     }
 }
 
-/// Waits until every removal of this process is over, done or given up.
+/// Waits until all removals of this process have succeeded or given up.
 pub(crate) async fn settled() {
     REMOVER.settled().await;
 }
 
 #[derive(Debug)]
-struct Removal {
+struct PodRemoval {
     cluster: Cluster,
-    target: Target,
+    target: PodRef,
 }
 
-impl Removal {
+impl PodRemoval {
     async fn run(self) {
         let name = &self.target.name;
-        let pods = match self.cluster.pods_elsewhere() {
-            // The caller's own client, whose runtime is the caller's to keep.
+        let pods = match self.cluster.background_pods() {
+            // The caller created the client and keeps its runtime alive.
             None => self.cluster.pods(),
             Some(Ok(pods)) => pods,
             Some(Err(error)) => {
-                tracing::error!(pod = name, %error, "a pod may be left");
+                tracing::error!(pod = name, %error, "the pod may not be removed");
                 return;
             }
         };
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + REMOVAL_TIMEOUT;
         let [mut pause, longest] = PAUSES;
         loop {
             match remove(&pods, &self.target).await {
@@ -309,7 +316,7 @@ impl Removal {
                     pause = (2 * pause).min(longest);
                 }
                 Err(error) => {
-                    tracing::error!(pod = name, %error, "a pod may be left");
+                    tracing::error!(pod = name, %error, "the pod may not be removed");
                     return;
                 }
             }
@@ -323,7 +330,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_pod_that_has_ended_may_have_a_container_that_runs() {
+    fn ended_pod_may_have_a_running_container() {
         let stopping = |phase: &str, state: serde_json::Value| {
             let container = json!({
                 "name": CONTAINER, "image": "i", "imageID": "", "ready": false, "restartCount": 0, "state": state,

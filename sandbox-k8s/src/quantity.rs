@@ -1,6 +1,6 @@
-//! Quantities as clusters write them: `500m`, `1.5`, `64Mi`, `1e3`.
+//! Parses Kubernetes quantities: `500m`, `1.5`, `64Mi`, `1e3`.
 
-/// Thousandths of what a quantity says, rounded up; `None` for what is none, or negative.
+/// A quantity in thousandths, rounded up; `None` if invalid or negative.
 pub(crate) fn thousandths(text: &str) -> Option<u128> {
     let end = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_form_is_read() {
+    fn all_notations_are_parsed() {
         for (text, expected) in [
             ("500m", 500),
             ("1", 1000),

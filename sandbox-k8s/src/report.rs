@@ -1,7 +1,8 @@
-//! What a cluster enforces of a plan.
+//! Reports what a cluster enforces of a plan.
 //!
-//! What the pod's own fields ask for is reported as enforced, since a node that could not do it would not run the pod; and it is
-//! compared with what the kernel says inside (see [`crate::applied`]) before code runs.
+//! What the pod's fields request is reported as enforced: a node that cannot enforce it would not
+//! run the pod. Before code runs, the report is compared with the kernel's state inside the pod
+//! (see [`crate::observed`]).
 
 use sandbox_agent::protocol::LandlockRules;
 use sandbox_core::policy::NetworkPolicy;
@@ -9,32 +10,32 @@ use sandbox_core::{Capability, Enforcement, EnforcementReport, Plan};
 use sandbox_host::confinement::{self, Kernel, Mode};
 use sandbox_lang::packages;
 
-use crate::cluster::Version;
+use crate::cluster::ServerVersion;
 use crate::config::PodProfile;
-use crate::lower::{Storage, cuts_network};
-use crate::network::Denial;
+use crate::lowering::{PodStorage, takes_network_down};
+use crate::network::NetworkDenial;
 
 const NOT_BUILT: &str = "not built for pods yet";
 
-/// The first kubelet that gives a volume in memory its own size.
+/// The first minor version whose kubelet limits the size of each memory volume.
 const SIZED_MEMORY: u32 = 22;
 
-/// What decides what is enforced, beside the plan.
+/// Inputs of the report besides the plan.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Facts<'a> {
+pub(crate) struct PodFacts<'a> {
     pub profile: PodProfile,
-    pub version: &'a Version,
+    pub version: &'a ServerVersion,
     pub kernel: &'a Kernel,
     pub mode: Mode,
-    pub storage: &'a Storage,
-    /// What is known of the namespace's policy, where the pod's network is left to it.
-    pub denial: Option<&'a Denial>,
-    /// Whether the code's user is nobody else's on the node.
+    pub storage: &'a PodStorage,
+    /// Whether a NetworkPolicy was shown to deny the network, if the network is left to one.
+    pub denial: Option<&'a NetworkDenial>,
+    /// Whether code has a user of its own on the node.
     pub own_user: bool,
 }
 
-/// What is enforced of each demand of a plan.
-pub(crate) fn report(plan: &Plan, facts: &Facts<'_>) -> EnforcementReport {
+/// The enforcement of each demand of a plan.
+pub(crate) fn report(plan: &Plan, facts: &PodFacts<'_>) -> EnforcementReport {
     let mut report = EnforcementReport::new();
     for demand in &plan.demands {
         report.set(demand.capability, entry(demand.capability, plan, facts));
@@ -42,7 +43,7 @@ pub(crate) fn report(plan: &Plan, facts: &Facts<'_>) -> EnforcementReport {
     report
 }
 
-/// Says that a sandbox came from a warm pool, where it says how processes end.
+/// Notes in the entry for processes that the sandbox came from a warm pool.
 pub(crate) fn from_pool(report: &mut EnforcementReport, pod: &str) {
     if let Some(Enforcement::Enforced { mechanism }) = report.get(Capability::Processes) {
         let mechanism = format!("{mechanism}; pod {pod} of the warm pool, started ahead");
@@ -50,8 +51,8 @@ pub(crate) fn from_pool(report: &mut EnforcementReport, pod: &str) {
     }
 }
 
-fn entry(capability: Capability, plan: &Plan, facts: &Facts<'_>) -> Enforcement {
-    let Facts { kernel, mode, .. } = *facts;
+fn entry(capability: Capability, plan: &Plan, facts: &PodFacts<'_>) -> Enforcement {
+    let PodFacts { kernel, mode, .. } = *facts;
     match capability {
         Capability::FilesystemReadRoots => behind(
             "pod with an image as root and no folder of the node",
@@ -69,7 +70,7 @@ fn entry(capability: Capability, plan: &Plan, facts: &Facts<'_>) -> Enforcement 
         Capability::SubprocessExecution => confinement::subprocess_execution(kernel),
         Capability::Timeout => by_agent("agent, host clock", kernel, mode),
         Capability::Lifetime => Enforcement::enforced("activeDeadlineSeconds of the pod"),
-        // The host counts by itself what it takes from the stream.
+        // The host counts the bytes that it receives.
         Capability::StdoutMaxBytes | Capability::StderrMaxBytes => {
             Enforcement::enforced("bounded capture")
         }
@@ -85,7 +86,7 @@ fn entry(capability: Capability, plan: &Plan, facts: &Facts<'_>) -> Enforcement 
         ),
         Capability::PackageInstallation if plan.packages.is_empty() => {
             match network(plan, facts) {
-                // A network that stays although it should not is a way to packages.
+                // A network that should be denied but is not allows package downloads.
                 open @ Enforcement::Unenforced { .. } => open,
                 _ => packages::denied(plan),
             }
@@ -99,21 +100,21 @@ fn entry(capability: Capability, plan: &Plan, facts: &Facts<'_>) -> Enforcement 
 
 const KEPT: &str = "the pod keeps its network";
 
-fn network(plan: &Plan, facts: &Facts<'_>) -> Enforcement {
+fn network(plan: &Plan, facts: &PodFacts<'_>) -> Enforcement {
     let profile = facts.profile;
     match &plan.network {
         NetworkPolicy::Allow(_) => {
             Enforcement::unenforced(format!("rules by host name are {NOT_BUILT}"))
         }
         NetworkPolicy::Full => Enforcement::enforced("the pod's network, as asked for"),
-        NetworkPolicy::None if cuts_network(plan, profile) => Enforcement::enforced(
+        NetworkPolicy::None if takes_network_down(plan, profile) => Enforcement::enforced(
             "interfaces taken down by the agent before anybody is served, and the capability given up; seccomp",
         ),
         NetworkPolicy::None => match facts.denial {
-            Some(Denial::Proven { .. }) => Enforcement::enforced(
+            Some(NetworkDenial::Proven { .. }) => Enforcement::enforced(
                 "NetworkPolicy without rules, shown by a canary to be enforced, and awaited by an init step",
             ),
-            Some(Denial::Unproven(why)) => Enforcement::unenforced(format!("{KEPT}: {why}")),
+            Some(NetworkDenial::Unproven(why)) => Enforcement::unenforced(format!("{KEPT}: {why}")),
             None => Enforcement::unenforced(format!(
                 "{KEPT}: in the profile {} nobody may take it down",
                 profile.as_str()
@@ -132,7 +133,7 @@ fn privileges(kernel: &Kernel, mode: Mode) -> Enforcement {
     }
 }
 
-/// What keeps files apart, with Landlock behind it where the agent has found it: nothing is enforced by that alone.
+/// File isolation, with Landlock as a second layer if the agent found it.
 fn behind(mechanism: &str, kernel: &Kernel) -> Enforcement {
     match kernel.landlock_abi {
         0..LandlockRules::LEAST_ABI => Enforcement::enforced(mechanism),
@@ -147,8 +148,8 @@ fn by_agent(mechanism: &str, kernel: &Kernel, mode: Mode) -> Enforcement {
     }
 }
 
-/// A pod cannot ask for a limit of its processes, and cannot know what its kubelet was told.
-fn pids(facts: &Facts<'_>) -> Enforcement {
+/// A pod cannot request a limit on processes, nor read its kubelet's.
+fn pids(facts: &PodFacts<'_>) -> Enforcement {
     if !facts.own_user {
         return Enforcement::unenforced(
             "a pod cannot ask for a limit (`podPidsLimit` of the kubelet's), and the user that the specification names may have other processes on the node",
@@ -165,11 +166,11 @@ fn pids(facts: &Facts<'_>) -> Enforcement {
     Enforcement::partial("RLIMIT_NPROC", gap)
 }
 
-/// The kubelet's file for a container's last message is everybody's to write, and on the node's disk: without a user of its own, the agent
-/// cannot close it.
+/// The kubelet's last-message file is world-writable and on the node's disk. An agent without a
+/// user of its own cannot close it.
 pub(crate) const MESSAGE_GAP: &str = "the kubelet's file for the last message takes as much again, on the node's disk (RLIMIT_FSIZE)";
 
-fn disk(facts: &Facts<'_>) -> Enforcement {
+fn disk(facts: &PodFacts<'_>) -> Enforcement {
     let mut gaps = Vec::new();
     if facts.mode == Mode::Shared {
         gaps.push(MESSAGE_GAP);
@@ -189,7 +190,7 @@ fn disk(facts: &Facts<'_>) -> Enforcement {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lower::tests::plan;
+    use crate::lowering::tests::plan;
     use sandbox_core::{CapabilityPolicy, SandboxSpec};
     use sandbox_host::seccomp::Arch;
 
@@ -210,21 +211,21 @@ mod tests {
         policy: &CapabilityPolicy,
         profile: PodProfile,
         minor: u32,
-        denial: Option<&Denial>,
+        denial: Option<&NetworkDenial>,
     ) -> EnforcementReport {
         let plan = plan(&SandboxSpec::new("sb"), policy);
-        let storage = Storage::new(&plan, &[]);
-        let version = Version {
+        let storage = PodStorage::new(&plan, &[]);
+        let version = ServerVersion {
             major: 1,
             minor,
             text: String::new(),
         };
-        let facts = Facts {
+        let facts = PodFacts {
             profile,
             version: &version,
             kernel: &kernel(),
             mode: match profile {
-                PodProfile::HardenedInit => Mode::Split { uid: 7, gid: 7 },
+                PodProfile::Hardened => Mode::Split { uid: 7, gid: 7 },
                 PodProfile::Restricted => Mode::Shared,
             },
             storage: &storage,
@@ -243,11 +244,11 @@ mod tests {
     }
 
     #[test]
-    fn hardened_init() {
-        let report = report_of(&CapabilityPolicy::new(), PodProfile::HardenedInit, 33);
+    fn hardened() {
+        let report = report_of(&CapabilityPolicy::new(), PodProfile::Hardened, 33);
         let gaps = report.unenforced_capabilities();
         assert_eq!(gaps, [Capability::Pids]);
-        let older = report_of(&CapabilityPolicy::new(), PodProfile::HardenedInit, 20);
+        let older = report_of(&CapabilityPolicy::new(), PodProfile::Hardened, 20);
         let disk = older.get(Capability::Disk).expect("an entry").to_string();
         assert!(
             disk.contains("older") && !disk.contains("last message"),
@@ -267,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn landlock_is_named_where_the_agent_has_found_it() {
+    fn landlock_is_reported_if_found() {
         let words = |landlock_abi| {
             let kernel = Kernel {
                 landlock_abi,
@@ -280,9 +281,9 @@ mod tests {
     }
 
     #[test]
-    fn only_a_proof_denies_a_network_that_stays() {
+    fn network_is_denied_only_if_proven() {
         let policy = CapabilityPolicy::new();
-        let network = |denial: Denial| {
+        let network = |denial: NetworkDenial| {
             let report = report_under(&policy, PodProfile::Restricted, 33, Some(&denial));
             report
                 .get(Capability::NetworkAccess)
@@ -290,21 +291,21 @@ mod tests {
                 .clone()
         };
         let witnesses = vec!["10.96.0.1:443".parse().expect("an address")];
-        let proven = network(Denial::Proven { witnesses });
+        let proven = network(NetworkDenial::Proven { witnesses });
         assert!(
             proven.is_enforced() && proven.to_string().contains("canary"),
             "{proven}"
         );
-        let unproven = network(Denial::Unproven("a pod under it reaches x".into()));
+        let unproven = network(NetworkDenial::Unproven("a pod under it reaches x".into()));
         assert_eq!(unproven.status(), "unenforced");
         assert!(unproven.to_string().contains("reaches x"), "{unproven}");
     }
 
     #[test]
-    fn rules_by_name_are_not_claimed() {
+    fn host_name_rules_are_not_reported() {
         let mut policy = CapabilityPolicy::new();
         policy.network = Some(NetworkPolicy::Allow(Vec::new()));
-        let report = report_of(&policy, PodProfile::HardenedInit, 33);
+        let report = report_of(&policy, PodProfile::Hardened, 33);
         let network = report.get(Capability::NetworkAccess);
         let network = network
             .or(report.get(Capability::Egress))

@@ -1,7 +1,7 @@
-//! What the API server is asked for: how much at once, how often again, and how often in all.
+//! Limits, retries and counts requests to the API server.
 //!
-//! All requests of a backend go through here, those of every sandbox too. So that many sandboxes at once do not ask many things at
-//! once, and what each has cost is known.
+//! All requests of a backend and its sandboxes pass through one gate. This bounds how many run at
+//! once and shows what each sandbox costs.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -17,47 +17,47 @@ use kube::Client;
 use kube::client::Body;
 use tokio::sync::Semaphore;
 
-/// How many requests wait for an answer at once, unless the configuration says otherwise: fewer than a server lets one account have
-/// by default.
+/// The default for how many requests wait for an answer at once: fewer than a server allows one
+/// account by default.
 pub const REQUESTS_AT_ONCE: usize = 24;
 
-/// How often a server may say that it has too much to do before that is the answer.
+/// Attempts per request before a "too many requests" answer is returned.
 const ATTEMPTS: u32 = 8;
 
-/// The pauses where a server does not say how long to wait, the first and the longest.
+/// The first and the longest pause before a retry, if the server names none.
 const PAUSES: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(8)];
 
-/// The longest that a server may ask for.
-const LONGEST: Duration = Duration::from_secs(30);
+/// The longest pause that a server may ask for.
+const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(30);
 
-/// What a backend has asked the API server for, so far.
+/// Counts of the requests that a backend has sent to the API server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Requests {
-    /// How often, by verb and resource ("create pods", "exec pods", "watch pods"). What was sent again counts again.
+    /// Requests by verb and resource ("create pods", "exec pods", "watch pods"), retries included.
     pub by_kind: BTreeMap<String, u64>,
-    /// How many of them the server has put off, for it had too much to do.
+    /// Requests that the server postponed because it was busy.
     pub put_off: u64,
-    /// How many sandboxes they were for, pods that were started ahead included.
+    /// Sandboxes that the requests were for, including pods that were started ahead.
     pub sandboxes: u64,
-    /// The most that were for a single sandbox, beside what is common to all.
+    /// The largest number of requests for one sandbox, without those that all share.
     pub most_for_one: u64,
 }
 
 impl Requests {
-    /// All of them.
+    /// The number of all requests.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.by_kind.values().sum()
     }
 
-    /// How many of one kind.
+    /// The number of requests of one kind.
     #[must_use]
     pub fn of(&self, kind: &str) -> u64 {
         self.by_kind.get(kind).copied().unwrap_or_default()
     }
 
-    /// All of them, shared among the sandboxes; `None` before the first one.
+    /// All requests divided by the number of sandboxes; `None` before the first sandbox.
     #[must_use]
     pub fn per_sandbox(&self) -> Option<f64> {
         #[expect(
@@ -68,18 +68,18 @@ impl Requests {
     }
 }
 
-/// Where requests are bounded and counted.
+/// Bounds and counts requests.
 #[derive(Debug)]
-pub(crate) struct Gate {
-    room: Semaphore,
+pub(crate) struct RequestGate {
+    permits: Semaphore,
     counts: Mutex<Requests>,
 }
 
-impl Gate {
-    /// Lets this many wait for an answer at once.
+impl RequestGate {
+    /// A gate that lets this many requests wait for an answer at once.
     pub(crate) fn new(at_once: usize) -> Self {
         Self {
-            room: Semaphore::new(at_once.clamp(1, Semaphore::MAX_PERMITS)),
+            permits: Semaphore::new(at_once.clamp(1, Semaphore::MAX_PERMITS)),
             counts: Mutex::default(),
         }
     }
@@ -92,50 +92,50 @@ impl Gate {
         self.lock().clone()
     }
 
-    /// The same client, through this gate.
+    /// The same client behind this gate.
     pub(crate) fn client(self: &Arc<Self>, client: Client) -> Client {
-        self.around(client, None)
+        self.wrap(client, None)
     }
 
-    /// As [`Gate::client`], counted for one more sandbox.
-    pub(crate) fn sandbox(self: &Arc<Self>, client: Client) -> Client {
+    /// As [`RequestGate::client`], counted as one more sandbox.
+    pub(crate) fn sandbox_client(self: &Arc<Self>, client: Client) -> Client {
         self.lock().sandboxes += 1;
-        self.around(client, Some(Arc::default()))
+        self.wrap(client, Some(Arc::default()))
     }
 
-    fn around(self: &Arc<Self>, client: Client, own: Option<Arc<AtomicU64>>) -> Client {
+    fn wrap(self: &Arc<Self>, client: Client, sandbox_count: Option<Arc<AtomicU64>>) -> Client {
         let namespace = client.default_namespace().to_owned();
-        let service = Gated {
+        let service = GatedClient {
             client,
             gate: Arc::clone(self),
-            own,
+            sandbox_count,
         };
         Client::new(service, namespace)
     }
 
-    fn count(&self, kind: &str, own: Option<&AtomicU64>) {
+    fn count(&self, kind: &str, sandbox_count: Option<&AtomicU64>) {
         let mut counts = self.lock();
         *counts.by_kind.entry(kind.to_owned()).or_default() += 1;
-        if let Some(own) = own {
-            let now = own.fetch_add(1, Ordering::Relaxed) + 1;
+        if let Some(sandbox_count) = sandbox_count {
+            let now = sandbox_count.fetch_add(1, Ordering::Relaxed) + 1;
             counts.most_for_one = counts.most_for_one.max(now);
         }
     }
 }
 
 /// A client behind a gate.
-struct Gated {
+struct GatedClient {
     client: Client,
-    gate: Arc<Gate>,
-    own: Option<Arc<AtomicU64>>,
+    gate: Arc<RequestGate>,
+    sandbox_count: Option<Arc<AtomicU64>>,
 }
 
-type Answer = Pin<Box<dyn Future<Output = Result<Response<Body>, kube::Error>> + Send>>;
+type ResponseFuture = Pin<Box<dyn Future<Output = Result<Response<Body>, kube::Error>> + Send>>;
 
-impl tower_service::Service<Request<Body>> for Gated {
+impl tower_service::Service<Request<Body>> for GatedClient {
     type Response = Response<Body>;
     type Error = kube::Error;
-    type Future = Answer;
+    type Future = ResponseFuture;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         Poll::Ready(Ok(()))
@@ -144,15 +144,15 @@ impl tower_service::Service<Request<Body>> for Gated {
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let client = self.client.clone();
         let gate = Arc::clone(&self.gate);
-        let own = self.own.clone();
-        Box::pin(async move { send(&client, &gate, own.as_deref(), request).await })
+        let sandbox_count = self.sandbox_count.clone();
+        Box::pin(async move { send(&client, &gate, sandbox_count.as_deref(), request).await })
     }
 }
 
 async fn send(
     client: &Client,
-    gate: &Gate,
-    own: Option<&AtomicU64>,
+    gate: &RequestGate,
+    sandbox_count: Option<&AtomicU64>,
     request: Request<Body>,
 ) -> Result<Response<Body>, kube::Error> {
     let kind = kind(request.method(), request.uri());
@@ -161,16 +161,17 @@ async fn send(
     let mut attempts_left = ATTEMPTS;
     loop {
         attempts_left -= 1;
-        // A body that cannot be had twice is sent once.
+        // A body that cannot be cloned is sent only once.
         let again = (attempts_left > 0).then(|| body.try_clone()).flatten();
-        // Held until the answer begins: a watch or an execution goes on without. It is never closed.
-        let room = gate.room.acquire().await;
-        gate.count(&kind, own);
+        // Held until the response head arrives: watches and executions continue without a permit.
+        // The semaphore is never closed.
+        let permit = gate.permits.acquire().await;
+        gate.count(&kind, sandbox_count);
         let answer = client
             .send(Request::from_parts(parts.clone(), body))
             .await?;
-        drop(room);
-        if !is_put_off(&parts.method, answer.status()) {
+        drop(permit);
+        if !may_retry(&parts.method, answer.status()) {
             return Ok(answer);
         }
         match again {
@@ -181,27 +182,32 @@ async fn send(
         let asked = answer.headers().get(RETRY_AFTER);
         let asked = asked.and_then(|value| value.to_str().ok()?.trim().parse().ok());
         let asked = asked.map(Duration::from_secs);
-        tokio::time::sleep(spread(asked.map_or(pause, |asked| asked.min(LONGEST)))).await;
+        tokio::time::sleep(spread(
+            asked.map_or(pause, |asked| asked.min(LONGEST_RETRY_AFTER)),
+        ))
+        .await;
         pause = (2 * pause).min(PAUSES[1]);
     }
 }
 
-/// Whether the same request may be sent again: the server has not begun with it, or what it asks for twice is the same as once.
-fn is_put_off(method: &Method, status: StatusCode) -> bool {
+/// Whether to repeat the request: the server has not started it, or repeating it has no further
+/// effect.
+fn may_retry(method: &Method, status: StatusCode) -> bool {
     let harmless = [Method::GET, Method::DELETE].contains(method);
     status == StatusCode::TOO_MANY_REQUESTS
         || (harmless && status == StatusCode::SERVICE_UNAVAILABLE)
 }
 
-/// A pause that is up to half as long again, so that many who were put off do not all come back together.
+/// The pause lengthened by up to half at random, so that postponed requests do not return at the
+/// same moment.
 pub(crate) fn spread(pause: Duration) -> Duration {
     let mut byte = [0];
-    // Without randomness they come back together.
+    // Without random bytes the pause is not lengthened.
     let _ = rustix::rand::getrandom(&mut byte, rustix::rand::GetRandomFlags::empty());
     pause + pause * u32::from(byte[0]) / 510
 }
 
-/// Verb and resource of a request, as a role names them; an execution is one of its own.
+/// Verb and resource of a request, as a role names them; `exec` counts as a verb.
 fn kind(method: &Method, uri: &http::Uri) -> String {
     let parts: Vec<&str> = uri
         .path()
@@ -235,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_are_called_what_a_role_calls_them() {
+    fn requests_are_named_like_role_rules() {
         let kind = |method, uri: &str| super::kind(&method, &uri.parse().expect("an address"));
         let pods = "/api/v1/namespaces/ns/pods";
         assert_eq!(kind(Method::POST, &format!("{pods}?")), "create pods");
@@ -258,25 +264,25 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_not_begun_or_is_harmless_is_sent_again() {
+    fn only_unstarted_or_idempotent_requests_are_retried() {
         let too_many = StatusCode::TOO_MANY_REQUESTS;
-        assert!(is_put_off(&Method::POST, too_many) && is_put_off(&Method::GET, too_many));
+        assert!(may_retry(&Method::POST, too_many) && may_retry(&Method::GET, too_many));
         let absent = StatusCode::SERVICE_UNAVAILABLE;
-        assert!(!is_put_off(&Method::POST, absent) && is_put_off(&Method::DELETE, absent));
-        assert!(!is_put_off(&Method::GET, StatusCode::CONFLICT));
+        assert!(!may_retry(&Method::POST, absent) && may_retry(&Method::DELETE, absent));
+        assert!(!may_retry(&Method::GET, StatusCode::CONFLICT));
     }
 
     #[test]
-    fn a_pause_is_spread_by_half_of_it_at_most() {
+    fn pause_grows_by_half_at_most() {
         let pause = Duration::from_secs(2);
         for _ in 0..100 {
             assert!((pause..=pause * 3 / 2).contains(&spread(pause)));
         }
     }
 
-    /// A server that puts the first requests off, on a real connection.
+    /// A server that postpones the first two requests, over a real connection.
     #[tokio::test]
-    async fn a_server_with_too_much_to_do_is_asked_again_when_it_says() {
+    async fn postponed_request_is_retried_after_the_given_time() {
         use tokio::io::{AsyncReadExt, AsyncWriteExt};
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
             .await
@@ -303,8 +309,8 @@ mod tests {
         let uri = format!("http://{address}").parse().expect("an address");
         let mut config = kube::Config::new(uri);
         config.default_retry = false;
-        let gate = Arc::new(Gate::new(1));
-        let client = gate.sandbox(Client::try_from(config).expect("a client"));
+        let gate = Arc::new(RequestGate::new(1));
+        let client = gate.sandbox_client(Client::try_from(config).expect("a client"));
         let version = client.apiserver_version().await.expect("an answer");
         assert_eq!(version.git_version, "v1");
         server.await.expect("a server");

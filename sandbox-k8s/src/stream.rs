@@ -1,4 +1,5 @@
-//! An execution in a pod as the agent's bytes: its standard input and output, and its last words.
+//! Connects to the agent by executing a program in its pod: standard input and output carry the
+//! bytes, standard error is kept for error messages.
 
 use std::io;
 use std::pin::Pin;
@@ -13,44 +14,47 @@ use sandbox_host::LastWords;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
 use crate::TIER;
-use crate::error::{Operation, cluster_error};
-use crate::lower::{AGENT, CONTAINER, SOCKET};
+use crate::error::{ClusterOperation, cluster_error};
+use crate::lowering::{AGENT, CONTAINER, SOCKET};
 
-/// How many bytes wait on the way in either direction.
+/// The buffer size in each direction, in bytes.
 const BUFFER: usize = 256 * 1024;
 
-/// The same of standard error.
-const ERRORS: usize = 4096;
+/// The buffer size of standard error, in bytes.
+const STDERR_BUFFER: usize = 4096;
 
-/// How much such a program may say.
-const OUTPUT: u64 = 64 * 1024;
+/// The most output read from such a program, in bytes.
+const MAX_OUTPUT: u64 = 64 * 1024;
 
 /// A duplex byte stream to the agent of a pod. Dropping it ends the connection.
 pub(crate) struct PodStream {
     output: Pin<Box<dyn AsyncRead + Send>>,
     input: Pin<Box<dyn AsyncWrite + Send>>,
-    /// Carries the bytes while it lives.
+    /// Keeps the connection open.
     _process: AttachedProcess,
 }
 
-/// Starts a program beside the agent that carries bytes to it. What it says on standard error goes to the `last_words`.
+/// Runs a program beside the agent that forwards bytes to it. Its standard error goes to
+/// `last_words`.
 ///
-/// A websocket of the older protocol ends as a whole when its standard input does, and takes the status with it. Neither matters here:
-/// the agent's own frames say what has begun and what has ended, and this side closes the connection only when nothing more is to come.
+/// A websocket of the older protocol closes as a whole when standard input ends, and loses the exit
+/// status. Neither matters: the agent's frames report starts and ends, and this side closes the
+/// connection only when nothing more will follow.
 ///
 /// # Errors
 ///
-/// What the cluster refuses.
+/// Errors of the cluster.
 pub(crate) async fn enter(pods: &Api<Pod>, pod: &str, last_words: &LastWords) -> Result<PodStream> {
     let command = [AGENT, "connect", "--wait", SOCKET];
     execute(pods, (pod, CONTAINER), command, last_words).await
 }
 
-/// Starts a program in a container of a pod; gives its standard input and output. What it says on standard error goes to the `last_words`.
+/// Runs a program in a container of a pod; returns its standard input and output. Its standard
+/// error goes to `last_words`.
 ///
 /// # Errors
 ///
-/// What the cluster refuses.
+/// Errors of the cluster.
 pub(crate) async fn execute<'a>(
     pods: &Api<Pod>,
     (pod, container): (&str, &str),
@@ -64,11 +68,11 @@ pub(crate) async fn execute<'a>(
         .stderr(true)
         .max_stdin_buf_size(BUFFER)
         .max_stdout_buf_size(BUFFER)
-        .max_stderr_buf_size(ERRORS);
+        .max_stderr_buf_size(STDERR_BUFFER);
     let mut process = pods
         .exec(pod, command, &parameters)
         .await
-        .map_err(|error| cluster_error(Operation::Exec, error))?;
+        .map_err(|error| cluster_error(ClusterOperation::Exec, error))?;
     let missing = |what: &str| {
         let context = format!("the cluster's client has no {what}");
         Error::new(ErrorKind::Protocol, "enter pod", context).on(TIER)
@@ -76,8 +80,8 @@ pub(crate) async fn execute<'a>(
     let input = process.stdin().ok_or_else(|| missing("standard input"))?;
     let output = process.stdout().ok_or_else(|| missing("standard output"))?;
     let errors = process.stderr().ok_or_else(|| missing("standard error"))?;
-    // Ends with the process: what is not read would hold up the rest.
-    tokio::spawn(keep_last(errors, last_words.clone()));
+    // Ends with the process. Unread standard error would block the other streams.
+    tokio::spawn(keep_tail(errors, last_words.clone()));
     Ok(PodStream {
         output: Box::pin(output),
         input: Box::pin(input),
@@ -85,12 +89,12 @@ pub(crate) async fn execute<'a>(
     })
 }
 
-/// Runs a program beside the agent to its end; gives its output.
+/// Runs a program beside the agent until it ends; returns its output. The exit status is ignored,
+/// since the output tells.
 ///
 /// # Errors
 ///
-/// What the cluster refuses, and `SetupFailed` where it does not end in time or says more than it may. How it has ended is left to what it
-/// says.
+/// Errors of the cluster; `SetupFailed` after the timeout or without a standard output.
 pub(crate) async fn output(
     pods: &Api<Pod>,
     pod: &str,
@@ -110,12 +114,12 @@ pub(crate) async fn output(
         let mut process = pods
             .exec(pod, command.iter().copied(), &parameters)
             .await
-            .map_err(|error| cluster_error(Operation::Exec, error))?;
+            .map_err(|error| cluster_error(ClusterOperation::Exec, error))?;
         let output = process
             .stdout()
             .ok_or_else(|| failed("no standard output".into()))?;
         let mut text = String::new();
-        let read = output.take(OUTPUT).read_to_string(&mut text).await;
+        let read = output.take(MAX_OUTPUT).read_to_string(&mut text).await;
         read.map_err(|error| failed(error.to_string()))?;
         Ok(text)
     };
@@ -123,9 +127,9 @@ pub(crate) async fn output(
     ran.map_err(|_| failed(format!("it has not ended after {patience:?}")))?
 }
 
-async fn keep_last(mut errors: impl AsyncRead + Unpin, words: LastWords) {
+async fn keep_tail(mut errors: impl AsyncRead + Unpin, words: LastWords) {
     let mut bytes = [0; 1024];
-    // An error is an end too: there is nothing more to keep.
+    // An error ends the stream, too.
     while let Ok(count @ 1..) = errors.read(&mut bytes).await {
         words.extend(&bytes[..count]);
     }

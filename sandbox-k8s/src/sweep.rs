@@ -1,4 +1,4 @@
-//! Removing what others left: pods of ours that have ended, and those that nobody waits for any more.
+//! Removes leftovers: our pods that have ended, and pods that no client waits for any more.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,78 +10,80 @@ use sandbox_core::{Error, Result};
 
 use crate::TIER;
 use crate::cluster::Cluster;
-use crate::error::{Operation, cluster_error};
+use crate::error::{ClusterOperation, cluster_error};
 use crate::labels;
-use crate::pod::{self, Target};
+use crate::pod::{self, PodRef};
 
-/// A pod that has not begun to run after this long has nobody who waits, where it does not say for how long its client does.
-const FORGOTTEN: Duration = Duration::from_secs(3600);
+/// After this long a pod that does not run counts as abandoned, if it does not record its client's
+/// timeout.
+const ABANDONED: Duration = Duration::from_secs(3600);
 
-/// How long beyond its client's patience a pod stays that does not run: the cluster's clock and this one's may differ.
-const MARGIN: Duration = Duration::from_secs(300);
+/// Added to the client's timeout, since the clocks of the cluster and of this machine may differ.
+const CLOCK_MARGIN: Duration = Duration::from_secs(300);
 
-/// Removes what is ours and has ended, and with each what the cluster keeps of it. A pod whose owner was killed ends by itself, with
-/// its agent. Gives the sandboxes' names, sorted.
+/// Removes our pods that have ended or were abandoned. A pod whose owner was killed ends by itself,
+/// together with its agent. Returns the sandboxes' names, sorted.
 ///
 /// # Errors
 ///
-/// What the cluster refuses to list; and, once everything was tried, the names of those that could not be removed, each with the reason.
+/// Errors of the list request. Otherwise, after all removals were tried, one error that names each
+/// pod that could not be removed, with the reason.
 pub(crate) async fn sweep(cluster: &Cluster) -> Result<Vec<String>> {
     let pods = cluster.pods();
-    let ours = ListParams::default().labels(&labels::selector());
-    let found = pods
-        .list(&ours)
+    let our_pods = ListParams::default().labels(&labels::selector());
+    let listed = pods
+        .list(&our_pods)
         .await
-        .map_err(|error| cluster_error(Operation::ListPods, error))?;
+        .map_err(|error| cluster_error(ClusterOperation::ListPods, error))?;
     let now = Timestamp::now();
-    let mut swept = Swept::default();
-    for found in found.items.iter().filter(|found| is_dead(found, now)) {
-        if let Some(target) = Target::of(found) {
-            let name = labels::sandbox_name(found).unwrap_or(&target.name);
+    let mut swept = SweepOutcome::default();
+    for pod in listed.items.iter().filter(|pod| is_leftover(pod, now)) {
+        if let Some(target) = PodRef::of(pod) {
+            let name = labels::sandbox_name(pod).unwrap_or(&target.name);
             swept.add(name, pod::remove(&pods, &target).await);
         }
     }
     swept.result()
 }
 
-/// What a sweep has come to.
+/// The outcome of a sweep.
 #[derive(Debug, Default)]
-struct Swept {
+struct SweepOutcome {
     removed: BTreeSet<String>,
-    /// The names of those that are left, each with the reason.
-    left: Vec<(String, Error)>,
+    /// Names of sandboxes that could not be removed, each with its error.
+    failures: Vec<(String, Error)>,
 }
 
-impl Swept {
+impl SweepOutcome {
     fn add(&mut self, name: &str, removed: Result<()>) {
         match removed {
             Ok(()) => drop(self.removed.insert(name.to_owned())),
-            Err(error) => self.left.push((name.to_owned(), error)),
+            Err(error) => self.failures.push((name.to_owned(), error)),
         }
     }
 
     fn result(self) -> Result<Vec<String>> {
         let removed = self.removed.into_iter().collect::<Vec<_>>();
-        let Some((_, first)) = self.left.first() else {
+        let Some((_, first)) = self.failures.first() else {
             return Ok(removed);
         };
         let kind = first.kind();
-        let left = self.left.iter().map(|(name, error)| {
+        let failures = self.failures.iter().map(|(name, error)| {
             let why = error.context();
             sandbox_core::escape(&format!("{name}: {why}")).to_string()
         });
-        let mut context = format!("not removed: {}", left.collect::<Vec<_>>().join("; "));
+        let mut context = format!("not removed: {}", failures.collect::<Vec<_>>().join("; "));
         if !removed.is_empty() {
             context = format!("{context} (removed: {})", removed.join(", "));
         }
-        Err(Error::new(kind, "remove what is left of sandboxes", context)
+        Err(Error::new(kind, "remove leftovers of sandboxes", context)
             .on(TIER)
-            .with_fix("see that this account may remove pods, and what `kubectl describe pod` says of them; the next `sandbox prune` tries again"))
+            .with_fix("check that this account may remove pods, and look at `kubectl describe pod`; the next `sandbox prune` tries again"))
     }
 }
 
-/// Whether nothing of a pod runs, or ever will.
-fn is_dead(pod: &Pod, now: Timestamp) -> bool {
+/// Whether a pod has ended or will never run.
+fn is_leftover(pod: &Pod, now: Timestamp) -> bool {
     match pod
         .status
         .as_ref()
@@ -89,10 +91,10 @@ fn is_dead(pod: &Pod, now: Timestamp) -> bool {
     {
         Some("Succeeded" | "Failed") => true,
         Some("Running") => false,
-        // On its way, or the node does not answer.
+        // The pod is starting, or its node does not answer.
         _ => {
             let waited = labels::patience(pod);
-            let waited = waited.map_or(FORGOTTEN, |patience| patience.saturating_add(MARGIN));
+            let waited = waited.map_or(ABANDONED, |patience| patience.saturating_add(CLOCK_MARGIN));
             let made = pod.metadata.creation_timestamp.as_ref();
             made.is_some_and(|made| {
                 let age = now.duration_since(made.0);
@@ -109,12 +111,12 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn each_failure_is_told_with_what_was_removed() {
+    fn error_names_failed_and_removed_sandboxes() {
         let refused = |why: &str| Err(Error::new(ErrorKind::SetupFailed, "remove pod", why));
-        let mut swept = Swept::default();
+        let mut swept = SweepOutcome::default();
         swept.add("one", Ok(()));
         assert_eq!(swept.result().expect("all"), ["one"]);
-        let mut swept = Swept::default();
+        let mut swept = SweepOutcome::default();
         swept.add("a", refused("forbidden"));
         swept.add("b", Ok(()));
         swept.add("c", refused("a webhook says no"));
@@ -127,34 +129,34 @@ mod tests {
     }
 
     #[test]
-    fn only_what_has_ended_or_is_forgotten_is_dead() {
+    fn only_ended_or_abandoned_pods_are_leftovers() {
         let now: Timestamp = "2026-01-01T12:00:00Z".parse().expect("a moment");
-        let dead = |phase: &str, made: &str| {
+        let leftover = |phase: &str, made: &str| {
             let pod = json!({
                 "metadata": {"creationTimestamp": made},
                 "status": {"phase": phase},
             });
-            is_dead(&serde_json::from_value(pod).expect("a pod"), now)
+            is_leftover(&serde_json::from_value(pod).expect("a pod"), now)
         };
         let (early, late) = ("2026-01-01T10:00:00Z", "2026-01-01T11:59:00Z");
-        assert!(dead("Succeeded", late) && dead("Failed", late));
-        assert!(!dead("Running", early));
-        assert!(dead("Pending", early) && !dead("Pending", late));
-        // A clock that is behind makes nothing old.
-        assert!(!dead("Pending", "2026-01-01T13:00:00Z"));
-        assert!(!is_dead(&Pod::default(), now));
-        // One whose client has said for how long it waits.
-        let dead = |minutes: u64, made: &str| {
+        assert!(leftover("Succeeded", late) && leftover("Failed", late));
+        assert!(!leftover("Running", early));
+        assert!(leftover("Pending", early) && !leftover("Pending", late));
+        // If the clock is behind, no pod is old.
+        assert!(!leftover("Pending", "2026-01-01T13:00:00Z"));
+        assert!(!is_leftover(&Pod::default(), now));
+        // A pod that records its client's timeout.
+        let leftover = |minutes: u64, made: &str| {
             let pod = json!({
                 "metadata": {"creationTimestamp": made},
                 "status": {"phase": "Pending"},
             });
             let mut pod = serde_json::from_value(pod).expect("a pod");
             labels::add_patience(&mut pod, Duration::from_secs(60 * minutes));
-            is_dead(&pod, now)
+            is_leftover(&pod, now)
         };
         let made = "2026-01-01T11:51:00Z";
-        assert!(dead(3, made) && !dead(5, made));
-        assert!(!dead(u64::MAX / 60, early));
+        assert!(leftover(3, made) && !leftover(5, made));
+        assert!(!leftover(u64::MAX / 60, early));
     }
 }

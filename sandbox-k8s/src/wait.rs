@@ -1,4 +1,4 @@
-//! Waiting for a pod to run, by what the client's one watch says of it.
+//! Waits for a pod to run, based on the client's shared watch.
 
 use std::time::Duration;
 
@@ -9,65 +9,67 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::TIER;
-use crate::error::{Operation, cluster_error};
-use crate::failure::{self, Progress};
-use crate::made::Asked;
-use crate::watch::{Change, Ticket};
+use crate::error::{ClusterOperation, cluster_error};
+use crate::failure::{self, PodProgress};
+use crate::requested::RequestedPod;
+use crate::watch::{PodChange, PodSubscription};
 
-/// How long a last look at a pod may take whose time is over.
+/// How long the final look at a pod may take after the timeout.
 const LAST_LOOK: Duration = Duration::from_secs(5);
 
-/// How long to wait.
+/// How long to wait for a pod.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Patience {
-    /// For the whole.
+pub(crate) struct StartTimeouts {
+    /// For the pod to run.
     pub start: Duration,
     /// For a node with room.
     pub scheduling: Duration,
 }
 
-/// Waits until the pod's container runs, and gives the pod as it is then. Tells whoever wants to know when a node has it.
+/// Waits until the pod's container runs, and returns the pod. Signals `scheduled` when a node is
+/// assigned.
 ///
 /// # Errors
 ///
-/// As soon as the pod is another one than was asked for, where that is given. As soon as it is known that it will not, in the scheduler's or the kubelet's words; at the latest when the time is over.
+/// If the pod differs from the `requested` one; as soon as the scheduler or the kubelet reports that it
+/// cannot run; if the server refuses or does not answer; when the timeout is over.
 pub(crate) async fn until_running(
     pods: &Api<Pod>,
-    ticket: &mut Ticket,
-    patience: Patience,
-    asked: Option<&Asked>,
-    placed: Option<oneshot::Sender<()>>,
+    subscription: &mut PodSubscription,
+    timeouts: StartTimeouts,
+    requested: Option<&RequestedPod>,
+    scheduled: Option<oneshot::Sender<()>>,
 ) -> Result<Pod> {
     let begin = Instant::now();
-    let mut wait = Wait {
-        deadline: begin + patience.start,
-        room_until: begin + patience.scheduling,
+    let mut wait = PodWait {
+        deadline: begin + timeouts.start,
+        room_until: begin + timeouts.scheduling,
         no_room: None,
         last: None,
-        asked,
-        placed,
+        requested,
+        scheduled,
     };
     loop {
-        let Ok(change) = timeout_at(wait.next_bound(), ticket.next()).await else {
-            // Whatever the watch has not said: the pod itself has the last word.
-            let asked = timeout(LAST_LOOK, pods.get(ticket.name())).await;
-            return match asked.map_err(|_| wait.over())? {
+        let Ok(change) = timeout_at(wait.next_bound(), subscription.next()).await else {
+            // The watch may have missed the change, so look at the pod itself.
+            let requested = timeout(LAST_LOOK, pods.get(subscription.name())).await;
+            return match requested.map_err(|_| wait.over())? {
                 Ok(pod) if wait.look(&pod)? => Ok(pod),
                 Ok(_) => Err(wait.over()),
-                Err(error) => Err(cluster_error(Operation::GetPod, error)),
+                Err(error) => Err(cluster_error(ClusterOperation::GetPod, error)),
             };
         };
         match change {
-            Change::Pod(pod) => {
+            PodChange::Pod(pod) => {
                 if wait.look(&pod)? {
                     return Ok(*pod);
                 }
             }
-            Change::Removed => return Err(removed()),
-            Change::Refused(asked, status) => {
-                return Err(cluster_error(asked, kube::Error::Api(status)));
+            PodChange::Removed => return Err(removed()),
+            PodChange::Refused(requested, status) => {
+                return Err(cluster_error(requested, kube::Error::Api(status)));
             }
-            Change::Silent(why) => {
+            PodChange::Unreachable(why) => {
                 let context = format!("wait for pod: the API server does not answer: {why}");
                 return Err(Error::unavailable(TIER, context, failure::SEE_CLUSTER));
             }
@@ -79,31 +81,31 @@ fn removed() -> Error {
     Error::new(
         ErrorKind::SandboxEnded,
         "start pod",
-        "somebody has removed the pod before it ran",
+        "the pod was removed before it ran",
     )
     .on(TIER)
 }
 
-/// What is known while waiting.
+/// State of a wait.
 #[derive(Debug)]
-struct Wait<'a> {
+struct PodWait<'a> {
     deadline: Instant,
     room_until: Instant,
-    /// The scheduler's words, while no node has room.
+    /// The scheduler's message, while no node has room.
     no_room: Option<String>,
-    /// What the pod's state was last called.
+    /// The last reported state of the pod.
     last: Option<String>,
-    /// What the pod is compared with, whenever it is seen.
-    asked: Option<&'a Asked>,
-    /// Who wants to know when a node has it.
-    placed: Option<oneshot::Sender<()>>,
+    /// The requested pod, which each observed state is compared with.
+    requested: Option<&'a RequestedPod>,
+    /// Signalled when a node is assigned.
+    scheduled: Option<oneshot::Sender<()>>,
 }
 
-impl Wait<'_> {
+impl PodWait<'_> {
     /// Whether the pod runs.
     fn look(&mut self, pod: &Pod) -> Result<bool> {
-        if let Some(asked) = self.asked {
-            asked.check_later(pod)?;
+        if let Some(requested) = self.requested {
+            requested.check_later(pod)?;
         }
         self.last = pod.status.as_ref().and_then(state);
         self.no_room = None;
@@ -111,15 +113,15 @@ impl Wait<'_> {
             .spec
             .as_ref()
             .is_some_and(|spec| spec.node_name.is_some());
-        if let Some(placed) = self.placed.take_if(|_| has_node) {
-            // Who does not listen any more does not want to know.
-            let _ = placed.send(());
+        if let Some(scheduled) = self.scheduled.take_if(|_| has_node) {
+            // The receiver may be gone.
+            let _ = scheduled.send(());
         }
         match failure::progress(pod) {
-            Progress::Running => Ok(true),
-            Progress::Coming => Ok(false),
-            Progress::Failed(error) => Err(error),
-            Progress::Unschedulable(words) => {
+            PodProgress::Running => Ok(true),
+            PodProgress::Pending => Ok(false),
+            PodProgress::Failed(error) => Err(error),
+            PodProgress::Unschedulable(words) => {
                 self.no_room = Some(words);
                 Ok(false)
             }
@@ -135,17 +137,17 @@ impl Wait<'_> {
 
     fn over(&self) -> Error {
         if let Some(words) = &self.no_room {
-            return failure::no_room(words);
+            return failure::unschedulable_error(words);
         }
-        let last = self.last.as_deref().unwrap_or("nobody has looked at it");
+        let last = self.last.as_deref().unwrap_or("its status is unknown");
         let context = format!("the pod does not run in time: {last}");
         Error::new(ErrorKind::SetupFailed, "start pod", context)
             .on(TIER)
-            .with_fix("see what its events say (`kubectl get events`), or give it more time")
+            .with_fix("look at its events (`kubectl get events`), or allow more time")
     }
 }
 
-/// What a pod is doing, in few words.
+/// A short description of what a pod is doing.
 fn state(status: &k8s_openapi::api::core::v1::PodStatus) -> Option<String> {
     let init = status.init_container_statuses.iter().flatten();
     let main = status.container_statuses.iter().flatten();
@@ -165,15 +167,15 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn wait() -> Wait<'static> {
+    fn wait() -> PodWait<'static> {
         let now = Instant::now();
-        Wait {
+        PodWait {
             deadline: now + Duration::from_secs(60),
             room_until: now + Duration::from_secs(5),
             no_room: None,
             last: None,
-            asked: None,
-            placed: None,
+            requested: None,
+            scheduled: None,
         }
     }
 
@@ -182,7 +184,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_room_shortens_the_wait_until_there_is_some() {
+    async fn scheduling_timeout_applies_while_unschedulable() {
         let mut wait = wait();
         let full = json!({"phase": "Pending", "conditions": [{
             "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no cpu",
@@ -190,9 +192,9 @@ mod tests {
         assert!(!wait.look(&pod(full)).expect("not yet"));
         assert_eq!(wait.next_bound(), wait.room_until);
         assert!(wait.over().to_string().contains("Unschedulable: no cpu"));
-        let placed =
+        let scheduled =
             json!({"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "True"}]});
-        assert!(!wait.look(&pod(placed)).expect("not yet"));
+        assert!(!wait.look(&pod(scheduled)).expect("not yet"));
         assert_eq!(wait.next_bound(), wait.deadline);
         let text = wait.over().to_string();
         assert!(text.contains("Pending"), "{text}");

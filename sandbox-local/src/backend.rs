@@ -1,47 +1,50 @@
 //! The tier `local`.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, Once, PoisonError};
+use std::sync::{Arc, Mutex, Once};
 
 use async_trait::async_trait;
 use sandbox_core::policy::NetworkPolicy;
 use sandbox_core::spi::{Backend, Finding, Found, Instance};
 use sandbox_core::{EnforcementReport, Error, Plan, Result, SandboxInfo};
+use sandbox_host::lock;
 use sandbox_host::state::resolved;
 
 use crate::LocalConfig;
-use crate::detached::{self, Registry};
+use crate::detached::{self, DetachedSandboxes};
 use crate::error;
 use crate::host::{
-    Host, Isolation, Material, Own, Root, Support, findings, platform_roots, profile,
+    Availability, Host, Isolation, PlanPaths, ReservedPaths, Root, findings, platform_roots,
+    profile,
 };
-use crate::lower::{LocalPlan, Site, lower};
-use crate::start::{self, Order};
-use crate::{packages, stale, state};
+use crate::lower::{LocalPlan, LoweringContext, lower};
+use crate::start::{self, CreationRequest};
+use crate::{packages, state, sweep};
 
 /// The name of the tier.
 pub(crate) const TIER: &str = "local";
 
 /// Sandboxes on the kernel of this machine.
 ///
-/// As root (with the capabilities to mount and to map ids) code runs as a subordinate user of its own; as an ordinary user, in
-/// a user namespace as the caller; where user namespaces are denied, in the host's namespaces under Landlock and seccomp, with
-/// the gaps reported.
+/// As root (with the capabilities to mount and to map ids), code runs as its reserved subordinate user.
+/// As an ordinary user, code runs in a user namespace as the caller. Where user namespaces are
+/// denied, code runs in the host's namespaces under Landlock and seccomp; the report lists the
+/// gaps.
 #[derive(Debug)]
 pub struct LocalBackend {
     config: LocalConfig,
-    /// What was lowered last: most often it is asked for again.
-    last: Mutex<Option<Lowered>>,
-    /// Set by the first list.
+    /// The last lowered plan: callers usually ask for the same one again.
+    last: Mutex<Option<CachedLowering>>,
+    /// Whether the first `list` has removed leftovers already.
     swept: Once,
 }
 
 #[derive(Debug)]
-struct Lowered {
+struct CachedLowering {
     plan: Plan,
-    /// What the lowering has seen of the host.
+    /// The host state that the lowering used.
     host: Arc<Host>,
-    /// What it has seen of the platform.
+    /// The platform roots that the lowering used.
     platform: Arc<[Root]>,
     lowered: Arc<LocalPlan>,
 }
@@ -53,7 +56,7 @@ impl Default for LocalBackend {
 }
 
 impl LocalBackend {
-    /// A backend with these settings. Touches nothing yet.
+    /// A backend with these settings. Does no I/O.
     #[must_use]
     pub fn new(config: LocalConfig) -> Self {
         Self {
@@ -65,35 +68,35 @@ impl LocalBackend {
 
     fn lower(&self, plan: &Plan) -> Result<Arc<LocalPlan>> {
         let mut plan = plan.clone();
-        // They change nothing of what is built.
+        // These fields do not affect what is built.
         plan.name.clear();
         plan.labels.clear();
         plan.lifetime = None;
         plan.detached = false;
-        // Folders of the host can change between two looks.
-        let same_again = plan.read_roots.is_empty()
+        // Folders of the host can change between two calls.
+        let cacheable = plan.read_roots.is_empty()
             && plan.write_roots.is_empty()
             && plan.workspace.is_none()
             && plan.provided.is_empty()
             && !matches!(plan.network, NetworkPolicy::Full);
-        // The first look at the host is a look at these too.
+        // Detecting the host also reads the platform roots, so they come second.
         let host = Host::detect(&self.config);
         let platform = platform_roots();
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = &*last
-            && same_again
-            && known.plan == plan
-            && known.host == host
-            && Arc::ptr_eq(&known.platform, &platform)
+        let mut last = lock(&self.last);
+        if let Some(cached) = &*last
+            && cacheable
+            && cached.plan == plan
+            && cached.host == host
+            && Arc::ptr_eq(&cached.platform, &platform)
         {
-            return Ok(Arc::clone(&known.lowered));
+            return Ok(Arc::clone(&cached.lowered));
         }
-        let lowered = Arc::new(self.lower_anew(&plan, &host)?);
-        if !same_again {
-            // It holds folders of the host open.
+        let lowered = Arc::new(self.lower_uncached(&plan, &host)?);
+        if !cacheable {
+            // The plan holds folders of the host open.
             return Ok(lowered);
         }
-        *last = Some(Lowered {
+        *last = Some(CachedLowering {
             plan,
             host,
             platform,
@@ -102,12 +105,12 @@ impl LocalBackend {
         Ok(lowered)
     }
 
-    fn lower_anew(&self, plan: &Plan, host: &Host) -> Result<LocalPlan> {
+    fn lower_uncached(&self, plan: &Plan, host: &Host) -> Result<LocalPlan> {
         let isolation = isolation(host)?;
         let state = self.state_folder(host);
         let packages = sandbox_lang::packages::in_reach(plan, &self.config.packages)
             .map_err(|error| error.on(TIER))?;
-        let own = Own {
+        let reserved = ReservedPaths {
             state: &state,
             packages: packages.as_deref(),
             #[cfg(feature = "mutants")]
@@ -115,14 +118,14 @@ impl LocalBackend {
             #[cfg(not(feature = "mutants"))]
             any_link: false,
         };
-        let material = Material::of(TIER, plan, &own)?;
+        let host_paths = PlanPaths::open(TIER, plan, &reserved)?;
         let lowered = lower(
             plan,
-            &Site {
+            &LoweringContext {
                 tier: TIER,
                 host,
                 isolation,
-                material: &material,
+                host_paths: &host_paths,
                 state: &state,
                 private: &state.join("private"),
                 agent: 1,
@@ -137,7 +140,7 @@ impl LocalBackend {
         Ok(lowered)
     }
 
-    /// The state folder as mounts name it: without links, whether it exists already or not.
+    /// The absolute state folder with links resolved, whether or not it exists.
     fn state_folder(&self, host: &Host) -> PathBuf {
         resolved(state::folder(&self.config, host.user.id))
     }
@@ -146,8 +149,8 @@ impl LocalBackend {
 fn isolation(host: &Host) -> Result<Isolation> {
     host.isolation().ok_or_else(|| {
         let (reason, fix) = match &host.namespaces {
-            Support::Missing { reason, fix } => (reason.clone(), fix.clone()),
-            Support::Present => (String::new(), String::new()),
+            Availability::Missing { reason, fix } => (reason.clone(), fix.clone()),
+            Availability::Present => (String::new(), String::new()),
         };
         let instead = if host.user.id == 0 {
             "root is not held by Landlock alone: run as an ordinary user"
@@ -191,7 +194,7 @@ impl Backend for LocalBackend {
             }
         };
         let lowered = self.lower(plan)?;
-        let order = Order {
+        let request = CreationRequest {
             tier: TIER,
             plan,
             host: &host,
@@ -199,8 +202,8 @@ impl Backend for LocalBackend {
             lowered: &lowered,
         };
         let mut instance = match plan.detached {
-            true => detached::start(&order).await?,
-            false => start::start(&order).await?,
+            true => detached::start(&request).await?,
+            false => start::start(&request).await?,
         };
         if let Some(note) = note {
             let mut report = instance.enforcement().clone();
@@ -215,35 +218,40 @@ impl Backend for LocalBackend {
     }
 
     async fn get(&self, name: &str) -> Result<Found> {
-        Registry::of(TIER, &self.config)?.get(TIER, name).await
+        DetachedSandboxes::of(TIER, &self.config)?
+            .get(TIER, name)
+            .await
     }
 
     async fn list(&self) -> Result<Vec<SandboxInfo>> {
-        // Once for each client, as engines are swept, so that a program which only looks leaves nothing of killed ones either.
+        // Once per client, so that a program which only lists also removes what killed processes
+        // left.
         self.swept.call_once(|| {
             let host = Host::detect(&self.config);
-            stale::sweep_soon(&host.cgroups, &self.state_folder(&host));
+            sweep::sweep_soon(&host.cgroups, &self.state_folder(&host));
         });
-        Registry::of(TIER, &self.config)?.list()
+        DetachedSandboxes::of(TIER, &self.config)?.list()
     }
 
     async fn remove(&self, name: &str) -> Result<()> {
-        Registry::of(TIER, &self.config)?.remove(TIER, name).await
+        DetachedSandboxes::of(TIER, &self.config)?
+            .remove(TIER, name)
+            .await
     }
 
     async fn prune(&self) -> Result<Vec<String>> {
         let host = Host::detect(&self.config);
         let state = self.state_folder(&host);
-        let swept = tokio::task::spawn_blocking(move || stale::sweep_all(&host.cgroups, &state));
+        let swept = tokio::task::spawn_blocking(move || sweep::sweep_all(&host.cgroups, &state));
         let left = swept
             .await
             .map_err(|panicked| error::destroy(TIER, panicked.to_string()))?;
-        let pruned = Registry::of(TIER, &self.config)?.prune().await?;
+        let pruned = DetachedSandboxes::of(TIER, &self.config)?.prune().await?;
         if left.is_empty() {
             return Ok(pruned);
         }
         let left = format!(
-            "of killed processes, this could not be removed: {}",
+            "these leftovers of killed processes could not be removed: {}",
             left.join("; ")
         );
         Err(error::destroy(TIER, left))

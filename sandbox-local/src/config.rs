@@ -1,26 +1,26 @@
-//! What a caller may set of this backend.
+//! Settings of the local backend.
 
 use std::path::PathBuf;
 
 use sandbox_lang::packages::PackageSettings;
 
-/// Settings of the local backend; [`LocalConfig::default`] is what the registered tiers use.
+/// Settings of the local backend. The registered tiers use [`LocalConfig::default`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LocalConfig {
-    /// Folder for locks and private files. Unset: `/run/sandbox` for root, else `$XDG_RUNTIME_DIR/sandbox`, else
-    /// `/tmp/sandbox-UID`. It is made with mode 0700, and refused where it belongs to somebody else or others may enter.
-    /// No sandbox sees it.
+    /// Folder for locks and private files. Default: `/run/sandbox` for root, else
+    /// `$XDG_RUNTIME_DIR/sandbox`, else `/tmp/sandbox-UID`. It is created with mode 0700. It is
+    /// refused if another user owns it or others may enter it. No sandbox sees it.
     pub state_folder: Option<PathBuf>,
-    /// Where packages come from, where they are kept, and what their installation may take.
+    /// The package index, the cache folder, and the limits of an installation.
     pub packages: PackageSettings,
-    /// Behave as on a host that denies user namespaces. For tests.
+    /// Behave as on a host that denies user namespaces. For tests only.
     #[doc(hidden)]
     pub without_user_namespaces: bool,
-    /// Behave as on a host whose control groups cannot be used. For tests.
+    /// Behave as on a host without usable control groups. For tests only.
     #[doc(hidden)]
     pub without_cgroups: bool,
-    /// Leave a mechanism out, and claim it all the same. For suites that prove themselves.
+    /// Leave out one mechanism but still report it as enforced. For mutation tests only.
     #[cfg(feature = "mutants")]
     #[doc(hidden)]
     pub mutation: Option<crate::Mutation>,
@@ -40,7 +40,7 @@ impl LocalConfig {
         self
     }
 
-    /// Sets where packages come from, where they are kept, and what their installation may take.
+    /// Sets the package index, the cache folder, and the limits of an installation.
     #[must_use]
     pub fn packages(mut self, settings: PackageSettings) -> Self {
         self.packages = settings;
@@ -55,7 +55,7 @@ impl LocalConfig {
         self
     }
 
-    /// Behaves as on a host whose control groups cannot be used.
+    /// Behaves as on a host without usable control groups.
     #[doc(hidden)]
     #[must_use]
     pub fn without_cgroups(mut self) -> Self {
@@ -63,7 +63,7 @@ impl LocalConfig {
         self
     }
 
-    /// Leaves a mechanism out, and claims it all the same.
+    /// Leaves out one mechanism but still reports it as enforced.
     #[cfg(feature = "mutants")]
     #[doc(hidden)]
     #[must_use]

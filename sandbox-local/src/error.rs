@@ -1,4 +1,4 @@
-//! Errors of this backend, in the words of [`sandbox_core::Error`].
+//! Constructors for this backend's errors.
 
 use std::error::Error as StdError;
 use std::path::Path;
@@ -8,7 +8,7 @@ use sandbox_host::safe_path::PathError;
 
 const CREATE: &str = "create sandbox";
 
-/// A step of building the sandbox failed.
+/// A setup step failed.
 pub(crate) fn setup(
     tier: &str,
     what: impl Into<String>,
@@ -19,21 +19,21 @@ pub(crate) fn setup(
         .with_source(cause)
 }
 
-/// The specification asks for what this backend never does.
+/// The specification asks for something this backend does not support.
 pub(crate) fn invalid_spec(tier: &str, what: impl Into<String>, fix: impl Into<String>) -> Error {
     Error::new(ErrorKind::InvalidSpec, CREATE, what)
         .on(tier)
         .with_fix(fix)
 }
 
-/// The policy names something that this backend cannot build.
+/// The policy names something that this backend cannot provide.
 pub(crate) fn invalid_policy(tier: &str, what: impl Into<String>, fix: impl Into<String>) -> Error {
     Error::new(ErrorKind::InvalidPolicy, CREATE, what)
         .on(tier)
         .with_fix(fix)
 }
 
-/// A path of the host that the plan names cannot be used.
+/// A host path of the plan cannot be used.
 pub(crate) fn path(
     tier: &str,
     role: &str,
@@ -49,7 +49,7 @@ pub(crate) fn path(
     .with_source(cause)
 }
 
-/// A path of the host was not opened, perhaps for a link on the way.
+/// A host path could not be opened, perhaps because of a link in it.
 pub(crate) fn link(tier: &str, role: &str, named: &Path, cause: PathError) -> Error {
     match cause.fix() {
         Some(fix) => path(tier, role, named, cause).with_fix(fix),
@@ -57,7 +57,7 @@ pub(crate) fn link(tier: &str, role: &str, named: &Path, cause: PathError) -> Er
     }
 }
 
-/// Something could not be ended or removed.
+/// A process could not be ended, or a resource could not be removed.
 pub(crate) fn destroy(tier: &str, what: impl Into<String>) -> Error {
     Error::new(ErrorKind::Io, "destroy sandbox", what).on(tier)
 }

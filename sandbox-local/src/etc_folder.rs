@@ -1,7 +1,8 @@
-//! The prepared /etc of sandboxes, in the state folder.
+//! The prepared `/etc` of sandboxes, in the state folder.
 //!
-//! One for each state of the host's files and each kind of sandbox; made by the first that needs it, and kept, since sandboxes
-//! that run see it. The state folder lies in a tmpfs as a rule, and the host's files change seldom.
+//! There is one for each state of the host's files and each kind of sandbox. The first sandbox
+//! creates it. It is never removed, since running sandboxes have it mounted. The state folder is
+//! usually a tmpfs, and the host's files change rarely.
 
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, symlink};
@@ -10,10 +11,10 @@ use std::path::Path;
 use sandbox_core::Result;
 
 use crate::error;
-use crate::lower::{Entry, Etc};
+use crate::lower::{Etc, EtcEntry};
 use crate::owned_folder;
 
-/// Makes sure that it is there.
+/// Creates it if missing.
 pub(crate) fn prepare(tier: &str, state: &Path, etc: &Etc) -> Result<()> {
     let folder = etc.folder(state);
     if folder.is_dir() {
@@ -22,34 +23,35 @@ pub(crate) fn prepare(tier: &str, state: &Path, etc: &Etc) -> Result<()> {
     let built = owned_folder::make(state).and_then(|unfinished| {
         let built = finish(&unfinished, state, &folder, etc);
         if built.is_err() {
-            take_back(&unfinished, etc);
+            remove_partial(&unfinished, etc);
         }
         built
     });
     built.map_err(|cause| error::setup(tier, format!("prepare {}", folder.display()), cause))
 }
 
-/// Builds it at `unfinished` and gives it its place.
+/// Builds it in `unfinished` and renames it to `folder`.
 fn finish(unfinished: &Path, state: &Path, folder: &Path, etc: &Etc) -> io::Result<()> {
     build(unfinished, etc)?;
     make_folder(&state.join("etc"), 0o700)?;
     match std::fs::rename(unfinished, folder) {
-        // Somebody else was faster.
+        // Another process was faster.
         Err(_) if folder.is_dir() => std::fs::remove_dir_all(unfinished),
         renamed => renamed,
     }
 }
 
-/// Removes what was built so far by the names that it has: to list a folder takes a descriptor, and the lack of one may be why it
-/// was not finished. What resists stays; the cause of that is the one that is told.
-fn take_back(folder: &Path, etc: &Etc) {
+/// Removes by name what was built so far: listing a folder takes a descriptor, and the lack of one
+/// may be why it was not finished. Failures are ignored: the caller reports the error that came
+/// first.
+fn remove_partial(folder: &Path, etc: &Etc) {
     let below = etc.entries.keys().rev();
     for path in below.filter_map(|path| path.strip_prefix("/etc").ok()) {
         let target = folder.join(path);
-        // A file, a folder, or not made yet.
+        // A file, a folder, or not created yet.
         let _ = std::fs::remove_file(&target).or_else(|_| std::fs::remove_dir(&target));
         for parent in path.ancestors().skip(1) {
-            // The last one to be emptied goes with the last path in it.
+            // A parent is removed with the last path in it.
             let _ = std::fs::remove_dir(folder.join(parent));
         }
     }
@@ -66,18 +68,18 @@ fn build(folder: &Path, etc: &Etc) -> io::Result<()> {
             make_folder(&folder.join(parent), 0o755)?;
         }
         let made = match entry {
-            Entry::Folder => make_folder(&target, 0o755),
-            Entry::Place => write(&target, b""),
-            Entry::Link(says) => symlink(says, &target),
-            Entry::Copy(_) => std::fs::read(path).and_then(|content| write(&target, &content)),
-            Entry::File(content) => write(&target, content),
+            EtcEntry::Folder => make_folder(&target, 0o755),
+            EtcEntry::EmptyFile => write(&target, b""),
+            EtcEntry::Link(says) => symlink(says, &target),
+            EtcEntry::Copy(_) => std::fs::read(path).and_then(|content| write(&target, &content)),
+            EtcEntry::File(content) => write(&target, content),
         };
         made.map_err(|cause| io::Error::new(cause.kind(), format!("{}: {cause}", path.display())))?;
     }
     Ok(())
 }
 
-/// Makes a folder with these permissions, whatever the process' mask; one that is there is fine.
+/// Creates a folder with these permissions, regardless of the umask. An existing folder is fine.
 fn make_folder(folder: &Path, mode: u32) -> io::Result<()> {
     match std::fs::DirBuilder::new().mode(mode).create(folder) {
         Ok(()) => std::fs::set_permissions(folder, std::fs::Permissions::from_mode(mode)),
@@ -102,13 +104,13 @@ mod tests {
 
     fn etc() -> Etc {
         let entries = [
-            ("/etc/ssl/certs", Entry::Folder),
-            ("/etc/ssl/openssl.cnf", Entry::Place),
+            ("/etc/ssl/certs", EtcEntry::Folder),
+            ("/etc/ssl/openssl.cnf", EtcEntry::EmptyFile),
             (
                 "/etc/localtime",
-                Entry::Link("/usr/share/zoneinfo/Etc/UTC".into()),
+                EtcEntry::Link("/usr/share/zoneinfo/Etc/UTC".into()),
             ),
-            ("/etc/passwd", Entry::File(b"root\n".to_vec())),
+            ("/etc/passwd", EtcEntry::File(b"root\n".to_vec())),
         ];
         Etc {
             entries: entries
@@ -119,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_built_once_and_found_again() {
+    fn folder_is_built_once_and_reused() {
         let state = tempfile::tempdir().expect("a folder");
         prepare("local", state.path(), &etc()).expect("built");
         let folder = etc().folder(state.path());
@@ -143,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_finished_is_not_left() {
+    fn failed_build_leaves_nothing() {
         let state = tempfile::tempdir().expect("a folder");
         std::fs::write(state.path().join("etc"), "in the way").expect("written");
         assert!(prepare("local", state.path(), &etc()).is_err());
@@ -154,16 +156,16 @@ mod tests {
     }
 
     #[test]
-    fn another_content_is_another_folder() {
+    fn different_content_has_a_different_key() {
         let mut other = etc();
         other
             .entries
-            .insert("/etc/passwd".into(), Entry::File(b"other\n".to_vec()));
+            .insert("/etc/passwd".into(), EtcEntry::File(b"other\n".to_vec()));
         assert_ne!(etc().key(), other.key());
     }
 
     #[test]
-    fn many_at_once_agree() {
+    fn concurrent_builds_create_one_folder() {
         let state = tempfile::tempdir().expect("a folder");
         std::thread::scope(|scope| {
             for _ in 0..8 {

@@ -1,23 +1,23 @@
-//! A local sandbox that runs, as the agent's client needs it.
+//! Ends a running local sandbox and reports its state to the agent's client.
 #![expect(unsafe_code, reason = "registering a descriptor with the runtime")]
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use rustix::process::{WaitId, WaitIdOptions, waitid};
 use sandbox_core::Result;
-use sandbox_host::{CounterFiles, Counters, Isolator};
+use sandbox_host::{CounterFiles, Counters, Isolator, lock};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use crate::cgroup::Group;
+use crate::cleanup::{AgentProcess, Leftovers};
 use crate::error;
-use crate::remains::{Agent, Remains};
-use crate::sampler::Watch;
+use crate::sampler::MemoryWatch;
 
-/// Ends, and tells about, one sandbox.
+/// Ends one sandbox, and reports its kills, denials and exit.
 #[derive(Debug)]
 pub(crate) struct LocalIsolator {
     inner: Arc<Inner>,
@@ -26,40 +26,40 @@ pub(crate) struct LocalIsolator {
 #[derive(Debug)]
 struct Inner {
     tier: String,
-    agent: Agent,
+    agent: AgentProcess,
     group: Option<Arc<Group>>,
-    watch: Option<Arc<Watch>>,
-    /// Whether the network namespace is the sandbox's own.
+    watch: Option<Arc<MemoryWatch>>,
+    /// Whether the sandbox has its own network namespace.
     own_network: bool,
-    /// Opened by the first execution that ends.
+    /// Opened when the first execution ends.
     counters: OnceLock<CounterFiles>,
     reason: Mutex<Option<String>>,
-    remains: tokio::sync::Mutex<Remains>,
+    leftovers: tokio::sync::Mutex<Leftovers>,
 }
 
 impl LocalIsolator {
-    /// Takes over a sandbox whose agent runs.
+    /// Takes ownership of a sandbox whose agent runs.
     ///
     /// # Panics
-    ///
-    /// When `remains` has no agent.
+    /// If `leftovers` has no agent.
+    /// When `leftovers` has no agent.
     pub(crate) fn new(
         tier: &str,
-        remains: Remains,
-        watch: Option<Arc<Watch>>,
+        leftovers: Leftovers,
+        watch: Option<Arc<MemoryWatch>>,
         own_network: bool,
         lifetime: Option<Duration>,
     ) -> Self {
-        let agent = remains.agent().expect("the agent was started").clone();
+        let agent = leftovers.agent().expect("the agent was started").clone();
         let inner = Arc::new(Inner {
             tier: tier.to_owned(),
             agent,
-            group: remains.shared_group(),
+            group: leftovers.shared_group(),
             watch,
             own_network,
             counters: OnceLock::new(),
             reason: Mutex::new(None),
-            remains: tokio::sync::Mutex::new(remains),
+            leftovers: tokio::sync::Mutex::new(leftovers),
         });
         if let Some(lifetime) = lifetime {
             tokio::spawn(end_after(Arc::downgrade(&inner), lifetime));
@@ -80,19 +80,19 @@ async fn end_after(sandbox: Weak<Inner>, lifetime: Duration) {
 
 impl Inner {
     async fn destroy(&self) -> Result<()> {
-        let mut remains = self.remains.lock().await;
-        if remains.is_empty() {
+        let mut leftovers = self.leftovers.lock().await;
+        if leftovers.is_empty() {
             return Ok(());
         }
-        if remains.is_one_tree() {
-            remains.kill();
-            wait_for_end(&self.agent.pidfd, END).await;
-            if remains.finish() {
+        if leftovers.ends_with_agent() {
+            leftovers.kill();
+            wait_for_end(&self.agent.pidfd, KILL_TIMEOUT).await;
+            if leftovers.try_finish() {
                 return Ok(());
             }
         }
-        // The slow way blocks.
-        let mut taken = std::mem::take(&mut *remains);
+        // This path blocks.
+        let mut taken = std::mem::take(&mut *leftovers);
         let destroyed = tokio::task::spawn_blocking(move || {
             let destroyed = taken.destroy();
             (taken, destroyed)
@@ -101,7 +101,7 @@ impl Inner {
             Ok((_, Ok(()))) => Ok(()),
             Ok((taken, Err(left))) => {
                 // The next call tries again.
-                *remains = taken;
+                *leftovers = taken;
                 Err(error::destroy(&self.tier, left))
             }
             Err(panicked) => Err(error::destroy(&self.tier, panicked.to_string())),
@@ -109,19 +109,15 @@ impl Inner {
     }
 }
 
-/// How long the end of a killed agent is waited for.
-const END: Duration = Duration::from_secs(5);
+/// Time limit for a killed agent to end.
+const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Waits a while for the end of a process; the caller looks for itself.
+/// Waits up to `longest` for a process to end. The caller checks whether it did.
 pub(crate) async fn wait_for_end(pidfd: &Arc<OwnedFd>, longest: Duration) {
-    // SAFETY: the descriptor is the same, and open, for as long as any clone of the `Arc` lives.
+    // SAFETY: the `Arc` keeps the same descriptor open for as long as the registration lives.
     let watched = unsafe { AsyncFd::register_with_interest(Arc::clone(pidfd), Interest::READABLE) };
     let Ok(watched) = watched else { return };
     let _ = tokio::time::timeout(longest, watched.readable()).await;
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[async_trait]
@@ -135,9 +131,9 @@ impl Isolator for LocalIsolator {
     }
 
     fn destroy_soon(&self) {
-        // Whoever holds the lock is about to end it.
-        if let Ok(mut remains) = self.inner.remains.try_lock() {
-            drop(std::mem::take(&mut *remains));
+        // If the lock is held, its holder is already destroying the sandbox.
+        if let Ok(mut leftovers) = self.inner.leftovers.try_lock() {
+            drop(std::mem::take(&mut *leftovers));
         }
     }
 
@@ -152,7 +148,7 @@ impl Isolator for LocalIsolator {
         let inner = &self.inner;
         let files = inner.counters.get_or_init(|| {
             let limit = inner.group.as_ref().and_then(|group| group.process_limit());
-            // The agent is not reaped while it is ours, so the number is its own.
+            // The agent stays unreaped while it is our child, so its process id cannot be reused.
             let agent = inner.own_network.then_some(inner.agent.pid.0);
             CounterFiles::open(limit.as_deref(), agent)
         });

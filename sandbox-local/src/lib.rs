@@ -1,20 +1,22 @@
 //! The local Linux kernel as a sandbox backend.
 //!
-//! A sandbox is a tree of processes in namespaces of its own, with a root that holds only what its policy grants. The first of
-//! them is the agent ([`sandbox_agent::program`]), executed from a file in memory; everything after that is the same as on
-//! every other backend ([`sandbox_host`]).
+//! A sandbox is a tree of processes in its own namespaces. Its root file system holds only what the
+//! policy grants. The first process is the agent ([`sandbox_agent::program`]), executed from a
+//! memory file. From there on, everything works as on every other backend ([`sandbox_host`]).
 //!
-//! How far the host takes part is found out by trying ([`LocalBackend`] says in which three ways it can go), and what is not
-//! enforced is reported, capability by capability.
+//! The backend probes what the host supports ([`LocalBackend`] lists the three isolation modes) and
+//! reports, per capability, what it cannot enforce.
 //!
-//! - `host`: what this host has; `lower`: from a plan to what is done for it, pure.
-//! - `spawn`: the process; `cgroup`, `systemd`, `subordinate`: limits and users; `start` puts them together.
-//! - `packages`: the folder of a plan's packages, by a sandbox of this backend.
-//! - `isolator`, `remains`: its end, after which nothing is left.
-//! - `detached`: sandboxes that outlive the process that made them, each with a keeper.
+//! - `host`: what this host supports; `lower`: turns a plan into host operations, without I/O.
+//! - `spawn`: starts processes; `cgroup`, `systemd`, `subordinate`: limits and users; `start`:
+//!   creates a sandbox from these.
+//! - `packages`: installs a plan's packages in a sandbox of this backend.
+//! - `isolator`, `cleanup`: end a sandbox and remove everything it has on the host.
+//! - `detached`: sandboxes that outlive the process that created them, each with a supervisor.
 
 mod backend;
 mod cgroup;
+mod cleanup;
 mod config;
 mod detached;
 mod error;
@@ -27,14 +29,13 @@ mod mutation;
 mod owned_folder;
 mod owned_name;
 mod packages;
-mod remains;
 mod sampler;
 mod setup;
 mod spawn;
-mod stale;
 mod start;
 mod state;
 mod subordinate;
+mod sweep;
 mod systemd;
 mod unsafe_tier;
 
@@ -60,7 +61,7 @@ fn open_unsafe() -> Result<Arc<dyn Backend>> {
     Ok(Arc::new(UnsafeLocalBackend::default()))
 }
 
-/// What was measured of this tier, by `cargo xtask matrix --write`.
+/// Measured profiles of this tier, written by `cargo xtask matrix --write`.
 const PROFILES: &[(&str, &str)] = &[
     (
         "local-root-95362d8e.json",

@@ -1,59 +1,60 @@
-//! Mutants of this backend: each leaves one mechanism out and claims it all the same, so that a suite can show that it would
-//! notice.
+//! Mutants of this backend. Each leaves out one mechanism but reports it as enforced, so that the
+//! conformance suite can prove that it notices.
 
 use sandbox_agent::protocol::Mount;
-use sandbox_freestanding::namespace::{CLONE_NEWIPC, CLONE_NEWNET, CLONE_NEWUTS};
+use sandbox_agent::runtime::namespace::{CLONE_NEWIPC, CLONE_NEWNET, CLONE_NEWUTS};
 
 use crate::cgroup::Limits;
 use crate::lower::LocalPlan;
 
-/// What is left out. A sandbox in the host's namespaces is not changed by any of them.
+/// What to leave out. Sandboxes in the host's namespaces do not change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mutation {
-    /// The network namespace: the sandbox is in the host's.
+    /// The network namespace: the sandbox uses the host's.
     NetworkNamespace,
     /// The namespace of System V objects and message queues.
     IpcNamespace,
     /// The namespace of host names.
     UtsNamespace,
-    /// The filter of system calls.
+    /// The seccomp filter.
     Seccomp,
     /// The Landlock domain.
     Landlock,
-    /// The scopes of the Landlock domain; its rules for files stay.
+    /// The scopes of the Landlock domain; its file rules stay.
     LandlockScopes,
-    /// The limits of the control groups; the groups themselves are made.
+    /// The limits of the control groups; the groups are still created.
     ControlGroups,
-    /// The limits by `setrlimit`.
+    /// The limits set by `setrlimit`.
     ResourceLimits,
-    /// The size of what code can write to.
+    /// The size limit of what code can write.
     Storage,
-    /// Every mount is writable.
+    /// Read-only mounts: every mount is writable.
     ReadOnly,
-    /// Settings of the kernel are as writable as their permissions say.
+    /// The read-only mounts over kernel settings.
     KernelSettings,
-    /// The list of keys is the kernel's.
+    /// The mask over the kernel's list of keys.
     KeyRings,
     /// The limits of the sandbox's user namespace.
     UserLimits,
-    /// The file system of processes is the host's.
+    /// The sandbox's own `/proc`: it is the host's.
     Processes,
-    /// Device files are the host's, all of them.
+    /// The sandbox's own `/dev`: it is the host's, with all devices.
     Devices,
-    /// Roots, the workspace and the folders of packages are mounted by their paths, whatever these lead to by then.
+    /// The object checks: roots, the workspace and package folders are mounted by path, whatever
+    /// the path leads to by then.
     RootsByPath,
-    /// Links in the paths of roots and the workspace are followed wherever they lead.
+    /// The link checks: links in the paths of roots and the workspace are followed everywhere.
     FollowLinks,
-    /// Folders above what is mounted in a writable folder can be renamed.
+    /// The protection against renaming folders above mount points in a writable folder.
     MovableMountPoints,
 }
 
-/// More than any probe writes.
+/// More than any probe writes, in bytes.
 const NO_SIZE: u64 = 1 << 40;
 
 impl Mutation {
-    /// What is done without the mechanism. What is reported stays.
+    /// Removes the mechanism from the plan but not from its report.
     pub(crate) fn of(self, mut plan: LocalPlan) -> LocalPlan {
         match self {
             Self::NetworkNamespace => {
@@ -64,7 +65,7 @@ impl Mutation {
             Self::IpcNamespace => plan.namespaces &= !CLONE_NEWIPC,
             Self::UtsNamespace => {
                 plan.namespaces &= !CLONE_NEWUTS;
-                // It would be the host's that is named.
+                // Otherwise it would name the host.
                 plan.setup.hostname.clear();
             }
             Self::Seccomp => plan.confinement.seccomp.clear(),
@@ -97,7 +98,7 @@ impl Mutation {
             Self::Processes => of_the_host(&mut plan.setup.mounts, "/proc"),
             Self::Devices => of_the_host(&mut plan.setup.mounts, "/dev"),
             Self::RootsByPath => by_path(&mut plan),
-            // Done where the paths are opened.
+            // Applied where the paths are opened.
             Self::FollowLinks => {}
             Self::MovableMountPoints => {
                 let mounts = &mut plan.setup.mounts;
@@ -128,7 +129,7 @@ fn by_path(plan: &mut LocalPlan) {
     }
 }
 
-/// Puts a folder of the host where the sandbox has one of its own.
+/// Replaces the sandbox's own `folder` by the host's.
 fn of_the_host(mounts: &mut Vec<Mount>, folder: &str) {
     let bound = Mount::Bind {
         source: folder.into(),

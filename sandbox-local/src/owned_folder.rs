@@ -1,20 +1,21 @@
-//! Folders in the state folder that go with the process that made them, or with the next one that looks.
+//! Folders in the state folder that belong to one process. A later sweep removes them if that
+//! process was killed.
 
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::owned_name::{fresh, left_behind};
+use crate::owned_name::{leftovers_in, unique_name};
 
-/// Makes a new one.
+/// Creates one.
 pub(crate) fn make(state: &Path) -> io::Result<PathBuf> {
-    let folder = state.join(fresh());
+    let folder = state.join(unique_name());
     std::fs::DirBuilder::new().mode(0o700).create(&folder)?;
     Ok(folder)
 }
 
-/// Removes a folder with what code has put there: also folders that it has closed. An empty one takes no descriptor: there may be
-/// none, where that is why the sandbox could not be made.
+/// Removes a folder with its content, even if code has removed the permissions of folders in it. An
+/// empty folder takes no descriptor: the lack of one may be why the creation failed.
 pub(crate) fn remove(folder: &Path) -> io::Result<()> {
     match std::fs::remove_dir(folder).or_else(|_| std::fs::remove_dir_all(folder)) {
         Err(cause) if cause.kind() == io::ErrorKind::PermissionDenied => {
@@ -40,9 +41,9 @@ fn open_all(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes those whose owner is gone; gives what stays, and why.
-pub(crate) fn remove_stale(state: &Path) -> Vec<String> {
-    let removed = left_behind(state).map(|folder| (remove(&folder), folder));
+/// Removes folders whose owner is gone. Returns what could not be removed, and why.
+pub(crate) fn remove_leftovers(state: &Path) -> Vec<String> {
+    let removed = leftovers_in(state).map(|folder| (remove(&folder), folder));
     let stays = removed.filter_map(|(removed, folder)| match removed {
         Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
             Some(format!("{}: {cause}", folder.display()))
@@ -55,10 +56,10 @@ pub(crate) fn remove_stale(state: &Path) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::owned_name::Owner;
+    use sandbox_host::Owner;
 
     #[test]
-    fn folders_that_code_has_closed_go_too() {
+    fn folders_without_permissions_are_removed() {
         let state = tempfile::tempdir().expect("a folder");
         let folder = make(state.path()).expect("made");
         std::fs::create_dir_all(folder.join("a/b")).expect("made");
@@ -73,16 +74,16 @@ mod tests {
     }
 
     #[test]
-    fn only_what_a_dead_process_left_goes() {
+    fn only_folders_of_ended_owners_are_removed() {
         let state = tempfile::tempdir().expect("a folder");
         let kept = make(state.path()).expect("made");
-        let dead = Owner::dead();
-        let stale = state.path().join(format!("{}0", dead.prefix()));
+        let ended = Owner::ended_for_tests();
+        let stale = state.path().join(ended.file_name(0));
         let other = state.path().join("uids");
         for folder in [&stale, &other] {
             std::fs::create_dir_all(folder.join("content")).expect("made");
         }
-        assert_eq!(remove_stale(state.path()), [] as [String; 0]);
+        assert_eq!(remove_leftovers(state.path()), [] as [String; 0]);
         assert!(kept.exists() && other.exists() && !stale.exists());
     }
 }

@@ -1,4 +1,5 @@
-//! Packages of a plan: installed by a sandbox of this backend, mounted into the one that they are for.
+//! Packages of a plan: installed in a sandbox of this backend, then mounted into the plan's
+//! sandbox.
 
 use std::path::{Path, PathBuf};
 
@@ -11,8 +12,8 @@ use sandbox_lang::packages::{self, Interpreter, Order, TARGET};
 use crate::LocalConfig;
 use crate::host::Isolation;
 
-/// The plan with a folder that holds its packages, and the variables that make Python and its programs be found there; and what a
-/// user should know of these packages. `state` is the state folder, which is there.
+/// Returns the plan with its packages mounted and the variables set that make Python find them, and
+/// a note about these packages for the user. `state` is the state folder, which exists.
 pub(crate) async fn provide(
     backend: &dyn Backend,
     config: &LocalConfig,
@@ -39,12 +40,12 @@ pub(crate) async fn provide(
         settings: &config.packages,
         state,
     };
-    // Boxed, since it creates a sandbox of its own: its future is in this one's.
+    // Boxed: it creates a sandbox, so its future would otherwise contain itself.
     let installed = Box::pin(packages::provide(backend, &order)).await?;
     let source: PathBuf = installed.folder;
     let seen = match isolation {
         Isolation::Privileged | Isolation::UserNamespace => TARGET.into(),
-        // At its own path, as everything there.
+        // Without a mount namespace, at its path on the host.
         Isolation::Landlock => source.to_string_lossy().into_owned(),
     };
     Ok((packages::shown(plan, source, seen, PATH), installed.note))

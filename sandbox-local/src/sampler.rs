@@ -1,39 +1,41 @@
-//! Memory without control groups: a thread looks at the trees of this process' sandboxes ten times a second and kills the
-//! largest processes of one that is above its limit.
+//! Enforces memory limits without control groups: a thread samples the process trees of this
+//! process' sandboxes ten times a second and kills the largest processes of a tree above its limit.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use crate::remains::{Process, descendants};
+use sandbox_host::lock;
 
-/// How often a tree is looked at.
+use crate::cleanup::{TreeProcess, descendants};
+
+/// The sampling interval.
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// A tree that is watched for as long as this value lives.
+/// A process tree that is sampled while this value lives.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub(crate) struct MemoryWatch {
     agent: i32,
     limit: u64,
     kills: AtomicU64,
 }
 
-impl Watch {
-    /// Holds the tree below the agent to `limit` bytes.
+impl MemoryWatch {
+    /// Limits the tree below the agent to `limit` bytes.
     pub(crate) fn start(agent: i32, limit: u64) -> std::io::Result<Arc<Self>> {
         let watch = Arc::new(Self {
             agent,
             limit,
             kills: AtomicU64::new(0),
         });
-        let mut watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut watched = lock(&WATCH_LIST);
         let pid = std::process::id();
         // The thread does not exist in a fork of the process that started it.
         if watched.owner != Some(pid) {
             std::thread::Builder::new()
                 .name("sandbox-sampler".into())
-                .spawn(look)?;
-            *watched = Watched {
+                .spawn(sample_all)?;
+            *watched = WatchList {
                 owner: Some(pid),
                 watches: Vec::new(),
             };
@@ -47,7 +49,7 @@ impl Watch {
         self.kills.load(Ordering::Relaxed)
     }
 
-    fn look(&self) {
+    fn sample(&self) {
         let processes = descendants(self.agent);
         let mut sized = processes
             .iter()
@@ -55,15 +57,17 @@ impl Watch {
             .collect::<Vec<_>>();
         sized.sort_by_key(|(size, _)| std::cmp::Reverse(*size));
         for process in excess(&sized, self.limit) {
-            // Before the end that follows from it can be seen, as the kernel does.
+            // Count before the kill, as the kernel does, so that the count includes every kill that
+            // is already visible.
             self.kills.fetch_add(1, Ordering::Relaxed);
             process.send(rustix::process::Signal::KILL);
         }
     }
 }
 
-/// The largest processes, as many as it takes for the rest to be within the limit. `sized` is sorted, the largest first.
-fn excess<'a>(sized: &[(u64, &'a Process)], limit: u64) -> Vec<&'a Process> {
+/// The largest processes, as many as must end for the rest to fit the limit. `sized` is sorted,
+/// largest first.
+fn excess<'a>(sized: &[(u64, &'a TreeProcess)], limit: u64) -> Vec<&'a TreeProcess> {
     let mut total = sized.iter().map(|(size, _)| size).sum::<u64>();
     let mut over = Vec::new();
     for (size, process) in sized {
@@ -76,20 +80,20 @@ fn excess<'a>(sized: &[(u64, &'a Process)], limit: u64) -> Vec<&'a Process> {
     over
 }
 
-struct Watched {
+struct WatchList {
     owner: Option<u32>,
-    watches: Vec<Weak<Watch>>,
+    watches: Vec<Weak<MemoryWatch>>,
 }
 
-static WATCHED: Mutex<Watched> = Mutex::new(Watched {
+static WATCH_LIST: Mutex<WatchList> = Mutex::new(WatchList {
     owner: None,
     watches: Vec::new(),
 });
 
-fn look() {
+fn sample_all() {
     loop {
         std::thread::sleep(PERIOD);
-        let mut watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut watched = lock(&WATCH_LIST);
         watched.watches.retain(|watch| watch.strong_count() > 0);
         if watched.watches.is_empty() {
             watched.owner = None;
@@ -100,11 +104,11 @@ fn look() {
         watches
             .iter()
             .filter_map(Weak::upgrade)
-            .for_each(|watch| watch.look());
+            .for_each(|watch| watch.sample());
     }
 }
 
-/// Memory of a process that is its own: anonymous, shared anonymous, swapped; in bytes. 0 for one that has ended.
+/// A process' own memory in bytes: anonymous, shared anonymous and swapped. 0 if it has ended.
 fn memory(pid: i32) -> u64 {
     std::fs::read_to_string(format!("/proc/{pid}/status")).map_or(0, |status| in_status(&status))
 }
@@ -128,14 +132,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn own_memory_is_counted_and_files_are_not() {
+    fn only_anonymous_shared_and_swapped_memory_counts() {
         let status = "Name:\tx\nVmRSS:\t 900 kB\nRssAnon:\t 100 kB\nRssFile:\t 700 kB\nRssShmem:\t 20 kB\nVmSwap:\t 3 kB\n";
         assert_eq!(in_status(status), 123 * 1024);
         assert_eq!(memory(i32::MAX), 0);
     }
 
     #[test]
-    fn a_tree_above_its_limit_loses_its_largest_process() {
+    fn largest_process_of_a_tree_above_its_limit_is_killed() {
         let script = "sleep 60 & exec sleep 60";
         let script = format!("sh -c '{script}'; exit 0");
         let mut root = Command::new("sh")
@@ -144,7 +148,7 @@ mod tests {
             .spawn()
             .expect("a shell");
         let pid = i32::try_from(root.id()).expect("a small number");
-        let watch = Watch::start(pid, 1).expect("watched");
+        let watch = MemoryWatch::start(pid, 1).expect("watched");
         let deadline = Instant::now() + Duration::from_secs(10);
         while watch.kills() == 0 {
             assert!(Instant::now() < deadline, "nothing was killed");

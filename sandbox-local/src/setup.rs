@@ -1,30 +1,36 @@
-//! The first words with the agent: what to build, and the id maps that only somebody outside can write.
+//! The first messages to the agent: what to set up, and the id maps that only a process outside can
+//! write.
 
 use std::io::{ErrorKind as ErrorKindOfIo, Write};
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::time::Duration;
 
 use sandbox_agent::protocol::{Failure, FrameBuffer, Kind, Setup, encode_message};
+use sandbox_agent::runtime::Pid;
 use sandbox_core::{Error, ErrorKind, Result};
-use sandbox_freestanding::Pid;
 use sandbox_host::failure_error;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
 use crate::error;
 
-/// How long the agent may take to build the sandbox.
-const BOUND: Duration = Duration::from_secs(10);
+/// Time limit for the agent to set up the sandbox.
+const SETUP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A setup on its way to the agent.
+/// A setup message that is partly sent.
 #[derive(Debug)]
-pub(crate) struct Sending {
+pub(crate) struct PendingSetup {
     message: Vec<u8>,
     sent: usize,
 }
 
-/// Sends the setup as far as the stream takes it at once: all of it, as a rule, so that the agent finds it there.
-pub(crate) fn send_early(tier: &str, stream: &StdUnixStream, setup: &Setup) -> Result<Sending> {
+/// Sends as much of the setup as the stream takes without blocking: usually all of it, so that the
+/// agent finds it at once.
+pub(crate) fn send_early(
+    tier: &str,
+    stream: &StdUnixStream,
+    setup: &Setup,
+) -> Result<PendingSetup> {
     let mut message = Vec::new();
     encode_message(&mut message, 0, Kind::Setup, &setup.encode());
     let sent = match (&*stream).write(&message) {
@@ -32,21 +38,22 @@ pub(crate) fn send_early(tier: &str, stream: &StdUnixStream, setup: &Setup) -> R
         Err(cause) if cause.kind() == ErrorKindOfIo::WouldBlock => 0,
         Err(cause) => return Err(broken(tier, cause)),
     };
-    Ok(Sending { message, sent })
+    Ok(PendingSetup { message, sent })
 }
 
-/// Sends the rest. Where the agent enters a user namespace of its own, waits for that and writes `map` for users and groups.
+/// Sends the rest. If `map` is set, waits until the agent is in its user namespace and writes `map`
+/// as its user and group map.
 ///
-/// A failure of the agent without a user namespace comes as its answer to the next message.
+/// Without a user namespace, the agent reports a setup failure as the answer to the next message.
 pub(crate) async fn set_up(
     tier: &str,
     stream: &mut UnixStream,
-    sending: Sending,
+    pending_setup: PendingSetup,
     agent: Pid,
     map: Option<&str>,
 ) -> Result<()> {
-    let talk = async {
-        let Sending { mut message, sent } = sending;
+    let exchange = async {
+        let PendingSetup { mut message, sent } = pending_setup;
         stream
             .write_all(&message[sent..])
             .await
@@ -67,12 +74,12 @@ pub(crate) async fn set_up(
         }
         Ok(())
     };
-    match tokio::time::timeout(BOUND, talk).await {
+    match tokio::time::timeout(SETUP_TIMEOUT, exchange).await {
         Ok(result) => result,
         Err(_) => Err(Error::new(
             ErrorKind::SetupFailed,
             "set up sandbox",
-            format!("the agent did not build it within {BOUND:?}"),
+            format!("the agent did not set up the sandbox within {SETUP_TIMEOUT:?}"),
         )
         .on(tier)),
     }

@@ -1,4 +1,4 @@
-//! Building one sandbox, from its lowered plan to an agent that answers.
+//! Creates one sandbox: from the lowered plan to an agent that answers.
 
 use std::ffi::CString;
 use std::os::fd::OwnedFd;
@@ -7,41 +7,41 @@ use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use sandbox_agent::runtime::Pid;
+use sandbox_agent::runtime::namespace::CLONE_NEWNET;
 use sandbox_core::{Error, Plan, Result};
-use sandbox_freestanding::Pid;
-use sandbox_freestanding::namespace::CLONE_NEWNET;
 use sandbox_host::{AgentInstance, Sandbox};
 use tokio::net::UnixStream;
 
-use crate::cgroup::{Group, is_gone};
+use crate::cgroup::{Group, was_removed};
+use crate::cleanup::Leftovers;
 use crate::error;
 use crate::etc_folder;
-use crate::host::{Host, Isolation, Object, mount_table, mounts_of, user_tasks};
+use crate::host::{Host, Isolation, OpenObject, mount_table, mounts_of, user_tasks};
 use crate::isolator::LocalIsolator;
-use crate::lower::{LocalPlan, Mapped, SCRATCH, Scratch, Site, lower};
+use crate::lower::{IdMappedFolder, LocalPlan, LoweringContext, SCRATCH, Scratch, lower};
 use crate::owned_folder;
-use crate::remains::Remains;
-use crate::sampler::Watch;
+use crate::sampler::MemoryWatch;
 use crate::setup::{send_early, set_up};
-use crate::spawn::MAPPING;
+use crate::spawn::ID_MAPPING_UNSUPPORTED;
 use crate::spawn::identity::IdentityMaps;
-use crate::spawn::{Launch, MappedMount, Network, NewFolder, ScratchMount, Started};
-use crate::stale::sweep_once;
+use crate::spawn::{IdMappedMount, Launch, Network, NewFolder, PendingAgent, ScratchMount};
 use crate::subordinate::Range;
+use crate::sweep::sweep_once;
 
-/// What is to be built.
+/// What to create.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Order<'a> {
+pub(crate) struct CreationRequest<'a> {
     pub(crate) tier: &'a str,
     pub(crate) plan: &'a Plan,
     pub(crate) host: &'a Host,
-    /// The state folder. It exists, and no part of its path is a link.
+    /// The state folder. It exists, and no component of its path is a link.
     pub(crate) state: &'a Path,
     pub(crate) lowered: &'a LocalPlan,
 }
 
-impl Order<'_> {
-    /// Begins what takes longest, and makes what sandboxes share.
+impl CreationRequest<'_> {
+    /// Starts the slowest steps early and prepares what all sandboxes share.
     pub(crate) fn prepare_host(&self) -> Result<Option<Network>> {
         let network = match self.lowered.network {
             true => {
@@ -57,7 +57,8 @@ impl Order<'_> {
         Ok(network)
     }
 
-    /// How its agent is started: as a child that dies with its parent, where that ends the whole sandbox.
+    /// The agent's launch parameters. With a root of its own, the agent dies with its parent, and
+    /// with it the whole sandbox.
     pub(crate) fn launch(
         &self,
         stream: OwnedFd,
@@ -78,7 +79,7 @@ impl Order<'_> {
             namespaces: lowered.namespaces,
             maps: (lowered.isolation == Isolation::UserNamespace)
                 .then(|| IdentityMaps::of_caller(host.user.id, host.user.group)),
-            mapped: mapped_mounts(tier, &lowered.mapped, code)?,
+            mapped: id_mapped_mounts(tier, &lowered.mapped, code)?,
             scratch: match own_root {
                 true => Some(scratch_mount(tier, state, &lowered.scratch, code)?),
                 false => None,
@@ -92,93 +93,99 @@ impl Order<'_> {
     }
 }
 
-/// Builds it. When this fails, or its future is dropped, nothing is left.
-pub(crate) async fn start(order: &Order<'_>) -> Result<AgentInstance> {
-    let Order {
+/// Creates the sandbox. On failure, or when the future is dropped, nothing stays behind.
+pub(crate) async fn start(request: &CreationRequest<'_>) -> Result<AgentInstance> {
+    let CreationRequest {
         tier,
         plan,
         host,
         state,
         lowered,
-    } = *order;
+    } = *request;
     tracing::trace!("lowered");
-    let network = order.prepare_host()?;
+    let network = request.prepare_host()?;
     let own_root = lowered.isolation != Isolation::Landlock;
-    let mut remains = Remains::new(own_root);
+    let mut leftovers = Leftovers::new(own_root);
     if lowered.isolation == Isolation::Privileged {
-        remains.set_range(Range::take(tier)?);
+        leftovers.set_range(Range::take(tier)?);
     }
     let private = if own_root {
         None
     } else {
-        Some(private_folder(tier, state, &mut remains)?)
+        Some(private_folder(tier, state, &mut leftovers)?)
     };
     let group = Group::plan(&host.cgroups, &lowered.groups).map(Arc::new);
-    remains.set_group(group.clone());
+    leftovers.set_group(group.clone());
 
-    let (stream, theirs) = stream(tier)?;
-    let sending = match own_root {
+    let (stream, agent_end) = agent_stream(tier)?;
+    let pending_setup = match own_root {
         true => Some(send_early(tier, &stream, &lowered.setup)?),
         false => None,
     };
-    let launch = order.launch(theirs, network, remains.range())?;
-    let remains = launch_agent(tier, launch, remains)
+    let launch = request.launch(agent_end, network, leftovers.range())?;
+    let leftovers = launch_agent(tier, launch, leftovers)
         .await
-        .map_err(|error| explain(error, &lowered.mapped))?;
+        .map_err(|error| with_file_systems(error, &lowered.mapped))?;
     tracing::trace!("agent executes");
-    let agent = remains.agent().map_or(Pid(0), |agent| agent.pid);
+    let agent = leftovers.agent().map_or(Pid(0), |agent| agent.pid);
     let mut stream = UnixStream::from_std(stream)
         .map_err(|cause| error::setup(tier, "the agent's stream", cause))?;
-    if let Some(sending) = sending {
-        let map = remains.range().map(Range::map);
-        set_up(tier, &mut stream, sending, agent, map.as_deref()).await?;
+    if let Some(pending_setup) = pending_setup {
+        let map = leftovers.range().map(Range::map);
+        set_up(tier, &mut stream, pending_setup, agent, map.as_deref()).await?;
     }
     tracing::trace!("set up");
     let sandbox = match &private {
         None => Sandbox::new(plan, lowered.confinement.clone(), lowered.report.clone())?,
-        Some(private) => in_host_namespaces(order, private, agent)?,
+        Some(private) => in_host_namespaces(request, private, agent)?,
     };
     let watch = match lowered.sampled_memory {
         None => None,
         Some(limit) => {
-            let watch = Watch::start(agent.0, limit);
-            Some(watch.map_err(|cause| error::setup(tier, "sampler of memory", cause))?)
+            let watch = MemoryWatch::start(agent.0, limit);
+            Some(watch.map_err(|cause| error::setup(tier, "start of the memory sampler", cause))?)
         }
     };
     let own_network = lowered.network || lowered.namespaces & CLONE_NEWNET != 0;
-    let isolator = LocalIsolator::new(tier, remains, watch, own_network, plan.lifetime);
+    let isolator = LocalIsolator::new(tier, leftovers, watch, own_network, plan.lifetime);
     let instance = AgentInstance::connect(stream, sandbox, Box::new(isolator)).await;
     tracing::trace!("agent answers");
     instance
 }
 
-/// Starts the agent in the groups of `remains`, which are made at the same time where that is possible.
-pub(crate) async fn launch_agent(tier: &str, launch: Launch, remains: Remains) -> Result<Remains> {
-    let Some(group) = remains.shared_group() else {
-        return begin(tier, launch, remains)?
+/// Starts the agent in the control groups of `leftovers`. Where possible, creates the groups while
+/// the process starts.
+pub(crate) async fn launch_agent(
+    tier: &str,
+    launch: Launch,
+    leftovers: Leftovers,
+) -> Result<Leftovers> {
+    let Some(group) = leftovers.shared_group() else {
+        return begin_agent(tier, launch, leftovers)?
             .wait()
             .await
             .map_err(|cause| not_started(tier, cause));
     };
     let failed = |cause| error::setup(tier, "control groups", cause);
-    if group.join().is_empty() {
-        // The process is made right in it.
+    if group.join_files().is_empty() {
+        // The process is cloned right into the group, so the group must exist first.
         group.create().map_err(failed)?;
-        return begin(tier, launch, remains)?
+        return begin_agent(tier, launch, leftovers)?
             .wait()
             .await
             .map_err(|cause| not_started(tier, cause));
     }
-    let gate = Arc::clone(&launch.groups);
-    let opener = gate.opener();
+    let latch = Arc::clone(&launch.groups);
+    let opener = latch.opener();
     tracing::trace!("start asked for");
-    let started = begin(tier, launch, remains)?;
-    // Without an await in between: the process waits.
+    let started = begin_agent(tier, launch, leftovers)?;
+    // No await before the latch opens: the new process waits for it.
     if let Err(cause) = group.create() {
         drop(opener);
-        // A process that fails before it enters the groups has them removed while they are made. Then its failure is the cause.
+        // When the process fails before it enters its groups, they are removed while being created.
+        // Report the process's failure then.
         return match started.wait().await {
-            Err(first) if is_gone(&cause) => Err(not_started(tier, first)),
+            Err(first) if was_removed(&cause) => Err(not_started(tier, first)),
             _ => Err(failed(cause)),
         };
     }
@@ -190,21 +197,21 @@ pub(crate) async fn launch_agent(tier: &str, launch: Launch, remains: Remains) -
         .map_err(|cause| not_started(tier, cause))
 }
 
-fn begin(tier: &str, launch: Launch, remains: Remains) -> Result<Started> {
-    crate::spawn::begin(launch, remains).map_err(|cause| not_started(tier, cause))
+fn begin_agent(tier: &str, launch: Launch, leftovers: Leftovers) -> Result<PendingAgent> {
+    crate::spawn::begin_start(launch, leftovers).map_err(|cause| not_started(tier, cause))
 }
 
-/// Says which file systems were to be mapped, where that may be why the agent did not start.
-pub(crate) fn explain(error: Error, mapped: &[Mapped]) -> Error {
-    let said = std::error::Error::source(&error).map(ToString::to_string);
-    let is_mapping = said.is_some_and(|said| said.contains(MAPPING));
-    // Without a table there is nothing more to say.
+/// Names the file systems that could not be id-mapped, if that may be why the agent did not start.
+pub(crate) fn with_file_systems(error: Error, mapped: &[IdMappedFolder]) -> Error {
+    let source = error.cause().map(ToString::to_string);
+    let is_mapping = source.is_some_and(|source| source.contains(ID_MAPPING_UNSUPPORTED));
+    // Without a mount table there is nothing to add.
     let (true, Ok(table)) = (is_mapping, mount_table()) else {
         return error;
     };
     let mounts = mapped
         .iter()
-        .flat_map(|one| mounts_of(&table, &one.path))
+        .flat_map(|folder| mounts_of(&table, &folder.path))
         .map(|mount| format!("{} on {}", mount.kind, mount.at.display()))
         .collect::<Vec<_>>();
     error.with_fix(format!(
@@ -217,23 +224,28 @@ fn not_started(tier: &str, cause: std::io::Error) -> Error {
     error::setup(tier, "start of the agent", cause)
 }
 
-/// A sandbox in the host's namespaces: its private folder and the agent's number are known by now.
-pub(crate) fn in_host_namespaces(order: &Order<'_>, private: &Path, agent: Pid) -> Result<Sandbox> {
-    let Order {
+/// A sandbox in the host's namespaces. Its private folder and the agent's process id are known only
+/// now.
+pub(crate) fn in_host_namespaces(
+    request: &CreationRequest<'_>,
+    private: &Path,
+    agent: Pid,
+) -> Result<Sandbox> {
+    let CreationRequest {
         tier,
         plan,
         host,
         state,
         lowered,
-    } = *order;
+    } = *request;
     let lowered = lower(
         plan,
-        &Site {
+        &LoweringContext {
             tier,
             host,
             isolation: lowered.isolation,
-            // The same look: what was opened is held open.
-            material: &lowered.material,
+            // Reuse the paths that were opened: they are still held open.
+            host_paths: &lowered.host_paths,
             state,
             private,
             agent: agent.0.unsigned_abs(),
@@ -241,7 +253,7 @@ pub(crate) fn in_host_namespaces(order: &Order<'_>, private: &Path, agent: Pid) 
         },
     )?;
     let mut sandbox = Sandbox::new(plan, lowered.confinement, lowered.report)?;
-    // Folders of the host are the host's to make.
+    // Only the host may create folders of the host.
     sandbox.settings.make_dirs.clear();
     if let Some(workdir) = &lowered.workdir {
         sandbox.settings.workdir = workdir.as_os_str().as_bytes().to_vec();
@@ -255,15 +267,15 @@ pub(crate) fn in_host_namespaces(order: &Order<'_>, private: &Path, agent: Pid) 
     Ok(sandbox)
 }
 
-/// Both ends of the agent's stream.
-pub(crate) fn stream(tier: &str) -> Result<(StdUnixStream, OwnedFd)> {
+/// Creates the agent's stream: the host's end and the agent's end.
+pub(crate) fn agent_stream(tier: &str) -> Result<(StdUnixStream, OwnedFd)> {
     let failed = |cause| error::setup(tier, "the agent's stream", cause);
-    let (ours, theirs) = StdUnixStream::pair().map_err(failed)?;
-    ours.set_nonblocking(true).map_err(failed)?;
-    Ok((ours, theirs.into()))
+    let (host_end, agent_end) = StdUnixStream::pair().map_err(failed)?;
+    host_end.set_nonblocking(true).map_err(failed)?;
+    Ok((host_end, agent_end.into()))
 }
 
-/// The code's user and group as numbers of the host, where they are others than the caller's.
+/// The code's user and group ids on the host, where they differ from the caller's.
 fn code_on_host(lowered: &LocalPlan, range: Option<&Range>) -> Option<(u32, u32)> {
     use sandbox_host::confinement::Mode;
     match (lowered.mode, range) {
@@ -272,18 +284,18 @@ fn code_on_host(lowered: &LocalPlan, range: Option<&Range>) -> Option<(u32, u32)
     }
 }
 
-fn mapped_mounts(
+fn id_mapped_mounts(
     tier: &str,
-    mapped: &[Mapped],
+    mapped: &[IdMappedFolder],
     code: Option<(u32, u32)>,
-) -> Result<Vec<MappedMount>> {
+) -> Result<Vec<IdMappedMount>> {
     let Some(to) = code else {
         return Ok(Vec::new());
     };
-    let mount = |mapped: &Mapped| {
-        Ok(MappedMount {
+    let mount = |mapped: &IdMappedFolder| {
+        Ok(IdMappedMount {
             path: c_string(tier, &mapped.path)?,
-            object: mapped.object.as_ref().map(Object::identity),
+            object: mapped.object.as_ref().map(OpenObject::identity),
             from: mapped.from,
             to,
         })
@@ -328,10 +340,10 @@ fn c_string(tier: &str, path: &Path) -> Result<CString> {
     })
 }
 
-/// A folder of the sandbox's own, which goes with it.
-fn private_folder(tier: &str, state: &Path, remains: &mut Remains) -> Result<PathBuf> {
+/// Creates the sandbox's private folder, which is removed with it.
+fn private_folder(tier: &str, state: &Path, leftovers: &mut Leftovers) -> Result<PathBuf> {
     let folder = owned_folder::make(state)
         .map_err(|cause| error::setup(tier, state.display().to_string(), cause))?;
-    remains.set_folder(folder.clone());
+    leftovers.set_folder(folder.clone());
     Ok(folder)
 }

@@ -1,4 +1,4 @@
-//! The folder for locks and private files of sandboxes.
+//! The folder with locks and private files of sandboxes.
 
 use std::path::{Path, PathBuf};
 
@@ -8,24 +8,24 @@ use sandbox_host::state;
 use crate::LocalConfig;
 use crate::lower::SCRATCH;
 
-/// Where the state folder is, whether it exists or not.
+/// The path of the state folder, whether or not it exists.
 pub(crate) fn folder(config: &LocalConfig, user: u32) -> PathBuf {
     state::folder(config.state_folder.as_deref(), user)
 }
 
-/// The state folder of this user, where there is one.
+/// The state folder of this user, if it exists.
 ///
 /// # Errors
 ///
-/// Where what is there is not ours alone.
+/// If another user owns it or may enter it.
 pub(crate) fn found(tier: &str, config: &LocalConfig) -> Result<Option<PathBuf>> {
     state::found(tier, config.state_folder.as_deref())
 }
 
-/// Makes the state folder where it is missing, and refuses one that is not ours alone.
+/// Creates the state folder if missing. Fails if another user owns it or may enter it.
 pub(crate) fn prepare(tier: &str, folder: &Path, user: u32) -> Result<()> {
     state::prepare(tier, folder, user)?;
-    // On which each sandbox mounts something, where only it sees it.
+    // Each sandbox mounts a tmpfs on this folder in its own mount namespace.
     let scratch = folder.join(SCRATCH);
     match std::fs::create_dir(&scratch) {
         Err(cause) if cause.kind() != std::io::ErrorKind::AlreadyExists => {

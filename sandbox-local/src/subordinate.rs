@@ -1,9 +1,10 @@
-//! Ranges of subordinate users for sandboxes that root makes: one range each, so that no two sandboxes, and no sandbox and
-//! anything else on the host, share a user.
+//! Ranges of subordinate ids for sandboxes of root. Each sandbox has its own range, so it shares no
+//! user with another sandbox or with anything else on the host.
 //!
-//! A range is taken by a lock (`flock`) on its file in one folder of the host, whatever state folder is set. The kernel drops the
-//! lock with the process that holds it, so a killed host frees its ranges. Two processes that do not see the same `/run`, in
-//! containers with privileges, do not know of each other.
+//! A range is taken by a lock (`flock`) on its file in a fixed folder of the host, whichever state
+//! folder is set. The kernel releases the lock with the process that holds it, so a killed process
+//! frees its ranges. Processes with different `/run` folders, such as in privileged containers, do
+//! not see each other's locks.
 
 use std::fs::File;
 use std::io::ErrorKind::NotFound;
@@ -17,20 +18,21 @@ use sandbox_host::state;
 
 use crate::error;
 
-/// How many ids a range has.
+/// Ids per range.
 pub(crate) const SIZE: u32 = 65_536;
 
-/// How many ranges there are.
+/// The number of ranges.
 const COUNT: u32 = 4_096;
 
-/// The first id of the first range. Above what distributions hand out in /etc/subuid (100000 on) and below 2^31, where some
-/// file systems and programs stop. What an administrator has given to somebody else there is left alone.
+/// The first id of the first range. It is above what distributions allocate in `/etc/subuid` (from
+/// 100000) and below 2^31, where some file systems and programs stop. Ranges that `/etc/subuid`
+/// gives to a user are skipped.
 pub(crate) const FIRST: u32 = 0x3000_0000;
 
 /// The last id of the last range.
 pub(crate) const LAST: u32 = FIRST + COUNT * SIZE - 1;
 
-/// A range that this process holds. Dropping it frees it.
+/// A range that this process holds. Dropping it frees the range.
 #[derive(Debug)]
 pub(crate) struct Range {
     base: u32,
@@ -38,7 +40,7 @@ pub(crate) struct Range {
 }
 
 impl Range {
-    /// Takes the lowest range that is free and that nobody else was given.
+    /// Takes the lowest free range that is not allocated to a user.
     pub(crate) fn take(tier: &str) -> Result<Self> {
         let own = state::folder(None, 0);
         state::prepare(tier, &own, 0).map_err(|error| {
@@ -83,7 +85,9 @@ impl Range {
         }
         Err(match tried {
             0 => refused(
-                format!("all subordinate users from {FIRST} to {LAST} are given to somebody else"),
+                format!(
+                    "all subordinate users from {FIRST} to {LAST} are allocated in /etc/subuid or /etc/subgid"
+                ),
                 "leave some of them out of /etc/subuid and /etc/subgid",
             ),
             _ => refused(
@@ -93,7 +97,7 @@ impl Range {
         })
     }
 
-    /// `None` where somebody else holds it.
+    /// `None` if another process holds it.
     fn lock_one(folder: &Path, number: u32) -> std::io::Result<Option<Self>> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let path: PathBuf = folder.join(number.to_string());
@@ -108,26 +112,26 @@ impl Range {
         }
     }
 
-    /// The host's id of the range's user and group 0.
+    /// The host id of the range's user and group 0.
     pub(crate) fn base(&self) -> u32 {
         self.base
     }
 
-    /// What holds it: a duplicate holds it as well.
+    /// The locked file. A duplicate of the descriptor holds the lock as well.
     pub(crate) fn lock(&self) -> BorrowedFd<'_> {
         self.lock.as_fd()
     }
 
-    /// The text of `uid_map` and `gid_map`.
+    /// The content of `uid_map` and `gid_map`.
     pub(crate) fn map(&self) -> String {
         format!("0 {} {SIZE}\n", self.base)
     }
 }
 
-/// Where an administrator gives subordinate users and groups away.
+/// The files in which administrators allocate subordinate users and groups.
 const GIVEN: [&str; 2] = ["/etc/subuid", "/etc/subgid"];
 
-/// The ids of a list: lines of owner, first id and count. Like the programs that read it, this passes over lines that are none.
+/// The ids of a list with lines `owner:first:count`. Skips malformed lines, as other readers do.
 fn given_in(list: &str) -> impl Iterator<Item = RangeInclusive<u64>> {
     list.lines().filter_map(|line| {
         let mut fields = line.trim().split(':').skip(1).map(str::parse::<u64>);
@@ -157,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_do_not_overlap_and_come_back() {
+    fn ranges_are_disjoint_and_reused() {
         let parent = tempfile::tempdir().expect("a folder");
         let folder = parent.path().join("uids");
         let first = take(&folder, "").expect("a range");
@@ -171,10 +175,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_to_somebody_else_is_left_alone() {
+    fn allocated_ranges_are_skipped() {
         let parent = tempfile::tempdir().expect("a folder");
         let folder = parent.path().join("uids");
-        // The last id of the first range, and one of the third; and what does not count.
+        // The last id of the first range, one id of the third, and lines that do not count.
         let lists =
             "alice:805371903:1\nbob:805440000:1\nusers:100000:65536\nnone:805306368:0\n# x:1\n";
         let bases = [(); 2].map(|()| take(&folder, lists).expect("a range"));
@@ -185,11 +189,11 @@ mod tests {
             "root:1000000:1000000000\nx:1001000000:1000000000\n",
         );
         let error = all.expect_err("nothing is left").to_string();
-        assert!(error.contains("given to somebody else"), "{error}");
+        assert!(error.contains("are allocated in"), "{error}");
     }
 
     #[test]
-    fn the_last_range_ends_below_the_ids_that_overflow() {
+    fn last_range_ends_below_2_to_the_30() {
         assert_eq!(LAST, 0x3fff_ffff);
     }
 }

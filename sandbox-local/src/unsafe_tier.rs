@@ -13,24 +13,25 @@ use tokio::net::UnixStream;
 
 use crate::LocalConfig;
 use crate::cgroup::{Group, Limits};
-use crate::detached::{Registry, Uninsulated, start_uninsulated};
+use crate::cleanup::Leftovers;
+use crate::detached::{DetachedSandboxes, UnconfinedStart, start_unconfined};
 use crate::error;
 use crate::host::{Host, findings, profile};
 use crate::isolator::LocalIsolator;
 use crate::lower::check_no_image;
-use crate::remains::Remains;
 use crate::spawn::Launch;
-use crate::stale::sweep_once;
-use crate::start::{launch_agent, stream};
+use crate::start::{agent_stream, launch_agent};
 use crate::state;
+use crate::sweep::sweep_once;
 
 /// The name of the tier.
 pub(crate) const TIER: &str = "local_unsafe";
 
 const REASON: &str = "local_unsafe applies no policy";
 
-/// Programs of this machine as the caller's user, with all the caller's rights. An execution still ends at its time limit, with
-/// its whole tree, its output is bounded, and its environment is the specification's.
+/// Runs programs of this machine as the caller, with all of the caller's rights. Executions still
+/// end at their time limit with all descendants, their output is bounded, and their environment is
+/// only what the specification names.
 #[derive(Debug, Default)]
 pub struct UnsafeLocalBackend {
     config: LocalConfig,
@@ -61,15 +62,15 @@ impl Backend for UnsafeLocalBackend {
         if plan.detached {
             return self.create_detached(plan, &host).await;
         }
-        let mut remains = Remains::new(false);
-        remains.set_group(group(&host));
-        let (stream, theirs) = stream(TIER)?;
-        let launch = launch(theirs);
-        let remains = launch_agent(TIER, launch, remains).await?;
+        let mut leftovers = Leftovers::new(false);
+        leftovers.set_group(group(&host));
+        let (stream, agent_end) = agent_stream(TIER)?;
+        let launch = launch(agent_end);
+        let leftovers = launch_agent(TIER, launch, leftovers).await?;
         let stream = UnixStream::from_std(stream)
             .map_err(|cause| error::setup(TIER, "the agent's stream", cause))?;
         let sandbox = sandbox(plan)?;
-        let isolator = LocalIsolator::new(TIER, remains, None, false, plan.lifetime);
+        let isolator = LocalIsolator::new(TIER, leftovers, None, false, plan.lifetime);
         Ok(Box::new(
             AgentInstance::connect(stream, sandbox, Box::new(isolator)).await?,
         ))
@@ -80,19 +81,23 @@ impl Backend for UnsafeLocalBackend {
     }
 
     async fn get(&self, name: &str) -> Result<Found> {
-        Registry::of(TIER, &self.config)?.get(TIER, name).await
+        DetachedSandboxes::of(TIER, &self.config)?
+            .get(TIER, name)
+            .await
     }
 
     async fn list(&self) -> Result<Vec<SandboxInfo>> {
-        Registry::of(TIER, &self.config)?.list()
+        DetachedSandboxes::of(TIER, &self.config)?.list()
     }
 
     async fn remove(&self, name: &str) -> Result<()> {
-        Registry::of(TIER, &self.config)?.remove(TIER, name).await
+        DetachedSandboxes::of(TIER, &self.config)?
+            .remove(TIER, name)
+            .await
     }
 
     async fn prune(&self) -> Result<Vec<String>> {
-        Registry::of(TIER, &self.config)?.prune().await
+        DetachedSandboxes::of(TIER, &self.config)?.prune().await
     }
 
     async fn diagnose(&self) -> Vec<Finding> {
@@ -109,21 +114,21 @@ impl UnsafeLocalBackend {
         let state = state::folder(&self.config, host.user.id);
         state::prepare(TIER, &state, host.user.id)?;
         sweep_once(&host.cgroups, &state);
-        let (stream, theirs) = stream(TIER)?;
-        let uninsulated = Uninsulated {
+        let (stream, agent_end) = agent_stream(TIER)?;
+        let start = UnconfinedStart {
             tier: TIER,
             plan,
             state: &state,
-            launch: launch(theirs),
+            launch: launch(agent_end),
             stream,
             group: group(host),
             sandbox: sandbox(plan)?,
         };
-        Ok(Box::new(start_uninsulated(uninsulated).await?))
+        Ok(Box::new(start_unconfined(start).await?))
     }
 }
 
-/// Limits nothing: it finds the processes when they are to be ended.
+/// A group without limits: it only finds the sandbox's processes when they are ended.
 fn group(host: &Host) -> Option<Arc<Group>> {
     let limits = Limits {
         track: true,
@@ -160,7 +165,7 @@ fn sandbox(plan: &Plan) -> Result<Sandbox> {
     Ok(sandbox)
 }
 
-/// Nothing is mounted, so the workspace is where it is on the host.
+/// Nothing is mounted, so the workspace is at its path on the host.
 fn work_folder(plan: &Plan) -> Result<Vec<u8>> {
     let folder = match &plan.workspace {
         Some(workspace) => workspace.path.clone(),

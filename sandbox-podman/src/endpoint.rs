@@ -1,41 +1,41 @@
-//! Where a Podman service may listen, in the order in which Podman's own client looks.
+//! Finds a Podman service's address in the same order as Podman's own client.
 
 use std::path::{Path, PathBuf};
 
-use sandbox_container::{Candidates, variable};
+use sandbox_container::{Candidates, env_var};
 use sandbox_core::{Error, Result};
 
-/// Where to look for the engine.
+/// The addresses to try.
 ///
 /// # Errors
 ///
 /// `SandboxUnavailable` for an address or a connection that cannot be used.
 pub(crate) fn candidates(tier: &str) -> Result<Candidates> {
-    look(tier, &Environment::current())
+    find_candidates(tier, &Environment::current())
 }
 
-/// What of the process and the machine says where the engine is.
+/// The environment variables and files that locate the engine.
 #[derive(Debug, Clone, Default)]
 struct Environment {
     /// `CONTAINER_HOST`.
     host: Option<String>,
     /// `CONTAINER_CONNECTION`.
     connection: Option<String>,
-    /// Files with Podman's configuration, those that override others first.
+    /// Podman's configuration files, highest priority first.
     configurations: Vec<PathBuf>,
-    /// The file in which newer versions of Podman keep connections.
+    /// The file where newer versions of Podman store connections.
     connections: Option<PathBuf>,
-    /// The user's folder for sockets.
+    /// The user's runtime folder for sockets.
     runtime_dir: Option<PathBuf>,
 }
 
 impl Environment {
-    /// This process's.
+    /// Reads this process's environment.
     fn current() -> Self {
-        let config = variable::path("XDG_CONFIG_HOME")
-            .or_else(|| variable::path("HOME").map(|home| home.join(".config")));
+        let config = env_var::path("XDG_CONFIG_HOME")
+            .or_else(|| env_var::path("HOME").map(|home| home.join(".config")));
         let users = config.map(|config| config.join("containers"));
-        let configurations = match variable::path("CONTAINERS_CONF") {
+        let configurations = match env_var::path("CONTAINERS_CONF") {
             Some(only) => vec![only],
             None => users
                 .iter()
@@ -46,17 +46,17 @@ impl Environment {
         };
         let run = || format!("/run/user/{}", rustix::process::getuid().as_raw()).into();
         Self {
-            host: variable::text("CONTAINER_HOST"),
-            connection: variable::text("CONTAINER_CONNECTION"),
+            host: env_var::text("CONTAINER_HOST"),
+            connection: env_var::text("CONTAINER_CONNECTION"),
             configurations,
-            connections: variable::path("PODMAN_CONNECTIONS_CONF")
+            connections: env_var::path("PODMAN_CONNECTIONS_CONF")
                 .or_else(|| users.map(|folder| folder.join("podman-connections.json"))),
-            runtime_dir: Some(variable::path("XDG_RUNTIME_DIR").unwrap_or_else(run)),
+            runtime_dir: Some(env_var::path("XDG_RUNTIME_DIR").unwrap_or_else(run)),
         }
     }
 }
 
-fn look(tier: &str, environment: &Environment) -> Result<Candidates> {
+fn find_candidates(tier: &str, environment: &Environment) -> Result<Candidates> {
     if let Some(host) = &environment.host {
         return Candidates::named(tier, &without_query(host), "CONTAINER_HOST");
     }
@@ -72,12 +72,12 @@ fn look(tier: &str, environment: &Environment) -> Result<Candidates> {
     Ok(Candidates::usual([usual].into_iter().chain(rootless)))
 }
 
-/// Podman's addresses may end in a question mark with nothing of use behind it.
+/// Drops the query of a Podman address, which has nothing needed here.
 fn without_query(host: &str) -> String {
     host.split('?').next().unwrap_or_default().to_owned()
 }
 
-/// The name and address of the chosen connection.
+/// Name and address of the selected connection.
 fn connection(tier: &str, environment: &Environment) -> Result<Option<(String, String)>> {
     let tables = environment
         .configurations
@@ -122,7 +122,7 @@ fn text(value: Option<&str>) -> Option<String> {
     value.filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
-/// A file that is not there or not TOML names nothing: whether it is right is Podman's to say.
+/// A missing or invalid file counts as empty: Podman itself reports errors in it.
 fn read_toml(path: &Path) -> Option<toml::Table> {
     std::fs::read_to_string(path).ok()?.parse().ok()
 }

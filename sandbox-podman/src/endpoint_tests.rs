@@ -3,17 +3,17 @@ use std::path::Path;
 use sandbox_container::{Candidates, Endpoint};
 use sandbox_core::ErrorKind;
 
-use super::{Environment, look};
+use super::{Environment, find_candidates};
 
 fn usual(environment: &Environment) -> Candidates {
-    look("podman", environment).expect("candidates")
+    find_candidates("podman", environment).expect("candidates")
 }
 
 fn socket(path: &str) -> Endpoint {
     Endpoint::Unix(path.into())
 }
 
-/// A folder with a configuration of each kind.
+/// A folder with one configuration of each format.
 fn configured(toml: &str, json: &str) -> (tempfile::TempDir, Environment) {
     let folder = tempfile::tempdir().expect("temporary folder");
     let (first, second) = (folder.path().join("c.conf"), folder.path().join("c.json"));
@@ -37,7 +37,7 @@ uri = "tcp://10.0.0.2:8888"
 "#;
 
 #[test]
-fn a_variable_goes_before_everything() {
+fn variable_overrides_every_configuration() {
     let (_folder, mut environment) = configured(TOML, "{}");
     environment.host = Some("unix:///run/a.sock?secure=True".into());
     let found = usual(&environment);
@@ -46,7 +46,7 @@ fn a_variable_goes_before_everything() {
 }
 
 #[test]
-fn without_a_name_the_usual_sockets_are_tried_rootful_first() {
+fn usual_sockets_are_tried_rootful_first() {
     let environment = Environment {
         runtime_dir: Some("/run/user/7".into()),
         ..Environment::default()
@@ -60,7 +60,7 @@ fn without_a_name_the_usual_sockets_are_tried_rootful_first() {
 }
 
 #[test]
-fn the_chosen_connection_is_used_wherever_it_is_kept() {
+fn selected_connection_is_found_in_either_format() {
     let (_folder, mut environment) = configured(TOML, "{}");
     let found = usual(&environment);
     assert_eq!(found.endpoints, [socket("/1.sock")]);
@@ -78,11 +78,11 @@ fn the_chosen_connection_is_used_wherever_it_is_kept() {
 }
 
 #[test]
-fn a_connection_that_cannot_be_used_is_an_error_and_not_another_engine() {
+fn unusable_connection_is_an_error() {
     let machine = "[engine]\nactive_service = \"m\"\n[engine.service_destinations.m]\nuri = \"ssh://core@localhost\"\n";
     for toml in ["[engine]\nactive_service = \"gone\"\n", machine] {
         let (_folder, environment) = configured(toml, "");
-        let error = look("podman", &environment).expect_err(toml);
+        let error = find_candidates("podman", &environment).expect_err(toml);
         assert_eq!(error.kind(), ErrorKind::SandboxUnavailable);
         assert!(error.fix().is_some(), "{error}");
     }

@@ -1,10 +1,10 @@
-//! Podman as a sandbox backend: tiers `podman` and `podman_unsafe`, with root or without.
+//! Podman as a sandbox backend, rootful or rootless: tiers `podman` and `podman_unsafe`.
 //!
-//! Containers are made over Podman's service with Docker's API, by what `sandbox_container` shares between engines. What Docker's API says
-//! wrongly or not at all (the limits of an engine without root, what a short image name means) is asked over Podman's own.
-//! Images are never pulled.
+//! `sandbox_container` creates the containers over Podman's service with Docker's API. Facts that
+//! Docker's API reports wrongly or not at all are queried over Podman's own: the limits of a
+//! rootless engine, and the meaning of a short image name. Images are pulled only on request.
 //!
-//! `podman_unsafe` is what the engine does by default, with no policy at all.
+//! `podman_unsafe` uses the engine's defaults, without a policy.
 
 mod endpoint;
 mod native;
@@ -14,7 +14,7 @@ use sandbox_core::registry::Registration;
 
 pub use sandbox_container::{DEFAULT_IMAGE, EngineOptions, PackageSettings, PackageSource, Ulimit};
 
-/// Podman's engines.
+/// The family of Podman engines.
 const FAMILY: &Family = &Family {
     tier: "podman",
     unsafe_tier: "podman_unsafe",
@@ -22,7 +22,7 @@ const FAMILY: &Family = &Family {
     command: "podman",
     start: START,
     denied: START,
-    is_ours: |components| components.iter().any(|name| name.starts_with("Podman")),
+    is_member: |components| components.iter().any(|name| name.starts_with("Podman")),
     candidates: endpoint::candidates,
     cgroups: &[
         "/libpod_parent/libpod-{id}",
@@ -30,7 +30,7 @@ const FAMILY: &Family = &Family {
         "/machine.slice/libpod-{id}.scope/container",
     ],
     writable_folders: &["/run", "/tmp", "/var/tmp"],
-    // What it does not know ("none") is the host's network.
+    // Podman takes an unknown mode ("none") as the host's network.
     no_network_in_builds: "NetworkDisabled",
     keeps_ids: true,
     full_tmpfs: false,
@@ -44,7 +44,7 @@ const FAMILY: &Family = &Family {
 const START: &str = "start Podman's service (`systemctl --user start podman.socket`, as root `systemctl start podman.socket`, \
                      without systemd `podman system service --time=0`), or set CONTAINER_HOST to its address";
 
-/// Podman, as a type.
+/// Podman as a type parameter.
 #[derive(Debug)]
 pub struct Podman;
 
@@ -68,11 +68,12 @@ impl OfFamily for Podman {
 /// ```
 pub type PodmanBackend = ContainerBackend<Podman>;
 
-/// What a user may set of the backend. Where it names no engine, the backend looks at `CONTAINER_HOST`, at the connection that
-/// `CONTAINER_CONNECTION` or Podman's configuration chooses, and at the usual sockets, root's first, in this order.
+/// The configuration of the backend. If it names no engine, the backend tries in this order:
+/// `CONTAINER_HOST`, the connection that `CONTAINER_CONNECTION` or Podman's configuration selects,
+/// and the usual sockets, root's first.
 pub type PodmanConfig = sandbox_container::ContainerConfig;
 
-/// What was measured of this tier, by `cargo xtask matrix --write`.
+/// Measured profiles of this tier, written by `cargo xtask matrix --write`.
 const PROFILES: &[(&str, &str)] = &[
     (
         "podman-530f127a.json",

@@ -1,4 +1,4 @@
-//! What is asked of Podman over its own API.
+//! Queries over Podman's own API.
 
 use std::time::Duration;
 
@@ -6,13 +6,14 @@ use async_trait::async_trait;
 use podman_api::models::{HostInfo, IdMap, ListContainer};
 use podman_api::opts::{ContainerListFilter, ContainerListOpts};
 use podman_api::{ApiVersion, Error};
-use sandbox_container::{Correction, Endpoint, EngineFacts, Listed, Native};
+use sandbox_container::{Endpoint, EngineFacts, FactsCorrection, ListedContainer, NativeApi};
 
-/// The oldest version of Podman's API that its engines serve since version 4: what is asked here is the same in all of them.
+/// API version used: the oldest that engines since version 4 support. These requests are the same
+/// in all of them.
 const VERSION: (usize, usize, usize) = (4, 0, 0);
 
-/// How often a list of containers is asked for that is answered with an error. Podman looks at each of them, also at one that is half
-/// made or half removed, and gives no list where it finds that.
+/// Attempts to list containers. Podman inspects each container, and fails the whole list if one is
+/// being created or removed.
 const ATTEMPTS: u32 = 5;
 
 /// The time between two attempts.
@@ -23,16 +24,20 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub(crate) struct Libpod;
 
 #[async_trait]
-impl Native for Libpod {
-    async fn ask(&self, endpoint: &Endpoint) -> Result<Correction, String> {
-        let info = client(endpoint)?.info().await.map_err(said)?;
+impl NativeApi for Libpod {
+    async fn ask(&self, endpoint: &Endpoint) -> Result<FactsCorrection, String> {
+        let info = client(endpoint)?.info().await.map_err(message)?;
         let host = info
             .host
             .ok_or("Podman's own API says nothing of the host")?;
         Ok(Box::new(move |facts| correct(facts, host)))
     }
 
-    async fn list(&self, endpoint: &Endpoint, labels: &[String]) -> Result<Vec<Listed>, String> {
+    async fn list(
+        &self,
+        endpoint: &Endpoint,
+        labels: &[String],
+    ) -> Result<Vec<ListedContainer>, String> {
         let filters = labels.iter().map(|label| match label.split_once('=') {
             Some((name, value)) => ContainerListFilter::LabelKeyVal(name.into(), value.into()),
             None => ContainerListFilter::LabelKey(label.clone()),
@@ -50,7 +55,7 @@ impl Native for Libpod {
                     attempts += 1;
                     tokio::time::sleep(PAUSE).await;
                 }
-                Err(error) => return Err(said(error)),
+                Err(error) => return Err(message(error)),
             }
         };
         Ok(found.into_iter().filter_map(listed).collect())
@@ -61,7 +66,7 @@ impl Native for Libpod {
             return Ok(None);
         };
         match client(endpoint)?.images().get(&built_here).inspect().await {
-            // Podman also answers with an image whose name merely ends like that.
+            // Podman also returns images whose names only end with this one.
             Ok(image)
                 if image
                     .repo_tags
@@ -73,7 +78,7 @@ impl Native for Libpod {
             }
             Ok(_) => Ok(None),
             Err(Error::Fault { code, .. }) if code.as_u16() == 404 => Ok(None),
-            Err(error) => Err(said(error)),
+            Err(error) => Err(message(error)),
         }
     }
 }
@@ -81,7 +86,7 @@ impl Native for Libpod {
 fn correct(facts: &mut EngineFacts, host: HostInfo) {
     let controllers = host.cgroup_controllers.unwrap_or_default();
     let has = |name: &str| controllers.iter().any(|controller| controller == name);
-    // Over Docker's API an engine without root claims every limit that the kernel knows.
+    // Over Docker's API a rootless engine claims every limit that the kernel supports.
     facts.memory_limit &= has("memory");
     facts.swap_limit &= has("memory");
     facts.cpu_quota &= has("cpu");
@@ -102,11 +107,11 @@ fn correct(facts: &mut EngineFacts, host: HostInfo) {
     }
 }
 
-/// Over Docker's API, Podman has states that Docker's clients do not know.
-fn listed(container: ListContainer) -> Option<Listed> {
-    // One that does not say whether it runs is not to be taken for one that has ended.
+/// Docker's API does not know all of Podman's states.
+fn listed(container: ListContainer) -> Option<ListedContainer> {
+    // A container without a state must not count as ended.
     let state = container.state?;
-    Some(Listed {
+    Some(ListedContainer {
         id: container.id?,
         created: container.created.map(|time| time.timestamp()),
         labels: container.labels.unwrap_or_default(),
@@ -114,21 +119,21 @@ fn listed(container: ListContainer) -> Option<Listed> {
     })
 }
 
-/// Who on the host is user (or group) 0 of containers. With root there are no maps.
+/// The host's user (or group) that maps to 0 in containers. A rootful engine has no maps.
 fn root_of(map: &[IdMap]) -> Option<u32> {
     let first = map.iter().find(|range| range.container_id == Some(0))?;
     u32::try_from(first.host_id?).ok()
 }
 
-/// How many ids from 0 on containers have; `None` without maps.
+/// Number of ids from 0 on in containers; `None` without maps.
 fn count(map: &[IdMap]) -> Option<u32> {
     let end = |range: &IdMap| Some(range.container_id? + range.size?);
     let end = map.iter().filter_map(end).max()?;
     u32::try_from(end).ok()
 }
 
-/// The full name of an image that was built on this engine under a short name, which Docker's API takes for one of Docker's registry.
-/// `None` for a name that is not short.
+/// The full name of an image that was built on this engine under a short name. Docker's API takes a
+/// short name for one of Docker's registry. `None` for a name that is not short.
 fn built_here(reference: &str) -> Option<String> {
     let first = reference.split('/').next().unwrap_or_default();
     let names_registry =
@@ -141,16 +146,16 @@ fn built_here(reference: &str) -> Option<String> {
     Some(format!("localhost/{reference}{tag}"))
 }
 
-/// A client; it connects anew for each request.
+/// Creates a client. It opens a new connection for each request.
 fn client(endpoint: &Endpoint) -> Result<podman_api::Podman, String> {
     let (major, minor, patch) = VERSION;
     let version = ApiVersion::new(major, Some(minor), Some(patch));
-    podman_api::Podman::new_versioned(endpoint.to_string(), version).map_err(said)
+    podman_api::Podman::new_versioned(endpoint.to_string(), version).map_err(message)
 }
 
-fn said(error: Error) -> String {
+fn message(error: Error) -> String {
     match error {
-        // Podman's own words.
+        // An error response from Podman.
         Error::Fault { .. } => format!("Podman's own API answers: {error}"),
         error => format!("Podman's own API does not answer: {error}"),
     }
@@ -161,7 +166,7 @@ mod tests {
     use super::built_here;
 
     #[test]
-    fn short_names_alone_may_be_of_this_engine() {
+    fn only_short_names_can_be_local_images() {
         for (reference, full) in [
             ("mine", "localhost/mine:latest"),
             ("team/mine:2", "localhost/team/mine:2"),

@@ -1,7 +1,9 @@
-//! Every probe of the conformance suite on Podman, a test each: `[podman] network::tcp4_host_listener`.
+//! Every probe of the conformance suite on Podman, a test each: `[podman]
+//! network::tcp4_host_listener`.
 //!
-//! Without an engine each is ignored, with the reason; `SANDBOX_REQUIRE=podman` makes that a failure. `cargo xtask test` leaves these
-//! out: its step `conformance` measures the same, and compares it with the committed profile.
+//! Without an engine each is ignored, with the reason; `SANDBOX_REQUIRE=podman` makes that a
+//! failure. `cargo xtask test` leaves these out: its step `conformance` measures the same, and
+//! compares it with the committed profile.
 
 // Named so that the linker keeps the tier.
 use sandbox_podman as _;

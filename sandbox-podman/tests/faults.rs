@@ -1,34 +1,41 @@
 //! The shared tests of what goes wrong around sandboxes, on Podman, with root or without.
 
-#[path = "../../sandbox-container/tests/faults/mod.rs"]
-mod suite;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
 
-/// How a Podman service of a test's own is started, and what the tests have to know of the family.
-mod family {
-    use std::path::{Path, PathBuf};
-    use std::process::Command;
+use bollard::{API_DEFAULT_VERSION, Docker};
+use sandbox_core::spi::Backend;
+use sandbox_podman::{PodmanBackend, PodmanConfig};
+use sandbox_testing::faults::{DaemonCommand, EngineLauncher, is_root};
+use sandbox_testing::processes::{Signal, send};
 
-    pub use sandbox_podman::{PodmanBackend as Backend, PodmanConfig as Config};
+struct PodmanService;
 
-    use crate::suite::engine::{Launch, is_root};
-    use crate::suite::processes::{Signal, send};
-
-    pub const TIER: &str = "podman";
-    pub const PROGRAMS: &[&str] = &["podman", "unshare", "nsenter"];
-
-    /// What gives all containers users of their own: each asks for them itself, here.
-    pub const REMAP: &[&str] = &[];
-
-    /// Whether containers go on running while their engine does not: each has a monitor of its own.
-    pub const OUTLIVE: bool = true;
-
-    /// Why this user cannot start one.
-    pub fn left_out() -> Option<String> {
-        None
+impl EngineLauncher for PodmanService {
+    fn tier(&self) -> &'static str {
+        "podman"
     }
 
-    /// An engine that has the image.
-    pub fn source() -> bollard::Docker {
+    fn backend(&self, config: PodmanConfig) -> Arc<dyn Backend> {
+        Arc::new(PodmanBackend::new(config))
+    }
+
+    fn programs(&self) -> &'static [&'static str] {
+        &["podman", "unshare", "nsenter"]
+    }
+
+    /// Each container asks for its own user namespace instead.
+    fn user_remap_arguments(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Each container has its own monitor process.
+    fn containers_outlive_engine(&self) -> bool {
+        true
+    }
+
+    fn image_source(&self) -> Docker {
         let socket = match std::env::var("CONTAINER_HOST") {
             Ok(host) => host.trim_start_matches("unix://").to_owned(),
             Err(_) if is_root() => "/run/podman/podman.sock".to_owned(),
@@ -37,20 +44,20 @@ mod family {
                 format!("{folder}/podman/podman.sock")
             }
         };
-        bollard::Docker::connect_with_unix(&socket, 60, bollard::API_DEFAULT_VERSION)
+        Docker::connect_with_unix(&socket, 60, API_DEFAULT_VERSION)
             .expect("an engine with the image")
     }
 
-    /// The machine's configuration, but with locks in the engine's own folder: those in shared memory are every engine's, and a new one
-    /// would begin by freeing them all.
-    pub fn prepare(folder: &Path) {
-        let users =
+    /// Writes the host's configuration, but with locks in the engine's folder. All engines share
+    /// the locks in shared memory, and a new engine would free them.
+    fn prepare(&self, folder: &Path) {
+        let of_user =
             std::env::var("HOME").map(|home| PathBuf::from(home).join(".config/containers"));
-        let found = users
+        let configuration = of_user
             .into_iter()
             .chain(["/etc/containers".into(), "/usr/share/containers".into()])
             .find_map(|folder| std::fs::read_to_string(folder.join("containers.conf")).ok());
-        let mut settings = found
+        let mut settings = configuration
             .unwrap_or_default()
             .parse::<toml::Table>()
             .expect("Podman reads it");
@@ -60,54 +67,32 @@ mod family {
         let engine = engine.as_table_mut().expect("a table");
         engine.insert("lock_type".into(), "file".into());
         std::fs::write(folder.join("containers.conf"), settings.to_string()).expect("written");
-        // Where a user's engine looks for the process that holds its namespaces: not at another engine's.
+        // A rootless engine looks here for the process that keeps its namespaces.
         std::fs::create_dir(folder.join("user")).expect("a folder");
     }
 
-    pub fn launch(folder: &Path, address: &str) -> Launch {
+    fn command(&self, folder: &Path, address: &str) -> DaemonCommand {
         let mut arguments = options(folder);
         arguments.extend(["system", "service", "--time=0", address].map(str::to_owned));
-        Launch {
+        DaemonCommand {
             program: "podman",
             arguments,
             environment: environment(folder).to_vec(),
         }
     }
 
-    fn options(folder: &Path) -> Vec<String> {
-        let options = [
-            ("--root", "data"),
-            ("--runroot", "run"),
-            ("--tmpdir", "tmp"),
-            ("--network-config-dir", "networks"),
-        ];
-        let options = options.map(|(option, name)| {
-            let place = folder.join(name).display().to_string();
-            [option.to_owned(), place]
-        });
-        options.into_iter().flatten().collect()
-    }
-
-    fn environment(folder: &Path) -> [(&'static str, String); 2] {
-        [
-            ("CONTAINERS_CONF", "containers.conf"),
-            ("XDG_RUNTIME_DIR", "user"),
-        ]
-        .map(|(variable, name)| (variable, folder.join(name).display().to_string()))
-    }
-
-    /// What a killed service leaves.
-    pub fn clear(folder: &Path) {
-        // There is none the first time.
+    fn clear(&self, folder: &Path) {
+        // There is no socket at the first start.
         let _ = std::fs::remove_file(folder.join("engine.sock"));
     }
 
-    /// Without root: removes what only the user's other numbers may remove, and ends the process that holds the user's namespaces.
-    pub fn end(folder: &Path) {
+    /// Without root: removes the files of subordinate users, and ends the process that keeps the
+    /// user's namespaces.
+    fn clean_up(&self, folder: &Path) {
         if is_root() {
             return;
         }
-        // Its storage is mounted onto itself in the user's own mounts, on some drivers.
+        // Some storage drivers mount the storage onto itself in the user's mount namespace.
         let script = "umount \"$1/overlay\" 2>/dev/null; rm -rf \"$@\"";
         let mut podman = Command::new("podman");
         podman
@@ -116,10 +101,10 @@ mod family {
             .args([folder.join("data"), folder.join("run")])
             .envs(environment(folder));
         if !podman.status().is_ok_and(|status| status.success()) {
-            eprintln!("something is left in {}", folder.display());
+            eprintln!("{} cannot be removed as a whole", folder.display());
         }
-        for place in ["tmp/pause.pid", "user/libpod/tmp/pause.pid"] {
-            if let Ok(pid) = std::fs::read_to_string(folder.join(place)) {
+        for file in ["tmp/pause.pid", "user/libpod/tmp/pause.pid"] {
+            if let Ok(pid) = std::fs::read_to_string(folder.join(file)) {
                 pid.trim()
                     .parse()
                     .into_iter()
@@ -129,6 +114,28 @@ mod family {
     }
 }
 
+fn options(folder: &Path) -> Vec<String> {
+    let options = [
+        ("--root", "data"),
+        ("--runroot", "run"),
+        ("--tmpdir", "tmp"),
+        ("--network-config-dir", "networks"),
+    ];
+    let options = options.map(|(option, name)| {
+        let path = folder.join(name).display().to_string();
+        [option.to_owned(), path]
+    });
+    options.into_iter().flatten().collect()
+}
+
+fn environment(folder: &Path) -> [(&'static str, String); 2] {
+    [
+        ("CONTAINERS_CONF", "containers.conf"),
+        ("XDG_RUNTIME_DIR", "user"),
+    ]
+    .map(|(variable, name)| (variable, folder.join(name).display().to_string()))
+}
+
 fn main() -> std::process::ExitCode {
-    suite::main()
+    sandbox_testing::faults::main(&PodmanService)
 }

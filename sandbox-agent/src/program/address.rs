@@ -1,16 +1,16 @@
-//! Names of the sockets that later clients come by: a path, or an abstract name behind an `@`.
+//! Names of control sockets: a path, or an abstract name after `@`.
 
 use core::ffi::CStr;
 
-use sandbox_freestanding::{
+use crate::runtime::{
     Fd, Result, fs,
     net::{self, AF_UNIX, SOCK_CLOEXEC, SOCK_STREAM, UnixAddress},
 };
 
-/// How many connections wait to be accepted.
+/// Length of the queue of connections that are not accepted yet.
 const BACKLOG: i32 = 64;
 
-/// A socket that listens there. A path must not exist yet, and is of use to its owner alone.
+/// Creates a listening socket. A path must not exist yet; only its owner can connect.
 ///
 /// # Errors
 ///
@@ -18,15 +18,15 @@ const BACKLOG: i32 = 64;
 pub(super) fn listen(name: &CStr) -> Result<Fd> {
     let (address, length) = address(name)?;
     let socket = net::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)?;
-    let usual = fs::set_umask(0o177);
-    let bound = net::bind(&socket, address.bytes(length));
-    fs::set_umask(usual);
-    bound?;
+    let umask = fs::set_umask(0o177);
+    let result = net::bind(&socket, address.bytes(length));
+    fs::set_umask(umask);
+    result?;
     net::listen(&socket, BACKLOG)?;
     Ok(socket)
 }
 
-/// A connection to whoever listens there.
+/// Connects to a listening socket.
 ///
 /// # Errors
 ///

@@ -2,62 +2,62 @@
 
 use core::ffi::CStr;
 
-use sandbox_freestanding::RawFd;
+use crate::runtime::RawFd;
 
-use super::connection::Ends;
+use super::connection::StreamFds;
 
-/// What the agent is asked to do.
+/// The mode and its arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Task<'a> {
-    /// Serve the host at the other end of a stream.
-    Serve(Service<'a>),
-    /// Carry bytes to and from the agent that listens there.
+pub(super) enum AgentCommand<'a> {
+    /// Serve clients.
+    Serve(ServeOptions<'a>),
+    /// Relay standard input and output to a listening agent.
     Connect {
-        /// The name that it listens on.
+        /// The agent's socket name.
         name: &'a CStr,
-        /// Whether to wait for somebody to listen there.
+        /// Whether to wait until an agent listens there.
         wait: bool,
     },
-    /// Keep the detached sandbox that the descriptors belong to.
-    Keep,
-    /// Remove the folder that holds the agent's own program, from a container that is not ours.
+    /// Supervise the detached sandbox that the inherited descriptors belong to.
+    Detached,
+    /// Remove the folder with the agent's own program from a foreign container.
     Remove(&'a CStr),
-    /// Take connections to this port.
+    /// Accept and close connections to this port.
     Answer(u16),
-    /// Try connections; the arguments say for how long and to whom.
+    /// Try to connect to the targets that the remaining arguments list.
     Dial {
-        /// Whether to wait until none comes about.
+        /// Whether to wait until every connection fails.
         until_denied: bool,
     },
     /// Print the version.
     Version,
 }
 
-/// Whom to serve.
+/// Options of the mode `serve`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Service<'a> {
-    /// The stream of the first client; without one, it comes in by the listener's name.
-    pub(super) ends: Option<Ends>,
-    /// Whether the host first says how to build the sandbox.
+pub(super) struct ServeOptions<'a> {
+    /// The first client's stream. Without it, the first client connects to `listener`.
+    pub(super) stream: Option<StreamFds>,
+    /// Whether the client first sends how to build the sandbox.
     pub(super) setup: bool,
-    /// Where later clients come in.
-    pub(super) listener: Option<Listener<'a>>,
-    /// A file that only its owner, who is the agent, may use from now on.
+    /// The socket that later clients connect to.
+    pub(super) listener: Option<ListenEndpoint<'a>>,
+    /// A file whose mode the agent, its owner, sets to 0600.
     pub(super) close: Option<&'a CStr>,
-    /// Whether the network is taken away before anybody is served, for good.
+    /// Whether to take the network down for good before serving any client.
     pub(super) cut_network: bool,
 }
 
-/// Where later clients come in.
+/// The socket that later clients connect to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Listener<'a> {
+pub(super) enum ListenEndpoint<'a> {
     /// A socket that listens already.
     Descriptor(RawFd),
     /// A name to listen on.
     Name(&'a CStr),
 }
 
-/// How to call the agent.
+/// The usage message.
 pub(super) const USAGE: &str = "\
 usage: sandbox-agent serve (--fd N [--setup] | --stdio) [--listen-fd N | --listen NAME]
        sandbox-agent serve --listen NAME [--close FILE] [--cut-network]
@@ -69,63 +69,69 @@ usage: sandbox-agent serve (--fd N [--setup] | --stdio) [--listen-fd N | --liste
        sandbox-agent --version
 ";
 
-/// Reads the arguments behind the program's name.
-pub(super) fn parse<'a>(mut arguments: impl Iterator<Item = &'a CStr>) -> Option<Task<'a>> {
+/// Parses the arguments after the program's name; `None` for a usage error.
+pub(super) fn parse<'a>(mut arguments: impl Iterator<Item = &'a CStr>) -> Option<AgentCommand<'a>> {
     match arguments.next()?.to_str().ok()? {
-        // The sandbox's name, for whoever looks at a list of processes.
+        // The name is visible in process lists, and not used.
         "keep" => {
             let name = arguments.next();
-            (name.is_some() && arguments.next().is_none()).then_some(Task::Keep)
+            (name.is_some() && arguments.next().is_none()).then_some(AgentCommand::Detached)
         }
-        "--version" => arguments.next().is_none().then_some(Task::Version),
+        "--version" => arguments.next().is_none().then_some(AgentCommand::Version),
         "answer" => {
             let port = arguments.next()?.to_str().ok()?.parse().ok()?;
-            arguments.next().is_none().then_some(Task::Answer(port))
+            arguments
+                .next()
+                .is_none()
+                .then_some(AgentCommand::Answer(port))
         }
-        // What follows is read where it is used.
-        "dial" => Some(Task::Dial {
+        // `dial` parses the rest.
+        "dial" => Some(AgentCommand::Dial {
             until_denied: false,
         }),
-        "await-denial" => Some(Task::Dial { until_denied: true }),
+        "await-denial" => Some(AgentCommand::Dial { until_denied: true }),
         "connect" => {
             let first = arguments.next()?;
             let wait = first == c"--wait";
             let name = if wait { arguments.next()? } else { first };
-            let connect = Task::Connect { name, wait };
+            let connect = AgentCommand::Connect { name, wait };
             arguments.next().is_none().then_some(connect)
         }
         "remove" => {
             let folder = arguments.next()?;
-            arguments.next().is_none().then_some(Task::Remove(folder))
+            arguments
+                .next()
+                .is_none()
+                .then_some(AgentCommand::Remove(folder))
         }
-        "serve" => parse_service(arguments).map(Task::Serve),
+        "serve" => parse_serve(arguments).map(AgentCommand::Serve),
         _ => None,
     }
 }
 
-fn parse_service<'a>(mut arguments: impl Iterator<Item = &'a CStr>) -> Option<Service<'a>> {
-    let (mut ends, mut setup, mut listener, mut close) = (None, false, None, None);
+fn parse_serve<'a>(mut arguments: impl Iterator<Item = &'a CStr>) -> Option<ServeOptions<'a>> {
+    let (mut stream, mut setup, mut listener, mut close) = (None, false, None, None);
     let mut cut_network = false;
     while let Some(argument) = arguments.next() {
         match argument.to_str().ok()? {
-            "--fd" if ends.is_none() => {
+            "--fd" if stream.is_none() => {
                 let raw = descriptor(arguments.next()?)?;
-                ends = Some(Ends {
+                stream = Some(StreamFds {
                     input: raw,
                     output: raw,
                 });
             }
-            "--stdio" if ends.is_none() => {
-                ends = Some(Ends {
+            "--stdio" if stream.is_none() => {
+                stream = Some(StreamFds {
                     input: 0,
                     output: 1,
                 });
             }
             "--listen-fd" if listener.is_none() => {
-                listener = Some(Listener::Descriptor(descriptor(arguments.next()?)?));
+                listener = Some(ListenEndpoint::Descriptor(descriptor(arguments.next()?)?));
             }
             "--listen" if listener.is_none() => {
-                listener = Some(Listener::Name(arguments.next()?));
+                listener = Some(ListenEndpoint::Name(arguments.next()?));
             }
             "--setup" if !setup => setup = true,
             "--close" if close.is_none() => close = Some(arguments.next()?),
@@ -133,15 +139,15 @@ fn parse_service<'a>(mut arguments: impl Iterator<Item = &'a CStr>) -> Option<Se
             _ => return None,
         }
     }
-    let possible = match (listener, ends) {
+    let valid = match (listener, stream) {
         // Two owners of one descriptor would close it twice.
-        (Some(Listener::Descriptor(raw)), Some(ends)) => raw > 2 && raw != ends.input,
+        (Some(ListenEndpoint::Descriptor(raw)), Some(stream)) => raw > 2 && raw != stream.input,
         (_, Some(_)) => true,
-        (Some(Listener::Name(_)), None) => !setup,
+        (Some(ListenEndpoint::Name(_)), None) => !setup,
         (_, None) => false,
     };
-    possible.then_some(Service {
-        ends,
+    valid.then_some(ServeOptions {
+        stream,
         setup,
         listener,
         close,
@@ -158,93 +164,96 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_known() {
+    fn parses_known_commands_and_refuses_everything_else() {
         let parsed = |arguments: &[&'static CStr]| parse(arguments.iter().copied());
-        let ends = |input, output| Some(Ends { input, output });
-        let (socket, standard) = (ends(7, 7), ends(0, 1));
-        let service = Service {
-            ends: None,
+        let stream = |input, output| Some(StreamFds { input, output });
+        let (socket, standard) = (stream(7, 7), stream(0, 1));
+        let options = ServeOptions {
+            stream: None,
             setup: false,
             listener: None,
             close: None,
             cut_network: false,
         };
-        let serving = |service| Some(Task::Serve(service));
-        let named = Some(Listener::Name(c"@name"));
-        assert_eq!(parsed(&[c"--version"]), Some(Task::Version));
-        assert_eq!(parsed(&[c"keep", c"name"]), Some(Task::Keep));
+        let serve = |options| Some(AgentCommand::Serve(options));
+        let named = Some(ListenEndpoint::Name(c"@name"));
+        assert_eq!(parsed(&[c"--version"]), Some(AgentCommand::Version));
+        assert_eq!(parsed(&[c"keep", c"name"]), Some(AgentCommand::Detached));
         assert_eq!(
             parsed(&[c"serve", c"--fd", c"7", c"--setup"]),
-            serving(Service {
-                ends: socket,
+            serve(ServeOptions {
+                stream: socket,
                 setup: true,
-                ..service
+                ..options
             })
         );
         assert_eq!(
             parsed(&[c"serve", c"--listen-fd", c"5", c"--fd", c"7"]),
-            serving(Service {
-                ends: socket,
-                listener: Some(Listener::Descriptor(5)),
-                ..service
+            serve(ServeOptions {
+                stream: socket,
+                listener: Some(ListenEndpoint::Descriptor(5)),
+                ..options
             })
         );
         assert_eq!(
             parsed(&[c"serve", c"--stdio"]),
-            serving(Service {
-                ends: standard,
-                ..service
+            serve(ServeOptions {
+                stream: standard,
+                ..options
             })
         );
         assert_eq!(
             parsed(&[c"serve", c"--fd", c"7", c"--listen", c"@name"]),
-            serving(Service {
-                ends: socket,
+            serve(ServeOptions {
+                stream: socket,
                 listener: named,
-                ..service
+                ..options
             })
         );
-        let service = Service {
+        let options = ServeOptions {
             listener: named,
-            ..service
+            ..options
         };
-        assert_eq!(parsed(&[c"serve", c"--listen", c"@name"]), serving(service));
+        assert_eq!(parsed(&[c"serve", c"--listen", c"@name"]), serve(options));
         assert_eq!(
             parsed(&[c"serve", c"--listen", c"@name", c"--close", c"/file"]),
-            serving(Service {
+            serve(ServeOptions {
                 close: Some(c"/file"),
-                ..service
+                ..options
             })
         );
         assert_eq!(
             parsed(&[c"serve", c"--cut-network", c"--listen", c"@name"]),
-            serving(Service {
+            serve(ServeOptions {
                 cut_network: true,
-                ..service
+                ..options
             })
         );
-        assert_eq!(parsed(&[c"answer", c"80"]), Some(Task::Answer(80)));
+        assert_eq!(parsed(&[c"answer", c"80"]), Some(AgentCommand::Answer(80)));
         for (word, until_denied) in [(c"dial", false), (c"await-denial", true)] {
             assert_eq!(
                 parsed(&[word, c"1000", c"api"]),
-                Some(Task::Dial { until_denied })
+                Some(AgentCommand::Dial { until_denied })
             );
         }
         assert_eq!(
             parsed(&[c"connect", c"/path"]),
-            Some(Task::Connect {
+            Some(AgentCommand::Connect {
                 name: c"/path",
                 wait: false
             })
         );
         assert_eq!(
             parsed(&[c"connect", c"--wait", c"@name"]),
-            Some(Task::Connect {
+            Some(AgentCommand::Connect {
                 name: c"@name",
                 wait: true
             })
         );
-        assert_eq!(parsed(&[c"remove", c"/path"]), Some(Task::Remove(c"/path")));
+        assert_eq!(
+            parsed(&[c"remove", c"/path"]),
+            Some(AgentCommand::Remove(c"/path"))
+        );
         for wrong in [
             &[][..],
             &[c"remove"],

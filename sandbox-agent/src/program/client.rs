@@ -3,100 +3,104 @@
 use alloc::collections::BTreeMap;
 
 use super::{
-    common::{Common, StreamName},
-    connection::{Arrival, Chunk, Connection},
-    exec::{Execution, Part},
-    log::Log,
-    polling::{Moment, POLLIN, POLLOUT, PollSet},
+    connection::{Connection, ReadBuffer, ReadOutcome},
+    exec::{Execution, ExecutionDescriptor},
+    output_log::OutputLog,
+    poll_set::{MonotonicMicros, POLLIN, POLLOUT, PollSet},
     replay::Replay,
+    shared::{SharedState, StreamName},
 };
 use crate::protocol::{ExecRequest, ExitKind, Failure, Header, Kind, LogRequest, ProtocolError};
 
-/// What something happened to, of one client.
+/// Which of a client's descriptors is ready.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Place {
+pub(super) enum ClientEvent {
     Stream,
-    Execution(u32, Part),
+    Execution(u32, ExecutionDescriptor),
 }
 
-/// A client. One whose stream has ended stays until its executions have.
+/// A client. It stays in the list after its stream has ended until its executions have.
 #[derive(Debug)]
 pub(super) struct Client {
-    /// 0 for the one that the agent was started for.
+    /// 0 for the client that started the agent.
     pub(super) number: u32,
     pub(super) connection: Connection,
     executions: BTreeMap<u32, Execution>,
     replays: BTreeMap<u32, Replay>,
-    /// When it is given up, unless something comes from it first.
-    pub(super) silent_until: Moment,
+    /// When it is disconnected, unless it sends something first.
+    pub(super) expires_at: MonotonicMicros,
 }
 
 impl Client {
-    pub(super) fn new(number: u32, connection: Connection, silent_until: Moment) -> Self {
+    pub(super) fn new(number: u32, connection: Connection, expires_at: MonotonicMicros) -> Self {
         Self {
             number,
             connection,
             executions: BTreeMap::new(),
             replays: BTreeMap::new(),
-            silent_until,
+            expires_at,
         }
     }
 
-    /// Whether nothing is left of it.
-    pub(super) fn is_over(&self) -> bool {
+    /// Whether it is disconnected and has no executions.
+    pub(super) fn is_finished(&self) -> bool {
         !self.connection.is_alive() && self.executions.is_empty()
     }
 
-    /// How many streams are open.
+    /// Number of open streams.
     pub(super) fn streams(&self) -> usize {
         self.executions.len() + self.replays.len()
     }
 
-    /// Whether any of its executions is code.
+    /// Whether any of its executions runs code, not a builtin.
     pub(super) fn runs_code(&self) -> bool {
-        !self.executions.values().all(Execution::is_routine)
+        !self.executions.values().all(Execution::is_builtin)
     }
 
-    /// Whether any execution has not ended.
+    /// Whether any execution is still running.
     pub(super) fn has_executions(&self) -> bool {
         !self.executions.is_empty()
     }
 
-    /// Adds what is to be waited for.
-    pub(super) fn wants<T: Copy>(&self, set: &mut PollSet<T>, meaning: impl Fn(Place) -> T) {
-        if let Some((input, output)) = self.connection.ends() {
-            let mut events = if self.connection.listens() { POLLIN } else { 0 };
+    /// Adds its descriptors to the poll set.
+    pub(super) fn register<T: Copy>(&self, set: &mut PollSet<T>, token: impl Fn(ClientEvent) -> T) {
+        if let Some((input, output)) = self.connection.descriptors() {
+            let mut events = if self.connection.wants_input() {
+                POLLIN
+            } else {
+                0
+            };
             if self.connection.has_to_write() {
                 match output {
                     None => events |= POLLOUT,
-                    Some(output) => set.add(output, POLLOUT, meaning(Place::Stream)),
+                    Some(output) => set.add(output, POLLOUT, token(ClientEvent::Stream)),
                 }
             }
-            set.add(input, events, meaning(Place::Stream));
+            set.add(input, events, token(ClientEvent::Stream));
         }
-        let room = self.connection.outgoing.has_room();
+        let may_read_outputs = self.connection.outgoing.has_room();
         for execution in self.executions.values() {
-            execution.wants(room, set, |stream, part| {
-                meaning(Place::Execution(stream, part))
+            execution.register(may_read_outputs, set, |stream, part| {
+                token(ClientEvent::Execution(stream, part))
             });
         }
     }
 
     /// Reads once.
-    pub(super) fn hear(&mut self, chunk: &mut Chunk) -> Arrival {
-        if self.connection.listens() && self.connection.has_stream() {
-            self.connection.receive(chunk)
+    pub(super) fn receive(&mut self, read_buffer: &mut ReadBuffer) -> ReadOutcome {
+        if self.connection.wants_input() && self.connection.has_stream() {
+            self.connection.receive(read_buffer)
         } else {
-            Arrival::Nothing
+            ReadOutcome::Nothing
         }
     }
 
-    /// Takes the messages that are whole.
+    /// Handles all complete messages in the buffer.
     ///
     /// # Errors
     ///
-    /// When one breaks the protocol; the connection cannot go on then.
-    pub(super) fn dispatch(&mut self, common: &mut Common) -> Result<(), ProtocolError> {
+    /// When a message violates the protocol; the connection is unusable then.
+    pub(super) fn dispatch(&mut self, shared: &mut SharedState) -> Result<(), ProtocolError> {
         let mut incoming = core::mem::take(&mut self.connection.incoming);
         let mut assembler = core::mem::take(&mut self.connection.assembler);
         while let Some(frame) = incoming.next_frame()? {
@@ -105,7 +109,7 @@ impl Client {
                 return Err(ProtocolError::BadValue("flags of data"));
             }
             if let Some(message) = assembler.push(header, frame.payload)? {
-                self.message(header, message, common)?;
+                self.message(header, message, shared)?;
             }
         }
         self.connection.incoming = incoming;
@@ -117,7 +121,7 @@ impl Client {
         &mut self,
         header: Header,
         message: &[u8],
-        common: &mut Common,
+        shared: &mut SharedState,
     ) -> Result<(), ProtocolError> {
         match (header.stream, header.kind) {
             (0, Kind::Ping) => self.connection.outgoing.message(0, Kind::Pong, message),
@@ -125,7 +129,7 @@ impl Client {
                 let grace = message
                     .try_into()
                     .map_err(|_| ProtocolError::BadValue("grace"))?;
-                common.ask_to_stop(u32::from_le_bytes(grace));
+                shared.request_stop(u32::from_le_bytes(grace));
             }
             (0, _) => return Err(ProtocolError::Unexpected("frame on stream 0")),
             (stream, Kind::Exec | Kind::Logs) if self.is_open(stream) => {
@@ -133,16 +137,16 @@ impl Client {
             }
             (stream, Kind::Exec) => {
                 let request = ExecRequest::decode(message)?;
-                match self.start(stream, &request, message, common) {
+                match self.start(stream, &request, message, shared) {
                     Ok(()) => {}
                     Err(failure) => self.fail(stream, &failure),
                 }
             }
             (stream, Kind::Logs) => {
                 let request = LogRequest::decode(message)?;
-                match common.open_stream() {
+                match shared.open_stream() {
                     Ok(()) => {
-                        let replay = Replay::new(&common.log, request);
+                        let replay = Replay::new(&shared.log, request);
                         self.replays.insert(stream, replay);
                     }
                     Err(failure) => self.fail(stream, &failure),
@@ -157,7 +161,7 @@ impl Client {
                 } else if let Some(replay) = self.replays.get_mut(&stream) {
                     replay.frame(kind, message)?;
                 }
-                // A stream that has ended: the frames crossed on their way.
+                // The stream has ended: this frame was sent before the client knew.
             }
             _ => return Err(ProtocolError::Unexpected("kind of frame from the host")),
         }
@@ -179,89 +183,95 @@ impl Client {
         stream: u32,
         request: &ExecRequest,
         message: &[u8],
-        common: &mut Common,
+        shared: &mut SharedState,
     ) -> Result<(), Failure> {
-        common.check_running()?;
-        common.open_stream()?;
-        let spare = common.reserve.take(request, message);
-        let execution = Execution::start(stream, &common.sandbox, request, message, spare)
-            .inspect_err(|_| common.close_streams(1))?;
+        shared.check_running()?;
+        shared.open_stream()?;
+        let preforked = shared.prefork_pool.take(request, message);
+        let execution = Execution::start(stream, &shared.sandbox, request, message, preforked)
+            .inspect_err(|_| shared.close_streams(1))?;
         let name = StreamName {
             client: self.number,
             stream,
         };
-        common.supervisors.insert(execution.supervisor(), name);
+        shared.supervisors.insert(execution.supervisor(), name);
         self.executions.insert(stream, execution);
         Ok(())
     }
 
-    /// Something happened to a descriptor of an execution.
-    pub(super) fn happened(&mut self, stream: u32, part: Part, log: &mut Log) {
+    /// A descriptor of an execution is ready.
+    pub(super) fn descriptor_ready(
+        &mut self,
+        stream: u32,
+        part: ExecutionDescriptor,
+        log: &mut OutputLog,
+    ) {
         if let Some(execution) = self.executions.get_mut(&stream) {
-            execution.happened(part, &mut self.connection.outgoing, log);
+            execution.descriptor_ready(part, &mut self.connection.outgoing, log);
         }
     }
 
-    /// One of its executions.
+    /// The execution on `stream`.
     pub(super) fn execution(&mut self, stream: u32) -> Option<&mut Execution> {
         self.executions.get_mut(&stream)
     }
 
-    /// Its executions.
+    /// All its executions.
     pub(super) fn executions(&mut self) -> impl Iterator<Item = &mut Execution> {
         self.executions.values_mut()
     }
 
-    /// Whether a supervisor of one of its executions vanished.
-    pub(super) fn has_lost(&self) -> bool {
+    /// Whether a supervisor of one of its executions has vanished without a report.
+    pub(super) fn has_lost_execution(&self) -> bool {
         self.executions.values().any(Execution::is_lost)
     }
 
-    /// The next moment at which an execution has something to do.
-    pub(super) fn next_moment(&self) -> Option<Moment> {
+    /// The next time at which [`Client::tick`] has something to do.
+    pub(super) fn next_moment(&self) -> Option<MonotonicMicros> {
         self.executions
             .values()
             .filter_map(Execution::next_moment)
             .min()
     }
 
-    /// Does what time asks for.
-    pub(super) fn tick(&mut self, now: Moment) {
+    /// Handles expired timeouts.
+    pub(super) fn tick(&mut self, now: MonotonicMicros) {
         for execution in self.executions.values_mut() {
             execution.tick(now);
         }
     }
 
-    /// Ends what has come to its end, and sends on what can be sent. Nothing more is written to the log with `log_ends`.
-    /// Says whether code has ended.
-    pub(super) fn advance(&mut self, common: &mut Common, log_ends: bool) -> bool {
+    /// Removes finished executions and replays, and sends more of the log. With `log_complete`, no
+    /// more output is added to the log. Returns whether an execution of code has ended.
+    pub(super) fn advance(&mut self, shared: &mut SharedState, log_complete: bool) -> bool {
         let before = self.streams();
         let outgoing = &mut self.connection.outgoing;
-        let mut code_ended = false;
+        let mut code_exited = false;
         self.executions.retain(|_, execution| {
             let finished = execution.finish(outgoing);
-            code_ended |= finished && !execution.is_routine();
+            code_exited |= finished && !execution.is_builtin();
             !finished
         });
-        let log = &common.log;
+        let log = &shared.log;
         self.replays.retain(|stream, replay| {
-            if log_ends {
+            if log_complete {
                 replay.end_at(log.end());
             }
             !replay.advance(*stream, log, outgoing)
         });
-        common.close_streams(before - self.streams());
-        code_ended
+        shared.close_streams(before - self.streams());
+        code_exited
     }
 
-    /// Tells the client why, if it takes a word at once; then the stream ends, and with it all that it had opened.
-    pub(super) fn depart(&mut self, failure: Option<&Failure>, common: &mut Common) {
+    /// Sends `failure` if the stream accepts it at once, closes the stream and kills the client's
+    /// executions.
+    pub(super) fn close(&mut self, failure: Option<&Failure>, shared: &mut SharedState) {
         if let Some(failure) = failure {
             self.fail(0, failure);
             self.connection.send();
         }
         self.connection.close();
-        common.close_streams(self.replays.len());
+        shared.close_streams(self.replays.len());
         self.replays.clear();
         for execution in self.executions.values_mut() {
             execution.kill(ExitKind::Killed);
@@ -269,7 +279,7 @@ impl Client {
         }
     }
 
-    /// Forgets its executions. A supervisor whose socket closes kills its tree and ends.
+    /// Drops its executions. A supervisor whose socket closes kills its tree and exits.
     pub(super) fn drop_executions(&mut self) {
         self.executions.clear();
     }

@@ -1,164 +1,164 @@
-//! A stream to a host: its descriptors, and the frames on their way.
+//! A client's connection: its descriptors, and buffered frames.
 
 use alloc::vec::Vec;
 
-use sandbox_freestanding::{Descriptor, Errno, Fd, RawFd, Result, io};
+use crate::runtime::{Descriptor, Errno, Fd, RawFd, Result, io};
 
 use super::{
-    link::Link,
-    outgoing::{FLOODED, Outgoing},
-    polling::{Moment, POLLIN, POLLOUT, after, now, wait_for},
-    region::Region,
+    agent_link::AgentLink,
+    outgoing_frames::{OutgoingFrames, READ_LIMIT},
+    poll_set::{MonotonicMicros, POLLIN, POLLOUT, after, now, wait_for},
+    private_memory::PrivateMemory,
 };
 use crate::protocol::{
     FrameBuffer, Header, Key, LinkEnd, MAX_FRAME, MessageAssembler, ProtocolError,
 };
 
-/// Where the host is, as the command line names it.
+/// Descriptors of a stream, as the command line names them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Ends {
+pub(super) struct StreamFds {
     /// Read from.
     pub(super) input: RawFd,
     /// Written to; the same as `input` for a socket.
     pub(super) output: RawFd,
 }
 
-/// What a read of the stream gave.
+/// The result of reading the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Arrival {
-    /// Bytes, now in the buffer.
+pub(super) enum ReadOutcome {
+    /// Bytes were added to the buffer.
     Bytes,
-    /// Nothing at the moment.
+    /// No bytes are available now.
     Nothing,
-    /// The end of the stream, or an error that means the same.
+    /// End of stream, or an error that means the same.
     End,
-    /// What is no packet of a link.
+    /// The bytes violate the link's protocol.
     Broken(ProtocolError),
 }
 
-/// Where reads of all streams go first.
+/// A buffer that all streams are read into first.
 #[derive(Debug)]
-pub(super) struct Chunk(Region);
+pub(super) struct ReadBuffer(PrivateMemory);
 
-impl Chunk {
-    /// Room for a frame; memory is taken as it is written to.
+impl ReadBuffer {
+    /// A buffer for one frame. Its pages are allocated when they are first written.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
     pub(super) fn new() -> Result<Self> {
-        Region::new(MAX_FRAME).map(Self)
+        PrivateMemory::new(MAX_FRAME).map(Self)
     }
 }
 
-/// The stream to a host.
+/// A client's connection.
 #[derive(Debug)]
 pub(super) struct Connection {
-    /// `None` once reading or writing met the end.
-    stream: Option<Stream>,
-    /// Where a stream that ends is waited for; `None` where its end is the connection's.
-    link: Option<Link>,
+    /// `None` once the stream has ended.
+    stream: Option<OwnedStream>,
+    /// With a link, the connection survives the end of its stream.
+    link: Option<AgentLink>,
     pub(super) incoming: FrameBuffer,
     pub(super) assembler: MessageAssembler,
-    pub(super) outgoing: Outgoing,
+    pub(super) outgoing: OutgoingFrames,
 }
 
 #[derive(Debug)]
-struct Stream {
+struct OwnedStream {
     input: Fd,
-    /// Where it is another one.
+    /// Only where it differs from `input`.
     output: Option<Fd>,
 }
 
-impl Stream {
+impl OwnedStream {
     fn output(&self) -> &Fd {
         self.output.as_ref().unwrap_or(&self.input)
     }
 }
 
 impl Connection {
-    /// Takes over the stream that the agent was started with and makes it non-blocking.
+    /// Takes ownership of the stream that the agent was started with and makes it non-blocking.
     ///
     /// # Errors
     ///
     /// `EBADF` when a descriptor is not open.
-    pub(super) fn new(ends: Ends) -> Result<Self> {
-        let input = take_over(ends.input)?;
-        let output = if ends.output == ends.input {
+    pub(super) fn new(descriptors: StreamFds) -> Result<Self> {
+        let input = take_over(descriptors.input)?;
+        let output = if descriptors.output == descriptors.input {
             None
         } else {
-            Some(take_over(ends.output)?)
+            Some(take_over(descriptors.output)?)
         };
-        Ok(Self::over(Stream { input, output }))
+        Ok(Self::with_stream(OwnedStream { input, output }))
     }
 
-    /// A socket that is non-blocking already.
-    pub(super) fn of_socket(input: Fd) -> Self {
-        Self::over(Stream {
+    /// A connection over a socket that is already non-blocking.
+    pub(super) fn from_socket(input: Fd) -> Self {
+        Self::with_stream(OwnedStream {
             input,
             output: None,
         })
     }
 
-    fn over(stream: Stream) -> Self {
+    fn with_stream(stream: OwnedStream) -> Self {
         Self {
             stream: Some(stream),
             link: None,
             incoming: FrameBuffer::new(),
             assembler: MessageAssembler::new(),
-            outgoing: Outgoing::default(),
+            outgoing: OutgoingFrames::default(),
         }
     }
 
-    /// The same, whose bytes cross a link.
-    pub(super) fn linked(mut self, link: Option<Link>) -> Self {
+    /// Carries the frames over a link.
+    pub(super) fn with_link(mut self, link: Option<AgentLink>) -> Self {
         self.link = link;
         self
     }
 
-    /// What follows on the stream is packets of a link.
+    /// Begins a link: all further bytes are packets.
     ///
     /// # Errors
     ///
-    /// When what is here already is none.
+    /// When the buffered bytes are not packets.
     pub(super) fn begin_link(&mut self, secret: Key) -> core::result::Result<(), ProtocolError> {
         let rest = self.incoming.take_rest();
-        let link = self.link.insert(Link::new(secret, LinkEnd::new()));
+        let link = self.link.insert(AgentLink::new(secret, LinkEnd::new()));
         link.receive(&rest, &mut self.incoming, &mut self.outgoing)
     }
 
-    /// Whether it has not ended; its stream may be away for a while.
+    /// Whether the connection is open. Its stream may be disconnected for a while.
     pub(super) fn is_alive(&self) -> bool {
         self.stream.is_some() || self.link.is_some()
     }
 
-    /// Whether there is a stream now.
+    /// Whether it has a stream now.
     pub(super) fn has_stream(&self) -> bool {
         self.stream.is_some()
     }
 
-    /// Since when its stream is away.
-    pub(super) fn away_since(&self) -> Option<Moment> {
-        self.link.as_ref()?.away_since()
+    /// When its stream was lost, for a link.
+    pub(super) fn disconnected_since(&self) -> Option<MonotonicMicros> {
+        self.link.as_ref()?.disconnected_since()
     }
 
-    /// Whether the host has said that nothing more comes.
+    /// Whether the client has closed the link.
     pub(super) fn is_closed(&self) -> bool {
-        self.link.as_ref().is_some_and(Link::is_closed)
+        self.link.as_ref().is_some_and(AgentLink::is_closed)
     }
 
-    /// Whether this is the secret of its link.
+    /// Whether this is its link's secret.
     pub(super) fn has_secret(&self, secret: &Key) -> bool {
         self.link
             .as_ref()
             .is_some_and(|link| link.has_secret(secret))
     }
 
-    /// Goes on over another socket, which is non-blocking already, to a host that has received this many bytes.
+    /// Resumes the link over a non-blocking socket, for a client that has received this many bytes.
     ///
     /// # Errors
     ///
-    /// When it cannot have.
+    /// When the client cannot have received that many.
     pub(super) fn resume(
         &mut self,
         socket: Fd,
@@ -170,7 +170,7 @@ impl Connection {
         };
         match resumed {
             Ok(()) => {
-                self.stream = Some(Stream {
+                self.stream = Some(OwnedStream {
                     input: socket,
                     output: None,
                 });
@@ -180,12 +180,13 @@ impl Connection {
         }
     }
 
-    /// The stream has ended. Without a link, so has the connection; says whether it goes on.
-    pub(super) fn lose(&mut self) -> bool {
+    /// Handles the end of the stream. Without a link, it ends the connection. Returns whether the
+    /// connection survives.
+    pub(super) fn lose_stream(&mut self) -> bool {
         match &mut self.link {
             Some(link) if !link.is_closed() => {
                 self.stream = None;
-                link.lose();
+                link.lose_stream();
                 true
             }
             _ => {
@@ -195,14 +196,14 @@ impl Connection {
         }
     }
 
-    /// Nothing follows what waits to be written.
+    /// Marks the pending output as the last.
     pub(super) fn finish(&mut self) {
         if let Some(link) = &mut self.link {
             link.end();
         }
     }
 
-    /// Whether there is something to write, and somebody to take it.
+    /// Whether output is pending and a stream is there.
     pub(super) fn has_to_write(&self) -> bool {
         self.has_stream()
             && match &self.link {
@@ -211,69 +212,70 @@ impl Connection {
             }
     }
 
-    /// Whether it is read from: a client that floods requests has to take their answers first.
-    pub(super) fn listens(&self) -> bool {
-        // With a link, only what is read says what was taken.
-        self.link.is_some() || self.outgoing.len() < FLOODED
+    /// Whether to read from it. A client that floods requests has to read their answers first.
+    pub(super) fn wants_input(&self) -> bool {
+        // A link's acknowledgements arrive by reading.
+        self.link.is_some() || self.outgoing.len() < READ_LIMIT
     }
 
-    /// What is read from, and what is written to where that is another one.
-    pub(super) fn ends(&self) -> Option<(RawFd, Option<RawFd>)> {
+    /// The descriptor to read from, and the one to write to where it differs.
+    pub(super) fn descriptors(&self) -> Option<(RawFd, Option<RawFd>)> {
         let stream = self.stream.as_ref()?;
         Some((stream.input.raw(), stream.output.as_ref().map(Fd::as_raw)))
     }
 
-    /// What is written to.
+    /// The descriptor to write to.
     pub(super) fn output(&self) -> Option<RawFd> {
         self.stream.as_ref().map(|stream| stream.output().raw())
     }
 
-    /// Closes the stream; what waits to be written, or was read and not understood yet, is forgotten.
+    /// Closes the connection and drops all buffered input and output.
     pub(super) fn close(&mut self) {
         if self.link.is_some() {
             self.finish();
-            // The last packet, if it is taken at once; without it, the host comes back and learns the same.
+            // Only if the stream accepts it at once. Otherwise the client reconnects and gets a
+            // refusal.
             let _ = self.write();
         }
         self.stream = None;
         self.link = None;
-        self.outgoing = Outgoing::default();
+        self.outgoing = OutgoingFrames::default();
         self.incoming = FrameBuffer::new();
         self.assembler = MessageAssembler::new();
     }
 
-    /// Reads once, without waiting.
-    pub(super) fn receive(&mut self, chunk: &mut Chunk) -> Arrival {
+    /// Reads once without blocking.
+    pub(super) fn receive(&mut self, read_buffer: &mut ReadBuffer) -> ReadOutcome {
         let Some(stream) = &self.stream else {
-            return Arrival::End;
+            return ReadOutcome::End;
         };
-        let bytes = chunk.0.bytes_mut();
+        let bytes = read_buffer.0.bytes_mut();
         match io::read(&stream.input, bytes) {
-            Ok(0) => Arrival::End,
+            Ok(0) => ReadOutcome::End,
             Ok(count) => {
                 let bytes = &bytes[..count];
                 let Some(link) = &mut self.link else {
                     self.incoming.extend(bytes);
-                    return Arrival::Bytes;
+                    return ReadOutcome::Bytes;
                 };
                 match link.receive(bytes, &mut self.incoming, &mut self.outgoing) {
-                    Ok(()) if self.outgoing.len() < FLOODED => Arrival::Bytes,
-                    Ok(()) => Arrival::Broken(ProtocolError::TooLarge("queue of answers")),
-                    Err(error) => Arrival::Broken(error),
+                    Ok(()) if self.outgoing.len() < READ_LIMIT => ReadOutcome::Bytes,
+                    Ok(()) => ReadOutcome::Broken(ProtocolError::TooLarge("queue of answers")),
+                    Err(error) => ReadOutcome::Broken(error),
                 }
             }
-            Err(Errno::EAGAIN) => Arrival::Nothing,
-            // A reset is an end too: there is nobody left to tell.
-            Err(_) => Arrival::End,
+            Err(Errno::EAGAIN) => ReadOutcome::Nothing,
+            // A connection reset is an end too: the peer cannot be reached.
+            Err(_) => ReadOutcome::End,
         }
     }
 
-    /// Writes what the stream takes; what cannot be written any more is forgotten, but where a link keeps it.
+    /// Writes what the stream accepts without blocking. Drops output that can never be written.
     pub(super) fn send(&mut self) {
         if !self.is_alive() {
             self.outgoing.clear();
         } else if self.write().is_err() {
-            self.lose();
+            self.lose_stream();
         }
     }
 
@@ -285,14 +287,15 @@ impl Connection {
         }
     }
 
-    /// Waits for the next whole message, at most `milliseconds`; `None` is the end of the stream, or of the time.
+    /// Waits for the next complete message for at most `milliseconds`; `None` at the end of the
+    /// stream, or after the timeout.
     ///
     /// # Errors
     ///
-    /// When the bytes are not a message.
+    /// When the bytes violate the protocol.
     pub(super) fn wait_message(
         &mut self,
-        chunk: &mut Chunk,
+        read_buffer: &mut ReadBuffer,
         milliseconds: u64,
     ) -> core::result::Result<Option<(Header, Vec<u8>)>, ProtocolError> {
         let until = after(now(), milliseconds);
@@ -303,22 +306,23 @@ impl Connection {
                     return Ok(Some((header, message.to_vec())));
                 }
             }
-            let Some((input, _)) = self.ends() else {
+            let Some((input, _)) = self.descriptors() else {
                 return Ok(None);
             };
-            let left = until.saturating_sub(now()) / 1000;
-            if !wait_for(input, POLLIN, Some(left)) {
+            let remaining = until.saturating_sub(now()) / 1000;
+            if !wait_for(input, POLLIN, Some(remaining)) {
                 return Ok(None);
             }
-            match self.receive(chunk) {
-                Arrival::End => self.close(),
-                Arrival::Broken(error) => return Err(error),
-                Arrival::Bytes | Arrival::Nothing => {}
+            match self.receive(read_buffer) {
+                ReadOutcome::End => self.close(),
+                ReadOutcome::Broken(error) => return Err(error),
+                ReadOutcome::Bytes | ReadOutcome::Nothing => {}
             }
         }
     }
 
-    /// Writes everything, waiting at most `milliseconds` in one piece for the host to take more.
+    /// Writes all pending output. Waits at most `milliseconds` each time until the stream accepts
+    /// more.
     pub(super) fn send_all(&mut self, milliseconds: u64) {
         loop {
             self.send();
@@ -334,13 +338,13 @@ impl Connection {
     }
 }
 
-/// Makes a descriptor of the command line the agent's own. Numbers 0 to 2 are left free.
+/// Takes ownership of a descriptor of the command line. Moves it away from the numbers 0 to 2.
 fn take_over(raw: RawFd) -> Result<Fd> {
     io::set_nonblocking(raw, true)?;
     io::set_close_on_exec(raw, true)?;
-    let given = Fd::from_raw(raw);
+    let descriptor = Fd::from_raw(raw);
     if raw > 2 {
-        return Ok(given);
+        return Ok(descriptor);
     }
-    io::duplicate_above(&given, 3)
+    io::duplicate_above(&descriptor, 3)
 }

@@ -1,48 +1,46 @@
-//! Closing what must not be inherited.
+//! Closing inherited descriptors.
 
 use alloc::vec::Vec;
 
-use sandbox_freestanding::{
-    Descriptor, RawFd, descriptor::close, directory::Directory, fs, io, limits,
-};
+use crate::runtime::{Descriptor, RawFd, descriptor::close, directory::Directory, fs, io, limits};
 
-use super::process_files::ProcessFiles;
+use super::procfs::Procfs;
 
-/// Closes every descriptor but those in `keep`.
-pub(super) fn close_all_but(keep: &mut [RawFd], files: Option<&ProcessFiles>) {
+/// Closes every descriptor except those in `keep`.
+pub(super) fn close_all_but(keep: &mut [RawFd], procfs: Option<&Procfs>) {
     keep.sort_unstable();
     let mut first = 0;
-    for kept in keep
+    for next_kept in keep
         .iter()
         .copied()
         .map(RawFd::cast_unsigned)
         .chain([u32::MAX])
     {
-        // An empty gap would be an error.
-        if first < kept && io::close_range(first, kept - 1, 0).is_err() {
-            // Before Linux 5.9, or denied by an engine's seccomp profile that is older than the call.
-            close_one_by_one(keep, files);
+        // `close_range` refuses an empty range.
+        if first < next_kept && io::close_range(first, next_kept - 1, 0).is_err() {
+            // Before Linux 5.9, or denied by an older seccomp profile of the engine.
+            close_one_by_one(keep, procfs);
             return;
         }
-        first = kept.saturating_add(1);
+        first = next_kept.saturating_add(1);
     }
 }
 
-fn close_one_by_one(keep: &[RawFd], files: Option<&ProcessFiles>) {
-    let open = files.and_then(list).unwrap_or_else(|| {
+fn close_one_by_one(keep: &[RawFd], procfs: Option<&Procfs>) {
+    let open = procfs.and_then(list).unwrap_or_else(|| {
         let limit = limits::get(limits::RLIMIT_NOFILE).map_or(1 << 16, |limit| limit.soft);
         (0..RawFd::try_from(limit).unwrap_or(1 << 20)).collect()
     });
     for raw in open {
         if !keep.contains(&raw) {
-            // Not open, which is what is wanted.
+            // An error means that it is not open.
             let _ = close(raw);
         }
     }
 }
 
-fn list(files: &ProcessFiles) -> Option<Vec<RawFd>> {
-    let folder = fs::open_at(files, c"self/fd", fs::O_RDONLY | fs::O_DIRECTORY, 0).ok()?;
+fn list(procfs: &Procfs) -> Option<Vec<RawFd>> {
+    let folder = fs::open_at(procfs, c"self/fd", fs::O_RDONLY | fs::O_DIRECTORY, 0).ok()?;
     let mut entries = Directory::new(&folder);
     let mut open = Vec::new();
     while let Some(entry) = entries.next_entry().ok()? {
@@ -59,11 +57,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_what_is_open() {
-        let files = ProcessFiles::open().unwrap();
+    fn open_descriptors_are_listed() {
+        let procfs = Procfs::open().unwrap();
         let (one, other) = io::pipe(fs::O_CLOEXEC).unwrap();
-        let open = list(&files).unwrap();
-        for raw in [one.as_raw(), other.as_raw(), files.raw()] {
+        let open = list(&procfs).unwrap();
+        for raw in [one.as_raw(), other.as_raw(), procfs.raw()] {
             assert!(open.contains(&raw));
         }
     }

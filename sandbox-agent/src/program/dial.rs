@@ -1,5 +1,5 @@
-//! What a pod's network lets through: connections that are tried from inside, and somebody who takes them. Nothing is sent and nothing
-//! is read: that a connection comes about is the whole answer.
+//! The modes `dial`, `await-denial` and `answer`: test which connections a pod's network allows. No
+//! data is sent: the connection itself is the result.
 
 use alloc::vec::Vec;
 use core::{
@@ -8,8 +8,8 @@ use core::{
     net::{IpAddr, SocketAddr},
 };
 
-use sandbox_freestanding::{
-    Errno, Fd, Result,
+use crate::runtime::{
+    Errno, Fd, FdWriter, Result,
     environment::Environment,
     fs, io,
     net::{
@@ -19,40 +19,43 @@ use sandbox_freestanding::{
 };
 
 use super::{
-    ending::{EXIT_SETUP, EXIT_USAGE},
-    polling::{Moment, POLLOUT, PollSet, after, now},
+    exit_reason::{EXIT_SETUP, EXIT_USAGE},
+    poll_set::{MonotonicMicros, POLLOUT, PollSet, after, now},
 };
 
-/// How long one attempt may take, milliseconds: a kernel answers whatever its processes do.
-const ATTEMPT: u64 = 1000;
-/// The pause between two rounds, microseconds.
-const PAUSE: u64 = 50_000;
-/// The variable with the address of the cluster's API server: a kubelet sets it in every container.
-const API: &[u8] = b"KUBERNETES_SERVICE_HOST=";
-/// Its port there, wherever the server itself listens.
+/// Timeout of one attempt, in milliseconds. The peer's kernel accepts a connection, even if its
+/// processes are busy.
+const ATTEMPT_TIMEOUT_MS: u64 = 1000;
+/// The pause between two rounds, in microseconds.
+const ROUND_INTERVAL_US: u64 = 50_000;
+/// The variable with the address of the cluster's API server, which the kubelet sets in every
+/// container.
+const API_VARIABLE: &[u8] = b"KUBERNETES_SERVICE_HOST=";
+/// The port of the API server's service.
 const API_PORT: u16 = 443;
-/// Who answers for names stands here, and on this port.
-const RESOLVERS: &CStr = c"/etc/resolv.conf";
+/// The file that lists the name servers, and their port.
+const RESOLV_CONF: &CStr = c"/etc/resolv.conf";
 const DNS_PORT: u16 = 53;
-/// How much of that is read.
-const BOUND: usize = 64 * 1024;
-/// How many connections wait to be taken.
+/// The largest size of the file, in bytes.
+const MAX_RESOLV_CONF: usize = 64 * 1024;
+/// Length of the queue of connections that are not accepted yet.
 const BACKLOG: i32 = 64;
 
-/// Takes every connection to a port, of either family, and ends it; gives the exit code where it cannot.
+/// Accepts and closes every connection to a port, over IPv4 and IPv6. Returns only on failure, with
+/// the exit code.
 pub(super) fn answer(port: u16) -> i32 {
-    match taking(port) {
+    match listen_forever(port) {
         Ok(never) => match never {},
-        Err(errno) => complain(
+        Err(errno) => fail(
             format_args!("cannot listen on port {port}: {errno}"),
             EXIT_SETUP,
         ),
     }
 }
 
-fn taking(port: u16) -> Result<core::convert::Infallible> {
+fn listen_forever(port: u16) -> Result<core::convert::Infallible> {
     let socket = match net::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0) {
-        // Takes the older family's as well.
+        // Accepts IPv4 as well.
         Ok(socket) => net::bind(&socket, &Ipv6Address::new([0; 16], port)).map(|()| socket),
         Err(errno) => Err(errno),
     };
@@ -68,46 +71,49 @@ fn taking(port: u16) -> Result<core::convert::Infallible> {
     loop {
         match net::accept(&socket, SOCK_CLOEXEC) {
             Ok(connection) => drop(connection),
-            // One that was given up meanwhile; others come.
+            // The connection was aborted before it was accepted.
             Err(_) => pause(),
         }
     }
 }
 
-/// Tries all targets, again and again: where `until_denied`, until no attempt of a round comes through, and else until all have come
-/// through once. The time is over at the latest after the milliseconds that the first argument says.
+/// Connects to all targets, round after round. Ends when each has succeeded once; with
+/// `until_denied`, when every attempt of a round failed. The first argument bounds the time, in
+/// milliseconds.
 ///
-/// Says of each address what became of it, in lines of three words: the target, its address, `open` or why it is not. Gives the exit
-/// code: with `until_denied`, whether that was so in time.
+/// Prints one line for each address: the target, the address, and `open` or the error. Returns the
+/// exit code; with `until_denied`, it says whether all connections were denied in time.
 pub(super) fn dial(environment: Environment, until_denied: bool) -> i32 {
-    // Behind the program and the task.
+    // After the program's name and the mode.
     let mut arguments = environment.arguments().skip(2);
     let time = arguments
         .next()
         .and_then(|word| word.to_str().ok()?.parse().ok());
     let Some(time) = time else {
-        return complain(format_args!("no time to dial for"), EXIT_USAGE);
+        return fail(format_args!("no time to dial for"), EXIT_USAGE);
     };
     let mut attempts = Vec::new();
     for target in arguments {
         let Ok(name) = target.to_str() else {
-            return complain(format_args!("a target is no text"), EXIT_USAGE);
+            return fail(format_args!("a target is no text"), EXIT_USAGE);
         };
         match addresses(name, environment) {
-            Ok(found) => attempts.extend(found.into_iter().map(|to| Attempt::new(name, to))),
-            Err(errno) => return complain(format_args!("no target {name}: {errno}"), EXIT_USAGE),
+            Ok(addresses) => {
+                attempts.extend(addresses.into_iter().map(|to| DialAttempt::new(name, to)))
+            }
+            Err(errno) => return fail(format_args!("no target {name}: {errno}"), EXIT_USAGE),
         }
     }
     let end = after(now(), time);
     loop {
-        let round = if until_denied {
-            attempts.iter_mut().for_each(Attempt::forget);
-            round(&mut attempts, after(now(), ATTEMPT))
+        let result = if until_denied {
+            attempts.iter_mut().for_each(DialAttempt::reset);
+            try_all(&mut attempts, after(now(), ATTEMPT_TIMEOUT_MS))
         } else {
-            round(&mut attempts, after(now(), ATTEMPT).min(end))
+            try_all(&mut attempts, after(now(), ATTEMPT_TIMEOUT_MS).min(end))
         };
-        if let Err(errno) = round {
-            return complain(format_args!("cannot dial: {errno}"), EXIT_SETUP);
+        if let Err(errno) = result {
+            return fail(format_args!("cannot dial: {errno}"), EXIT_SETUP);
         }
         let open = attempts.iter().filter(|attempt| attempt.is_open()).count();
         let done = if until_denied {
@@ -120,44 +126,46 @@ pub(super) fn dial(environment: Environment, until_denied: bool) -> i32 {
         }
         pause();
     }
-    let mut stdout = io::Writer::new(1);
+    let mut stdout = FdWriter::new(1);
     let written = attempts
         .iter()
         .try_for_each(|attempt| writeln!(stdout, "{attempt}"));
     if written.is_err() || stdout.flush().is_err() {
         return EXIT_SETUP;
     }
-    if until_denied && attempts.iter().any(Attempt::is_open) {
-        return complain(format_args!("the network is not denied"), EXIT_SETUP);
+    if until_denied && attempts.iter().any(DialAttempt::is_open) {
+        return fail(format_args!("the network is not denied"), EXIT_SETUP);
     }
     0
 }
 
 fn pause() {
-    // A signal only shortens it.
-    let _ = time::sleep_microseconds(PAUSE);
+    // A signal only shortens the pause.
+    let _ = time::sleep_microseconds(ROUND_INTERVAL_US);
 }
 
-fn complain(words: core::fmt::Arguments<'_>, code: i32) -> i32 {
-    let mut stderr = io::Writer::new(2);
-    // Without a place to say it, the code says it.
-    let _ = writeln!(stderr, "sandbox-agent: {words}");
+fn fail(message: core::fmt::Arguments<'_>, code: i32) -> i32 {
+    let mut stderr = FdWriter::new(2);
+    // A failure to write is visible in the exit code alone.
+    let _ = writeln!(stderr, "sandbox-agent: {message}");
     let _ = stderr.flush();
     code
 }
 
-/// The addresses of a target: `api`, `dns`, or an address with its port. None where the pod was told of none.
+/// The addresses of a target: `api`, `dns`, or an address with a port. Empty if the pod has none
+/// configured.
 fn addresses(name: &str, environment: Environment) -> Result<Vec<SocketAddr>> {
     match name {
         "api" => {
             let mut variables = environment.variables();
-            let found = variables.find_map(|text| address(text.to_bytes().strip_prefix(API)?));
-            Ok(found
+            let addresses =
+                variables.find_map(|text| address(text.to_bytes().strip_prefix(API_VARIABLE)?));
+            Ok(addresses
                 .map(|ip| SocketAddr::new(ip, API_PORT))
                 .into_iter()
                 .collect())
         }
-        "dns" => match read(RESOLVERS) {
+        "dns" => match read(RESOLV_CONF) {
             Ok(text) => Ok(resolvers(&text)),
             Err(Errno::ENOENT) => Ok(Vec::new()),
             Err(errno) => Err(errno),
@@ -172,7 +180,7 @@ fn addresses(name: &str, environment: Environment) -> Result<Vec<SocketAddr>> {
 fn read(path: &CStr) -> Result<Vec<u8>> {
     let file = fs::open(path, fs::O_RDONLY | fs::O_CLOEXEC, 0)?;
     let mut text = Vec::new();
-    io::read_to_end(&file, &mut text, BOUND)?;
+    io::read_to_end(&file, &mut text, MAX_RESOLV_CONF)?;
     Ok(text)
 }
 
@@ -180,7 +188,7 @@ fn address(text: &[u8]) -> Option<IpAddr> {
     core::str::from_utf8(text).ok()?.trim().parse().ok()
 }
 
-/// Those of a `resolv.conf`.
+/// The name servers in a `resolv.conf`.
 fn resolvers(text: &[u8]) -> Vec<SocketAddr> {
     text.split(|byte| *byte == b'\n')
         .filter_map(|line| {
@@ -190,17 +198,17 @@ fn resolvers(text: &[u8]) -> Vec<SocketAddr> {
         .collect()
 }
 
-/// One address of a target, and what became of it.
+/// One address of a target, and the result.
 #[derive(Debug)]
-struct Attempt<'a> {
+struct DialAttempt<'a> {
     target: &'a str,
     to: SocketAddr,
-    /// The connection on its way.
+    /// The connection in progress.
     socket: Option<Fd>,
     outcome: Result<()>,
 }
 
-impl<'a> Attempt<'a> {
+impl<'a> DialAttempt<'a> {
     fn new(target: &'a str, to: SocketAddr) -> Self {
         Self {
             target,
@@ -214,19 +222,19 @@ impl<'a> Attempt<'a> {
         self.outcome.is_ok()
     }
 
-    fn forget(&mut self) {
+    fn reset(&mut self) {
         self.outcome = Err(Errno::ETIMEDOUT);
     }
 
-    /// Begins to connect, or goes on with it.
-    fn go_on(&mut self) -> Result<()> {
+    /// Starts or continues to connect.
+    fn advance(&mut self) -> Result<()> {
         let socket = match self.socket.take() {
             Some(socket) => socket,
             None => {
                 let family = if self.to.is_ipv4() { AF_INET } else { AF_INET6 };
                 match net::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0) {
                     Ok(socket) => socket,
-                    // A kernel without the family is no way out, either.
+                    // Without the address family, no connection is possible.
                     Err(errno @ Errno::EAFNOSUPPORT) => {
                         self.outcome = Err(errno);
                         return Ok(());
@@ -252,7 +260,7 @@ impl<'a> Attempt<'a> {
     }
 }
 
-impl core::fmt::Display for Attempt<'_> {
+impl core::fmt::Display for DialAttempt<'_> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(f, "{} {} ", self.target, self.to)?;
         match self.outcome {
@@ -262,10 +270,10 @@ impl core::fmt::Display for Attempt<'_> {
     }
 }
 
-/// Tries once whatever is not open yet.
-fn round(attempts: &mut [Attempt<'_>], until: Moment) -> Result<()> {
+/// Tries every attempt that has not succeeded yet once.
+fn try_all(attempts: &mut [DialAttempt<'_>], until: MonotonicMicros) -> Result<()> {
     for attempt in attempts.iter_mut().filter(|attempt| !attempt.is_open()) {
-        attempt.go_on()?;
+        attempt.advance()?;
     }
     let mut set = PollSet::new();
     while now() < until {
@@ -279,9 +287,9 @@ fn round(attempts: &mut [Attempt<'_>], until: Moment) -> Result<()> {
             break;
         }
         set.wait(Some(until))?;
-        let ready: Vec<_> = set.happened().map(|(index, _)| index).collect();
+        let ready: Vec<_> = set.ready().map(|(index, _)| index).collect();
         for index in ready {
-            attempts[index].go_on()?;
+            attempts[index].advance()?;
         }
     }
     for attempt in attempts.iter_mut() {
@@ -296,40 +304,40 @@ fn round(attempts: &mut [Attempt<'_>], until: Moment) -> Result<()> {
 mod tests {
     use super::*;
 
-    fn attempt(to: SocketAddr) -> Attempt<'static> {
-        Attempt::new("t", to)
+    fn attempt(to: SocketAddr) -> DialAttempt<'static> {
+        DialAttempt::new("t", to)
     }
 
     #[test]
-    fn who_listens_is_told_from_who_does_not() {
+    fn open_and_refused_ports_are_distinguished() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let there = listener.local_addr().unwrap();
+        let open = listener.local_addr().unwrap();
         let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let gone = closed.local_addr().unwrap();
+        let refused = closed.local_addr().unwrap();
         drop(closed);
-        let mut attempts = [attempt(there), attempt(gone)];
-        round(&mut attempts, after(now(), 5000)).unwrap();
+        let mut attempts = [attempt(open), attempt(refused)];
+        try_all(&mut attempts, after(now(), 5000)).unwrap();
         assert!(attempts[0].is_open());
         assert_eq!(attempts[1].outcome, Err(Errno::ECONNREFUSED));
         let line = alloc::format!("{}", attempts[0]);
-        assert_eq!(line, alloc::format!("t {there} open"));
-        // What was open is not tried again, until that is forgotten.
+        assert_eq!(line, alloc::format!("t {open} open"));
+        // A successful attempt is not repeated until it is reset.
         drop(listener);
-        round(&mut attempts, after(now(), 5000)).unwrap();
+        try_all(&mut attempts, after(now(), 5000)).unwrap();
         assert!(attempts[0].is_open());
-        attempts[0].forget();
-        round(&mut attempts, after(now(), 5000)).unwrap();
+        attempts[0].reset();
+        try_all(&mut attempts, after(now(), 5000)).unwrap();
         assert!(!attempts[0].is_open());
     }
 
     #[test]
-    fn resolvers_are_read_as_libraries_do() {
-        let found =
+    fn name_servers_are_read_from_resolv_conf() {
+        let addresses =
             resolvers(b"search a b\nnameserver 10.96.0.10\n nameserver fd00::a\nnameserver x\n");
         let expected: [SocketAddr; 2] = [
             "10.96.0.10:53".parse().unwrap(),
             "[fd00::a]:53".parse().unwrap(),
         ];
-        assert_eq!(found, expected);
+        assert_eq!(addresses, expected);
     }
 }

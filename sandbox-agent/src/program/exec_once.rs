@@ -1,8 +1,9 @@
-//! One program and one process an execution: the kernel asks about every `execve` and every new process. The first program may go
-//! on; everything after that is refused, and counted. (Threads are not asked about. `clone3`, whose flags no filter sees,
-//! is the business of the sandbox's own filter, whose `ENOSYS` lets programs use `clone`.)
+//! An execution limited to one program and one process: the kernel notifies the supervisor of every
+//! `execve` and every new process. The first `execve` is allowed; all others are refused and
+//! counted. Threads are exempt. A filter cannot see the flags of `clone3`: the sandbox's own filter
+//! refuses it with `ENOSYS`, so programs use `clone`.
 
-use sandbox_freestanding::{
+use crate::runtime::{
     Descriptor, Errno, Fd, RawFd, Result, net,
     seccomp::{
         BPF_JUMP_EQUAL, BPF_LOAD, BPF_RETURN, SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO,
@@ -11,21 +12,21 @@ use sandbox_freestanding::{
     syscall::{AUDIT_ARCH, nr},
 };
 
-use super::polling::{POLLIN, state_of};
+use super::poll_set::{POLLIN, poll_events};
 
-/// Operation: jump when the word is `k` or more.
+/// BPF operation: jump if the word is `k` or more.
 const BPF_JUMP_GREATER_EQUAL: u16 = 0x35;
 
-/// Where x86_64 has its second table of calls, with an `execve` of its own. Elsewhere no number is that large.
+/// The first number of the x32 system calls on x86_64. Elsewhere no number is that large.
 const X32: u32 = 0x4000_0000;
 
-/// Operation: jump when the word and `k` have a bit in common.
+/// BPF operation: jump if the word and `k` have a bit in common.
 const BPF_JUMP_SET: u16 = 0x45;
 
-/// `clone` for a thread.
+/// `clone` flag: a thread.
 const CLONE_THREAD: u32 = 0x0001_0000;
 
-/// Where the low word of a call's first argument is, on the little-endian machines that the agent is for.
+/// Offset of the first argument's low word in `struct seccomp_data`, on little-endian machines.
 const FIRST_ARGUMENT: u32 = 16;
 
 #[expect(
@@ -40,7 +41,7 @@ const EXECUTIONS: [u32; 2] = [nr::EXECVE as u32, nr::EXECVEAT as u32];
     reason = "numbers of system calls are small"
 )]
 const FORKS: [u32; 2] = [nr::FORK as u32, nr::VFORK as u32];
-/// Elsewhere the calls do not exist: asked about twice is asked about once.
+/// Other architectures lack the calls; repeating `EXECUTIONS` has no effect.
 #[cfg(not(target_arch = "x86_64"))]
 const FORKS: [u32; 2] = EXECUTIONS;
 
@@ -49,7 +50,7 @@ const FORKS: [u32; 2] = EXECUTIONS;
     reason = "numbers of system calls are small"
 )]
 const PROGRAM: [SockFilter; 14] = [
-    // The architecture: calls of another one have other numbers, and are refused altogether.
+    // System calls of another architecture have other numbers and are refused.
     instruction(BPF_LOAD, 4, 0, 0),
     instruction(BPF_JUMP_EQUAL, AUDIT_ARCH, 0, 11),
     instruction(BPF_LOAD, 0, 0, 0),
@@ -80,7 +81,7 @@ const fn instruction(code: u16, k: u32, jump_true: u8, jump_false: u8) -> SockFi
     }
 }
 
-/// Installs the program for the calling process, and hands its listener to the gate at the other end of `notify`.
+/// Installs the filter for the calling process, and sends its listener over `notify`.
 ///
 /// # Errors
 ///
@@ -90,24 +91,24 @@ pub(super) fn install(notify: &Fd) -> Result<()> {
     net::send_descriptor(notify, &listener)
 }
 
-/// How often an execution was refused what it may have only one of.
+/// How often an execution was refused another program or process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Refused {
-    /// Programs after the first.
+pub(super) struct RefusedCounts {
+    /// Refused programs.
     pub(super) programs: u32,
-    /// Processes.
+    /// Refused processes.
     pub(super) processes: u32,
 }
 
-/// The side that answers.
+/// Answers the kernel's notifications.
 #[derive(Debug)]
-pub(super) struct Gate {
+pub(super) struct ExecOnceGate {
     socket: Fd,
     listener: Option<Fd>,
     used: bool,
 }
 
-impl Gate {
+impl ExecOnceGate {
     /// Waits for the listener on `socket`.
     pub(super) fn new(socket: Fd) -> Self {
         Self {
@@ -117,28 +118,29 @@ impl Gate {
         }
     }
 
-    /// Answers one question, or takes the listener; false when no question can come any more. Counts what it refuses.
-    pub(super) fn serve(&mut self, refused: &mut Refused) -> bool {
+    /// Answers one notification, or receives the listener. Returns false if no notification can
+    /// follow. Counts refusals in `refused`.
+    pub(super) fn serve(&mut self, refused: &mut RefusedCounts) -> bool {
         let Some(listener) = &self.listener else {
             return match net::receive_descriptor(&self.socket) {
                 Ok(Some(listener)) => {
                     self.listener = Some(listener);
                     true
                 }
-                // The process ended before it got this far.
+                // The process ended before it installed the filter.
                 Ok(None) | Err(_) => false,
             };
         };
-        if state_of(listener.as_raw(), POLLIN, Some(0)) & POLLIN == 0 {
+        if poll_events(listener.as_raw(), POLLIN, Some(0)) & POLLIN == 0 {
             return false;
         }
         let Ok(question) = receive(listener) else {
-            // The process that asked was killed.
+            // The process was killed meanwhile.
             return true;
         };
         let is_program = EXECUTIONS.contains(&question.number.cast_unsigned());
         let may_go_on = is_program && !core::mem::replace(&mut self.used, true);
-        // A call that a signal interrupts is made, and counted, again.
+        // A call interrupted by a signal is repeated, and counted again.
         let count = match is_program {
             _ if may_go_on => &mut 0,
             true => &mut refused.programs,
@@ -146,14 +148,14 @@ impl Gate {
         };
         *count = count.saturating_add(1);
         let refusal = (!may_go_on).then_some(Errno::EPERM);
-        // An answer that finds nobody is no loss. Should the kernel not know how to let a call go on (before 5.5), the
-        // call fails when the listener closes.
+        // An error means that the process has ended. Before Linux 5.5, the kernel cannot let a call
+        // continue; the call then fails when the listener closes.
         let answered = answer(listener, question.id, refusal);
         !matches!(answered, Err(Errno::EINVAL))
     }
 }
 
-impl Descriptor for Gate {
+impl Descriptor for ExecOnceGate {
     fn raw(&self) -> RawFd {
         self.listener.as_ref().unwrap_or(&self.socket).as_raw()
     }

@@ -1,6 +1,6 @@
-//! Network interfaces: whether they are up.
+//! Network interfaces: bringing them up and down.
 
-use sandbox_freestanding::{
+use crate::runtime::{
     Errno, Fd, Result, io,
     net::{AF_INET, SOCK_CLOEXEC, SOCK_DGRAM, socket},
 };
@@ -22,14 +22,15 @@ struct InterfaceFlags {
 
 const _: () = assert!(size_of::<InterfaceFlags>() == 40);
 
-/// Brings the interface `name` up or down; the kernel's word is asked for afterwards.
+/// Brings the interface `name` up or down, and reads the state back.
 ///
 /// # Errors
 ///
-/// `ENODEV` where there is none, `EPERM` without power over the network namespace, `EIO` where it is not as asked for.
+/// `ENODEV` if there is none, `EPERM` without `CAP_NET_ADMIN` over the network namespace, `EIO` if
+/// the state read back is wrong.
 pub(super) fn set_up(name: &[u8], up: bool) -> Result<()> {
-    let (socket, mut request) = ask(name)?;
-    get(&socket, &mut request)?;
+    let (socket, mut request) = open_request(name)?;
+    read_flags(&socket, &mut request)?;
     request.flags = if up {
         request.flags | IFF_UP
     } else {
@@ -37,7 +38,7 @@ pub(super) fn set_up(name: &[u8], up: bool) -> Result<()> {
     };
     // SAFETY: the request reads one record.
     unsafe { io::ioctl(&socket, SIOCSIFFLAGS, &raw mut request as usize)? };
-    get(&socket, &mut request)?;
+    read_flags(&socket, &mut request)?;
     if (request.flags & IFF_UP != 0) == up {
         Ok(())
     } else {
@@ -49,20 +50,20 @@ pub(super) fn set_up(name: &[u8], up: bool) -> Result<()> {
 ///
 /// # Errors
 ///
-/// `ENODEV` where there is none.
+/// `ENODEV` if there is none.
 pub(super) fn is_up(name: &[u8]) -> Result<bool> {
-    let (socket, mut request) = ask(name)?;
-    get(&socket, &mut request)?;
+    let (socket, mut request) = open_request(name)?;
+    read_flags(&socket, &mut request)?;
     Ok(request.flags & IFF_UP != 0)
 }
 
-fn ask(name: &[u8]) -> Result<(Fd, InterfaceFlags)> {
+fn open_request(name: &[u8]) -> Result<(Fd, InterfaceFlags)> {
     let mut request = InterfaceFlags {
         name: [0; 16],
         flags: 0,
         padding: [0; 22],
     };
-    // The last byte ends the name.
+    // The name needs a terminating nul.
     if name.len() >= request.name.len() {
         return Err(Errno::ENAMETOOLONG);
     }
@@ -71,7 +72,7 @@ fn ask(name: &[u8]) -> Result<(Fd, InterfaceFlags)> {
     Ok((socket, request))
 }
 
-fn get(socket: &Fd, request: &mut InterfaceFlags) -> Result<()> {
+fn read_flags(socket: &Fd, request: &mut InterfaceFlags) -> Result<()> {
     // SAFETY: the request reads the name and writes the flags of one record.
     unsafe { io::ioctl(socket, SIOCGIFFLAGS, &raw mut *request as usize)? };
     Ok(())

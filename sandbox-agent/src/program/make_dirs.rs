@@ -1,9 +1,9 @@
-//! Folders the host wants to be there before anything runs.
+//! Folders that must exist before anything runs.
 
 use alloc::vec::Vec;
 use core::ffi::CStr;
 
-use sandbox_freestanding::{
+use crate::runtime::{
     Errno, Result,
     credentials::{effective_group, effective_user, set_effective_group, set_effective_user},
     fs,
@@ -12,16 +12,16 @@ use sandbox_freestanding::{
     stat::stat_at,
 };
 
-use super::failing::{failure, text};
+use super::failures::{failure, text};
 use super::privilege::set_file_identity;
 use crate::protocol::{FailStep, Failure};
 
-/// Gives each folder, which must be there, to `owner`.
+/// Changes the owner of existing folders.
 ///
 /// # Errors
 ///
-/// With the path that could not be given.
-pub(super) fn give_dirs(
+/// The path whose owner could not be changed.
+pub(super) fn chown_dirs(
     paths: &[Vec<u8>],
     owner: Option<(u32, u32)>,
 ) -> core::result::Result<(), Failure> {
@@ -38,11 +38,11 @@ pub(super) fn give_dirs(
     Ok(())
 }
 
-/// Makes each folder with its missing parents; those it makes belong to `owner`.
+/// Makes each folder and its missing parents. New folders belong to `owner`.
 ///
 /// # Errors
 ///
-/// With the path that could not be made.
+/// The path that could not be made.
 pub(super) fn make_dirs(
     paths: &[Vec<u8>],
     owner: Option<(u32, u32)>,
@@ -54,11 +54,11 @@ pub(super) fn make_dirs(
     Ok(())
 }
 
-/// Makes a folder with its missing parents.
+/// Makes a folder and its missing parents.
 ///
 /// # Errors
 ///
-/// `ENOTDIR` when something else is there already, and what `mkdir` and `chown` report.
+/// `ENOTDIR` if something else exists there, and what `mkdir` and `chown` report.
 pub(super) fn make_path(path: &[u8], mode: u32, owner: Option<(u32, u32)>) -> Result<()> {
     let mut end = 0;
     while end < path.len() {
@@ -70,12 +70,12 @@ pub(super) fn make_path(path: &[u8], mode: u32, owner: Option<(u32, u32)>) -> Re
         match fs::make_directory(AT_FDCWD, &part, mode) {
             Ok(()) => {
                 if let Some(owner) = owner {
-                    give(&part, mode, owner)?;
+                    set_owner(&part, mode, owner)?;
                 }
             }
-            // A parent that is there may well be on a file system that is read-only, or not ours to write.
+            // An existing parent may be on a read-only file system, or not writable for the agent.
             Err(Errno::EEXIST | Errno::EROFS | Errno::EACCES | Errno::EPERM)
-                if stat_at(AT_FDCWD, &part, 0).is_ok_and(|facts| facts.is_directory()) => {}
+                if stat_at(AT_FDCWD, &part, 0).is_ok_and(|metadata| metadata.is_directory()) => {}
             Err(Errno::EEXIST) => return Err(Errno::ENOTDIR),
             Err(errno) => return Err(errno),
         }
@@ -83,8 +83,9 @@ pub(super) fn make_path(path: &[u8], mode: u32, owner: Option<(u32, u32)>) -> Re
     Ok(())
 }
 
-/// Makes a new folder its owner's. A container's agent may not change owners: it makes the folder anew as that user.
-fn give(folder: &CStr, mode: u32, (user, group): (u32, u32)) -> Result<()> {
+/// Gives a new folder to an owner. Without `CAP_CHOWN`, makes the folder again with the owner's
+/// identity.
+fn set_owner(folder: &CStr, mode: u32, (user, group): (u32, u32)) -> Result<()> {
     match fs::change_owner(AT_FDCWD, folder, user, group, fs::AT_SYMLINK_NOFOLLOW) {
         Err(Errno::EPERM) => {
             fs::unlink(AT_FDCWD, folder, fs::AT_REMOVEDIR)?;
@@ -92,26 +93,26 @@ fn give(folder: &CStr, mode: u32, (user, group): (u32, u32)) -> Result<()> {
             let made = fs::make_directory(AT_FDCWD, folder, mode);
             set_file_identity(effective_user(), effective_group());
             made?;
-            // gVisor's kernel takes the identity for files and goes on as before.
+            // gVisor accepts the file identity and ignores it.
             if stat_at(AT_FDCWD, folder, fs::AT_SYMLINK_NOFOLLOW)?.user == user {
                 return Ok(());
             }
             fs::unlink(AT_FDCWD, folder, fs::AT_REMOVEDIR)?;
-            as_effective(user, group, || fs::make_directory(AT_FDCWD, folder, mode))
+            with_effective_user(user, group, || fs::make_directory(AT_FDCWD, folder, mode))
         }
         other => other,
     }
 }
 
-/// Does something as another user in effect.
-fn as_effective(user: u32, group: u32, act: impl FnOnce() -> Result<()>) -> Result<()> {
-    let own = (effective_user(), effective_group());
+/// Runs `action` with another effective identity.
+fn with_effective_user(user: u32, group: u32, action: impl FnOnce() -> Result<()>) -> Result<()> {
+    let previous = (effective_user(), effective_group());
     set_effective_group(group)?;
-    let done = set_effective_user(user).and_then(|()| act());
-    // Whoever is still somebody else must not go on.
-    set_effective_user(own.0)?;
-    set_effective_group(own.1)?;
-    done
+    let result = set_effective_user(user).and_then(|()| action());
+    // An agent that cannot return to its own identity must fail.
+    set_effective_user(previous.0)?;
+    set_effective_group(previous.1)?;
+    result
 }
 
 #[cfg(test)]
@@ -120,16 +121,16 @@ mod tests {
     use std::os::unix::ffi::OsStrExt;
 
     #[test]
-    fn makes_what_is_missing() {
-        let place = tempfile::tempdir().unwrap();
+    fn missing_folders_are_made() {
+        let temp_dir = tempfile::tempdir().unwrap();
         for path in ["a/b//c", "a/b", "a/x/", "."] {
-            let path = place.path().join(path);
+            let path = temp_dir.path().join(path);
             make_path(path.as_os_str().as_bytes(), 0o700, None).unwrap();
             assert!(path.is_dir());
         }
-        std::fs::write(place.path().join("file"), "").unwrap();
+        std::fs::write(temp_dir.path().join("file"), "").unwrap();
         for (path, expected) in [("file", Errno::ENOTDIR), ("file/x", Errno::ENOTDIR)] {
-            let path = place.path().join(path);
+            let path = temp_dir.path().join(path);
             assert_eq!(
                 make_path(path.as_os_str().as_bytes(), 0o700, None),
                 Err(expected)

@@ -1,18 +1,18 @@
-//! Kills for memory during an execution. The kernel counts them for the sandbox as a whole; what the count was when an execution began is
-//! what tells them apart.
+//! Out-of-memory kills during an execution. The kernel counts them for the whole sandbox, so an
+//! execution's number is the difference since its start.
 
 use alloc::{rc::Rc, vec::Vec};
 
-use sandbox_freestanding::{Fd, Result, fs, io, path::terminated};
+use crate::runtime::{Fd, Result, fs, io, path::terminated};
 
 use crate::protocol::memory_kills;
 
-/// The file in which the kernel counts them. It stays open, so that a look costs one system call.
+/// The kernel's file with the count. It stays open, so that reading it takes one system call.
 #[derive(Debug, Clone)]
 pub(super) struct KillCount(Rc<Fd>);
 
 impl KillCount {
-    /// Opens the first of these files that has a count now. Without one, what was killed is not known, and is reported so.
+    /// Opens the first file that has a count now. Without one, executions report an unknown number.
     pub(super) fn open(paths: &[Vec<u8>]) -> Option<Self> {
         paths.iter().find_map(|path| {
             let count = Self(Rc::new(open(path).ok()?));
@@ -20,14 +20,14 @@ impl KillCount {
         })
     }
 
-    /// The count; `None` where the file does not say any more.
+    /// The count; `None` if the file has none any more.
     fn now(&self) -> Option<u64> {
         let mut text = [0; 512];
         let length = io::read_at(&*self.0, &mut text, 0).ok()?;
         memory_kills(&text[..length])
     }
 
-    /// Counts from now on.
+    /// Starts counting for an execution.
     pub(super) fn begin(&self) -> Option<KillsSince> {
         let before = self.now()?;
         Some(KillsSince {
@@ -38,12 +38,12 @@ impl KillCount {
 }
 
 fn open(path: &[u8]) -> Result<Fd> {
-    // Whatever has the name: nothing is waited for.
+    // The name may lead to a FIFO: do not block.
     let flags = fs::O_RDONLY | fs::O_NONBLOCK | fs::O_CLOEXEC;
     fs::open(&terminated(path)?, flags, 0)
 }
 
-/// What the count was when an execution began.
+/// The count at the start of an execution.
 #[derive(Debug)]
 pub(super) struct KillsSince {
     count: KillCount,
@@ -51,7 +51,7 @@ pub(super) struct KillsSince {
 }
 
 impl KillsSince {
-    /// How many processes were killed since.
+    /// How many processes were killed since then.
     pub(super) fn until_now(&self) -> Option<u64> {
         self.count.now()?.checked_sub(self.before)
     }

@@ -1,78 +1,80 @@
 //! The program: process 1 of a sandbox.
 //!
-//! One thread, one `ppoll` loop over all clients, no C runtime. For each execution the agent forks a supervisor, which forks the program;
-//! the supervisor adopts every orphan below it, so that it can kill the whole tree. Nothing waits for a program or for the
-//! host: a pipe is read only while the host has granted credit for its bytes, and the stream is written as it takes them.
+//! One thread runs one `ppoll` loop over all clients. For each execution the agent forks a
+//! supervisor, which forks the program. The supervisor is a child subreaper: it adopts every
+//! orphaned descendant and can kill the whole tree. The agent never blocks on a program or a
+//! client. It reads a pipe only while the client has granted credit, and writes only what the
+//! stream accepts.
 
 mod address;
 mod agent;
-mod applicant;
+mod agent_link;
 mod arguments;
 mod builtin;
 mod client;
-mod common;
-mod connect;
 mod connection;
+mod control_listener;
 mod cut_network;
 mod descriptors;
+mod detached;
 mod dial;
-mod door;
-mod ending;
 mod exec;
 mod exec_once;
-mod failing;
+mod exit_reason;
+mod expected_objects;
+mod failures;
 mod interface;
-mod keep;
-mod link;
-mod log;
 mod make_dirs;
 mod memory_kills;
-mod oom;
-mod outgoing;
-mod placed;
-mod polling;
+mod oom_score;
+mod outgoing_frames;
+mod output_log;
+mod pending_client;
+mod poll_set;
+mod prefork_pool;
 mod prepare;
+mod prepared_sandbox;
+mod private_memory;
 mod privilege;
-mod process_files;
+mod procfs;
 mod reaping;
-mod region;
-mod remove;
+mod relay;
+mod remove_agent;
 mod replay;
-mod reserve;
-mod sandbox;
 mod serve;
 mod setup;
+mod shared;
 
 use core::fmt::Write;
 
-use sandbox_freestanding::{environment::Environment, io::Writer};
+use crate::runtime::{FdWriter, environment::Environment};
 
-use arguments::Task;
+use arguments::AgentCommand;
 
-/// Runs the agent; gives its exit code.
+/// Runs the agent and returns its exit code.
 pub fn main(environment: Environment) -> i32 {
     match arguments::parse(environment.arguments().skip(1)) {
-        Some(Task::Serve(service)) => serve::serve(&service),
-        Some(Task::Connect { name, wait }) => connect::connect(name, wait),
-        Some(Task::Answer(port)) => dial::answer(port),
-        Some(Task::Dial { until_denied }) => dial::dial(environment, until_denied),
-        Some(Task::Keep) => keep::keep(),
-        Some(Task::Remove(folder)) => remove::remove(folder),
-        Some(Task::Version) => {
-            let mut stdout = Writer::new(1);
-            let written = writeln!(
+        Some(AgentCommand::Serve(options)) => serve::serve(&options),
+        Some(AgentCommand::Connect { name, wait }) => relay::connect(name, wait),
+        Some(AgentCommand::Answer(port)) => dial::answer(port),
+        Some(AgentCommand::Dial { until_denied }) => dial::dial(environment, until_denied),
+        Some(AgentCommand::Detached) => detached::supervise(),
+        Some(AgentCommand::Remove(folder)) => remove_agent::remove_agent(folder),
+        Some(AgentCommand::Version) => {
+            let mut stdout = FdWriter::new(1);
+            let result = writeln!(
                 stdout,
                 "sandbox-agent {} (protocol {})",
                 option_env!("CARGO_PKG_VERSION").unwrap_or("unknown"),
                 crate::protocol::VERSION
             );
-            i32::from(written.is_err() || stdout.flush().is_err())
+            i32::from(result.is_err() || stdout.flush().is_err())
         }
         None => {
-            let mut stderr = Writer::new(2);
-            // Without a place to say it, the code says it.
+            let mut stderr = FdWriter::new(2);
+            // A failure to write is visible in the exit code alone.
             let _ = stderr.write_str(arguments::USAGE);
-            ending::EXIT_USAGE
+            exit_reason::EXIT_USAGE
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Applying the settings of the host's first message, once.
+//! Applying the settings of the first client.
 
 use alloc::{string::String, vec::Vec};
 
-use sandbox_freestanding::{
+use crate::runtime::{
     Errno, Fd, Result,
     credentials::Capabilities,
     fs,
@@ -15,37 +15,37 @@ use sandbox_freestanding::{
 };
 
 use super::{
-    failing::{failure, is_object, replaced, text},
-    make_dirs::{give_dirs, make_dirs},
+    expected_objects::check_expected_objects,
+    failures::{failure, is_object, replaced_failure, text},
+    make_dirs::{chown_dirs, make_dirs},
     memory_kills::KillCount,
-    oom::OomScore,
-    placed::check_placed,
+    oom_score::OomScore,
+    prepared_sandbox::PreparedSandbox,
     privilege,
-    process_files::ProcessFiles,
-    sandbox::Sandbox,
+    procfs::Procfs,
 };
 use crate::protocol::{FailStep, Failure, LandlockRules, Settings, Welcome};
 
-/// `LANDLOCK_ACCESS_FS_*` bits that make sense for a file: EXECUTE, WRITE_FILE, READ_FILE, TRUNCATE and IOCTL_DEV.
-/// The kernel refuses a rule on a file that has others.
+/// `LANDLOCK_ACCESS_FS_*` bits that apply to files: EXECUTE, WRITE_FILE, READ_FILE, TRUNCATE and
+/// IOCTL_DEV. The kernel refuses others in a rule for a file.
 const ACCESS_OF_FILES: u64 = 1 | 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15;
 
-/// Makes the folders, builds the rules and gives up privileges.
+/// Makes the folders, builds the Landlock ruleset and drops capabilities.
 ///
 /// # Errors
 ///
-/// When the settings cannot be applied here.
+/// When the settings cannot be applied.
 pub(super) fn prepare(
     settings: &Settings,
-    files: Option<ProcessFiles>,
+    procfs: Option<Procfs>,
     oom: Option<OomScore>,
-) -> core::result::Result<(Sandbox, Welcome), Failure> {
+) -> core::result::Result<(PreparedSandbox, Welcome), Failure> {
     let confinement = &settings.confinement;
     let identity = confinement
         .identity
         .filter(|identity| privilege::differs(*identity));
-    check_placed(&settings.placed, identity)?;
-    give_dirs(&settings.give_dirs, identity)?;
+    check_expected_objects(&settings.placed, identity)?;
+    chown_dirs(&settings.give_dirs, identity)?;
     make_dirs(&settings.make_dirs, identity)?;
     let landlock_abi = privilege::landlock_abi();
     let rules = confinement.landlock.as_ref();
@@ -56,7 +56,7 @@ pub(super) fn prepare(
     let open_files = raise_open_files();
     let child_ended = signal::descriptor(SignalSet::default().with(SIGCHLD))
         .map_err(|errno| failure(FailStep::Settings, errno, "signalfd"))?;
-    let (left, oom) = reduce(identity, oom)?;
+    let (remaining, oom) = drop_capabilities(identity, oom)?;
     let workdir: &[u8] = if settings.workdir.is_empty() {
         b"/"
     } else {
@@ -64,7 +64,7 @@ pub(super) fn prepare(
     };
     let workdir = terminated(workdir)
         .map_err(|errno| failure(FailStep::Settings, errno, "working folder"))?;
-    let sandbox = Sandbox {
+    let sandbox = PreparedSandbox {
         workdir,
         identity,
         limits: confinement.limits.clone(),
@@ -73,7 +73,7 @@ pub(super) fn prepare(
         exec_once: confinement.exec_once,
         umask: confinement.umask & 0o777,
         open_files,
-        files,
+        procfs,
         null,
         oom,
         kill_count,
@@ -82,32 +82,32 @@ pub(super) fn prepare(
     let welcome = Welcome {
         split: identity.is_some(),
         landlock_abi,
-        capabilities: left.permitted,
+        capabilities: remaining.permitted,
     };
     Ok((sandbox, welcome))
 }
 
-fn reduce(
+fn drop_capabilities(
     identity: Option<(u32, u32)>,
     oom: Option<OomScore>,
 ) -> core::result::Result<(Capabilities, Option<OomScore>), Failure> {
-    // Only without CAP_SYS_RESOURCE can the value be lowered again.
-    let kept =
+    // Without CAP_SYS_RESOURCE the OOM score can be lowered again after it was raised.
+    let held =
         Capabilities::current().map_err(|errno| failure(FailStep::Settings, errno, "capget"))?;
     let without = Capabilities {
-        effective: kept.effective & !(1 << CAP_SYS_RESOURCE),
-        permitted: kept.permitted & !(1 << CAP_SYS_RESOURCE),
+        effective: held.effective & !(1 << CAP_SYS_RESOURCE),
+        permitted: held.permitted & !(1 << CAP_SYS_RESOURCE),
         inheritable: 0,
     };
     without
         .apply()
         .map_err(|errno| failure(FailStep::Settings, errno, "capset"))?;
     let oom = oom.filter(OomScore::can_be_raised);
-    let left = privilege::reduce(identity)?;
-    Ok((left, oom))
+    let remaining = privilege::drop_all_but_needed(identity)?;
+    Ok((remaining, oom))
 }
 
-/// Capability: raise limits.
+/// Capability: raise resource limits.
 const CAP_SYS_RESOURCE: u32 = 24;
 
 fn build_rules(rules: &LandlockRules) -> core::result::Result<Fd, Failure> {
@@ -127,14 +127,17 @@ fn build_rules(rules: &LandlockRules) -> core::result::Result<Fd, Failure> {
         let parent = match fs::open(&path, fs::O_PATH | fs::O_CLOEXEC, 0) {
             Ok(parent) => parent,
             Err(Errno::ENOENT) if rule.object.is_none() => continue,
-            Err(Errno::ENOENT) => return Err(replaced(FailStep::Settings, &rule.path)),
+            Err(Errno::ENOENT) => return Err(replaced_failure(FailStep::Settings, &rule.path)),
             Err(errno) => return Err(failed(errno)),
         };
-        let facts = stat_of(&parent).map_err(failed)?;
-        if rule.object.is_some_and(|object| !is_object(&facts, object)) {
-            return Err(replaced(FailStep::Settings, &rule.path));
+        let metadata = stat_of(&parent).map_err(failed)?;
+        if rule
+            .object
+            .is_some_and(|object| !is_object(&metadata, object))
+        {
+            return Err(replaced_failure(FailStep::Settings, &rule.path));
         }
-        let is_folder = facts.is_directory();
+        let is_folder = metadata.is_directory();
         let access = if is_folder {
             rule.access
         } else {
@@ -157,46 +160,47 @@ fn filter(program: &[u8]) -> Vec<SockFilter> {
         .collect()
 }
 
-/// `/dev/null`, if that is what is there.
+/// Opens `/dev/null`, if it is the null device.
 fn open_null() -> Option<Fd> {
     let null = fs::open(c"/dev/null", fs::O_RDWR | fs::O_CLOEXEC, 0).ok()?;
-    let facts = stat_of(&null).ok()?;
-    (facts.kind() == S_IFCHR && facts.special_device == fs::device(1, 3)).then_some(null)
+    let metadata = stat_of(&null).ok()?;
+    (metadata.kind() == S_IFCHR && metadata.special_device == fs::device(1, 3)).then_some(null)
 }
 
-/// The agent holds up to five descriptors an execution. Gives the limit as it was, which executions get back.
+/// Raises the soft limit of open files: the agent holds up to five for each execution. Returns the
+/// initial limit, which executions get back.
 fn raise_open_files() -> limits::Rlimit {
-    let usual = match limits::get(limits::RLIMIT_NOFILE) {
-        Ok(usual) => usual,
-        // A kernel that does not know this limit has none.
+    let initial = match limits::get(limits::RLIMIT_NOFILE) {
+        Ok(initial) => initial,
+        // A kernel without this limit.
         Err(_) => limits::Rlimit {
             soft: u64::MAX,
             hard: u64::MAX,
         },
     };
-    // With the old limit fewer executions run at once, and the next one is told.
+    // With the old limit fewer executions run at once; the next one reports the failure.
     let _ = limits::set(
         limits::RLIMIT_NOFILE,
         limits::Rlimit {
-            soft: usual.hard,
-            hard: usual.hard,
+            soft: initial.hard,
+            hard: initial.hard,
         },
     );
-    usual
+    initial
 }
 
-/// Puts a descriptor on numbers 0 to 2 where none is, so that no pipe of an execution can end up there.
+/// Occupies closed descriptors 0 to 2, so that no pipe of an execution gets such a number.
 ///
 /// # Errors
 ///
-/// When there is nothing to put there.
+/// When no pipe can be created.
 pub(super) fn occupy_standard_streams() -> Result<()> {
     loop {
-        let (reading, writing) = sandbox_freestanding::io::pipe(fs::O_CLOEXEC)?;
+        let (reading, writing) = crate::runtime::io::pipe(fs::O_CLOEXEC)?;
         let lowest = reading.as_raw().min(writing.as_raw());
         for end in [reading, writing] {
             if end.as_raw() <= 2 {
-                // Kept for good.
+                // Stays open for good.
                 let _ = end.into_raw();
             }
         }

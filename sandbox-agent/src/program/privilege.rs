@@ -1,6 +1,6 @@
-//! Reducing the agent to what it needs.
+//! Dropping privileges.
 
-use sandbox_freestanding::{
+use crate::runtime::{
     Errno, Result,
     credentials::{
         CAP_KILL, CAP_SETGID, CAP_SETPCAP, CAP_SETUID, Capabilities, clear_ambient,
@@ -12,21 +12,23 @@ use sandbox_freestanding::{
     syscall::{nr, syscall1},
 };
 
-use super::failing::{failure, refusal};
+use super::failures::{failure, refusal};
 use crate::protocol::{FailStep, Failure};
 
-/// What is kept where code runs under another identity: becoming it, and killing it.
+/// Capabilities that split mode needs: changing the identity, and killing processes of it.
 const NEEDED: u64 = 1 << CAP_SETUID | 1 << CAP_SETGID | 1 << CAP_KILL;
 
-/// Gives up every capability but, for an `identity` to become, [`NEEDED`]. Says what is left.
+/// Drops every capability except [`NEEDED`] for another `identity`. Returns the remaining ones.
 ///
-/// The bounding set ends empty in both modes: the agent executes nothing itself, and so no program of the sandbox can
-/// gain what the set would allow.
+/// The bounding set ends empty in both modes. The agent executes no program itself, and no program
+/// of the sandbox can gain a capability.
 ///
 /// # Errors
 ///
-/// When the identity cannot be become, or the kernel refuses.
-pub(super) fn reduce(identity: Option<(u32, u32)>) -> core::result::Result<Capabilities, Failure> {
+/// When capabilities for the identity are missing, or a system call fails.
+pub(super) fn drop_all_but_needed(
+    identity: Option<(u32, u32)>,
+) -> core::result::Result<Capabilities, Failure> {
     let failed = |what: &'static str| move |errno| failure(FailStep::Settings, errno, what);
     let held = Capabilities::current().map_err(failed("capget"))?;
     if identity.is_some() && held.permitted & NEEDED != NEEDED {
@@ -39,15 +41,16 @@ pub(super) fn reduce(identity: Option<(u32, u32)>) -> core::result::Result<Capab
         limit_bounding_set(0).map_err(failed("PR_CAPBSET_DROP"))?;
     }
     drop_ambient().map_err(failed("PR_CAP_AMBIENT"))?;
-    let kept = if identity.is_some() { NEEDED } else { 0 };
-    let left = Capabilities {
-        effective: kept,
-        permitted: kept,
+    let needed = if identity.is_some() { NEEDED } else { 0 };
+    let remaining = Capabilities {
+        effective: needed,
+        permitted: needed,
         inheritable: 0,
     };
-    left.apply().map_err(failed("capset"))?;
+    remaining.apply().map_err(failed("capset"))?;
     if let Some((user, group)) = identity {
-        // Pipes then belong to the code, which may open /dev/stdout; and the agent has no more of the files than it.
+        // New pipes belong to the code, which may then open /dev/stdout. The agent's file access is
+        // limited to the code's.
         set_file_identity(user, group);
     }
     set_attribute(PR_SET_NO_NEW_PRIVS, 1, 0).map_err(failed("PR_SET_NO_NEW_PRIVS"))?;
@@ -55,16 +58,16 @@ pub(super) fn reduce(identity: Option<(u32, u32)>) -> core::result::Result<Capab
     if process::current() != Pid(1) {
         set_attribute(PR_SET_CHILD_SUBREAPER, 1, 0).map_err(failed("PR_SET_CHILD_SUBREAPER"))?;
     }
-    Ok(left)
+    Ok(remaining)
 }
 
-/// Gives up one capability, in every set, so that neither this process nor any that it starts can get it back; the kernel's word is asked
-/// for afterwards.
+/// Drops one capability from every set, so that neither this process nor its children can regain
+/// it, and checks the result.
 ///
 /// # Errors
 ///
-/// `EPERM` without `CAP_SETPCAP`, `EIO` where the kernel says that it is still there.
-pub(super) fn give_up(capability: u32) -> Result<()> {
+/// `EPERM` without `CAP_SETPCAP`, `EIO` if the capability is still held.
+pub(super) fn drop_capability(capability: u32) -> Result<()> {
     limit_bounding_set(!(1 << capability))?;
     drop_ambient()?;
     let without = |set: u64| set & !(1 << capability);
@@ -75,10 +78,10 @@ pub(super) fn give_up(capability: u32) -> Result<()> {
         inheritable: without(held.inheritable),
     }
     .apply()?;
-    let left = Capabilities::current()?;
-    let sets = left.effective | left.permitted | left.inheritable;
+    let remaining = Capabilities::current()?;
+    let sets = remaining.effective | remaining.permitted | remaining.inheritable;
     let ambient = match is_ambient(capability) {
-        // Before Linux 4.3 there is no such set.
+        // Linux before 4.3 has no ambient set.
         Err(Errno::EINVAL) => false,
         known => known?,
     };
@@ -88,12 +91,12 @@ pub(super) fn give_up(capability: u32) -> Result<()> {
     }
 }
 
-/// Gives up every capability, of a process that needs none.
+/// Drops every capability, in a process that needs none.
 ///
 /// # Errors
 ///
 /// None that Linux gives.
-pub(super) fn give_up_all() -> Result<()> {
+pub(super) fn drop_all() -> Result<()> {
     if Capabilities::current()?.effective & (1 << CAP_SETPCAP) != 0 {
         limit_bounding_set(0)?;
     }
@@ -104,19 +107,19 @@ pub(super) fn give_up_all() -> Result<()> {
 
 fn drop_ambient() -> Result<()> {
     match clear_ambient() {
-        // Before Linux 4.3 there is nothing to clear.
+        // Linux before 4.3 has no ambient set.
         Err(Errno::EINVAL) => Ok(()),
         cleared => cleared,
     }
 }
 
-/// Whether `identity` is another one than the agent's own.
+/// Whether `identity` differs from the agent's own.
 pub(super) fn differs((user, group): (u32, u32)) -> bool {
     (user, group) != (effective_user(), effective_group())
 }
 
-/// Sets the identity that counts for files alone. The calls cannot fail visibly; an identity that is not mapped leaves
-/// the old one, and then the first execution says why.
+/// Sets the identity for file access only. The calls report no errors: an unmapped ID leaves the
+/// old identity, and the first execution fails with the reason.
 pub(super) fn set_file_identity(user: u32, group: u32) {
     // SAFETY: the calls take no pointer.
     unsafe {
@@ -125,14 +128,14 @@ pub(super) fn set_file_identity(user: u32, group: u32) {
     }
 }
 
-/// The Landlock ABI that executions can be confined by: 0 without.
+/// The kernel's Landlock ABI; 0 without Landlock.
 pub(super) fn landlock_abi() -> u32 {
-    // Not in the kernel, switched off, or refused by the seccomp filter of who made the container: the host learns of the number, and
-    // reports what follows from it.
-    sandbox_freestanding::landlock::abi().unwrap_or(0)
+    // Missing, disabled, or denied by the container's seccomp filter. The client learns the number
+    // and reports the consequence.
+    crate::runtime::landlock::abi().unwrap_or(0)
 }
 
-/// Arms the signal that the end of the parent's thread sends. A change of credentials disarms it.
+/// Sets the signal for the end of the parent's thread. A change of credentials clears it.
 ///
 /// # Errors
 ///
@@ -140,7 +143,7 @@ pub(super) fn landlock_abi() -> u32 {
 pub(super) fn die_with_parent() -> Result<()> {
     set_attribute(
         process::PR_SET_PDEATHSIG,
-        sandbox_freestanding::signal::SIGKILL.cast_unsigned() as usize,
+        crate::runtime::signal::SIGKILL.cast_unsigned() as usize,
         0,
     )
 }

@@ -1,21 +1,21 @@
-//! Ends and stops of the agent's children.
+//! Reaping the agent's children.
 
-use sandbox_freestanding::{
+use crate::runtime::{
     Pid,
     signal::{self, SIGKILL},
     syscall::{nr, result, retry, syscall4},
 };
 
-/// What became of a child.
+/// A child's change of state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reaped {
-    /// It has ended.
+    /// It ended.
     Ended(Pid),
     /// A signal stopped it.
     Stopped(Pid),
 }
 
-/// The next child of which there is news; `None` without news, or without children.
+/// The next child that has changed its state; `None` without one.
 pub(super) fn reap() -> Option<Reaped> {
     const WNOHANG: usize = 1;
     const WUNTRACED: usize = 2;
@@ -43,6 +43,6 @@ pub(super) fn reap() -> Option<Reaped> {
 
 /// Kills a child that is not reaped yet.
 pub(super) fn kill(pid: Pid) {
-    // It exists, and is of the agent's own identity: the call cannot fail.
+    // The child exists and has the agent's identity, so the call cannot fail.
     let _ = signal::kill(pid, SIGKILL);
 }

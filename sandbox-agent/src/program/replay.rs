@@ -1,33 +1,33 @@
-//! Sending the log.
+//! Sending the log to a client.
 
 use alloc::format;
 
-use super::{log::Log, outgoing::Outgoing};
+use super::{outgoing_frames::OutgoingFrames, output_log::OutputLog};
 use crate::protocol::{
     Channel, ExitKind, ExitReport, Kind, LogRequest, MAX_PAYLOAD, ProtocolError, WINDOW,
 };
 
-/// A stream on which the log's last lines are sent.
+/// A stream that sends the last lines of the log.
 #[derive(Debug)]
 pub(super) struct Replay {
     position: u64,
-    /// Where it ends; `None` for one that follows the log.
+    /// The position to stop at; `None` for a stream that follows the log.
     end: Option<u64>,
-    stdout: Window,
-    stderr: Window,
-    /// Whether newer bytes took the place of some that were to be sent.
+    stdout: ChannelCredit,
+    stderr: ChannelCredit,
+    /// Whether bytes were overwritten before they were sent.
     overtaken: bool,
     killed: bool,
 }
 
-/// What may be sent on a channel, and what was.
+/// The credit of a channel, and the bytes sent on it.
 #[derive(Debug)]
-struct Window {
+struct ChannelCredit {
     credit: u64,
     sent: u64,
 }
 
-impl Window {
+impl ChannelCredit {
     const fn new() -> Self {
         Self {
             credit: WINDOW as u64,
@@ -42,29 +42,29 @@ impl Window {
 }
 
 impl Replay {
-    /// Sends the last lines of the log as it is now and, if that is asked for, what comes.
-    pub(super) fn new(log: &Log, request: LogRequest) -> Self {
+    /// Sends the last lines of the log and, if the request says so, all that follow.
+    pub(super) fn new(log: &OutputLog, request: LogRequest) -> Self {
         let end = log.end();
         Self {
             position: log.tail(request.tail),
             end: (!request.follow).then_some(end),
-            stdout: Window::new(),
-            stderr: Window::new(),
+            stdout: ChannelCredit::new(),
+            stderr: ChannelCredit::new(),
             overtaken: false,
             killed: false,
         }
     }
 
-    /// Nothing more will come behind this position.
+    /// The log ends at this position.
     pub(super) fn end_at(&mut self, end: u64) {
         self.end.get_or_insert(end);
     }
 
-    /// A frame of the host for this stream.
+    /// Handles a frame of the client for this stream.
     ///
     /// # Errors
     ///
-    /// When the frame breaks the protocol.
+    /// When the frame violates the protocol.
     pub(super) fn frame(&mut self, kind: Kind, message: &[u8]) -> Result<(), ProtocolError> {
         match kind {
             Kind::Credit => {
@@ -77,23 +77,28 @@ impl Replay {
                 window.credit = window.credit.saturating_add(u64::from(bytes));
             }
             Kind::Kill => self.killed = true,
-            // There is no process that a signal or input could be for.
+            // A replay has no process that could take a signal or input.
             _ => return Err(ProtocolError::Unexpected("frame of a log")),
         }
         Ok(())
     }
 
-    /// Sends on; says whether it is over.
-    pub(super) fn advance(&mut self, stream: u32, log: &Log, outgoing: &mut Outgoing) -> bool {
+    /// Sends what credit and queue allow; returns whether the replay is finished.
+    pub(super) fn advance(
+        &mut self,
+        stream: u32,
+        log: &OutputLog,
+        outgoing: &mut OutgoingFrames,
+    ) -> bool {
         while !self.killed && self.position < self.end.unwrap_or(log.end()) {
             if self.position < log.oldest() && !self.skip(stream, log, outgoing) {
                 return false;
             }
-            let left = self.end.unwrap_or(log.end()).saturating_sub(self.position);
-            if left == 0 {
+            let remaining = self.end.unwrap_or(log.end()).saturating_sub(self.position);
+            if remaining == 0 {
                 break;
             }
-            let limit = usize::try_from(self.stdout.credit.min(left))
+            let limit = usize::try_from(self.stdout.credit.min(remaining))
                 .unwrap_or(MAX_PAYLOAD)
                 .min(MAX_PAYLOAD);
             if limit == 0 || !outgoing.has_room() {
@@ -115,16 +120,17 @@ impl Replay {
         true
     }
 
-    /// Goes on where the log begins now, and says so; false when there is no credit to say it.
-    fn skip(&mut self, stream: u32, log: &Log, outgoing: &mut Outgoing) -> bool {
+    /// Continues at the oldest byte that is left and reports the gap. Returns false without credit
+    /// for the report.
+    fn skip(&mut self, stream: u32, log: &OutputLog, outgoing: &mut OutgoingFrames) -> bool {
         let next = self.end.unwrap_or(u64::MAX).min(log.oldest());
         let lost = next - self.position;
-        let word = format!("[{lost} bytes of the log were overwritten before they were read]\n");
-        if self.stderr.credit < word.len() as u64 || !outgoing.has_room() {
+        let notice = format!("[{lost} bytes of the log were overwritten before they were read]\n");
+        if self.stderr.credit < notice.len() as u64 || !outgoing.has_room() {
             return false;
         }
-        outgoing.message(stream, Kind::Stderr, word.as_bytes());
-        self.stderr.take(word.len() as u64);
+        outgoing.message(stream, Kind::Stderr, notice.as_bytes());
+        self.stderr.take(notice.len() as u64);
         self.position = next;
         self.overtaken = true;
         true

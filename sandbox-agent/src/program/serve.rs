@@ -1,83 +1,84 @@
-//! From the first byte of the stream to the agent's end.
+//! The mode `serve`: from the first message of the first client to the agent's exit.
 
 use alloc::vec::Vec;
 use core::fmt::Write;
 
-use sandbox_freestanding::{
-    Errno, Fd, fs, io,
+use crate::runtime::{
+    Errno, Fd, FdWriter, fs,
     net::{self, SOCK_CLOEXEC, SOCK_NONBLOCK},
     signal::{self, SignalSet},
 };
 
 use super::{
     address,
-    agent::{Agent, Carried},
-    arguments::{Listener, Service},
-    connection::{Chunk, Connection},
+    agent::{Agent, ProxiedClients},
+    arguments::{ListenEndpoint, ServeOptions},
+    connection::{Connection, ReadBuffer},
     cut_network::cut_network,
     descriptors::close_all_but,
-    ending::{EXIT_SETUP, Ending},
-    failing::failure,
-    oom::OomScore,
-    polling::{POLLIN, wait_for},
+    exit_reason::{EXIT_SETUP, ExitReason},
+    failures::failure,
+    oom_score::OomScore,
+    poll_set::{POLLIN, wait_for},
     prepare::{occupy_standard_streams, prepare},
     privilege,
-    process_files::ProcessFiles,
+    procfs::Procfs,
     setup,
 };
 use crate::protocol::{FailStep, Header, Kind, Link, ProtocolError, Settings, Setup};
 
-/// How long the host may take to say the next of its first messages, milliseconds: nobody may be there, where an engine keeps
-/// the stream open for those who come later.
-const FIRST_WORDS: u64 = 60_000;
+/// Timeout for each of the client's first messages, in milliseconds. An engine may keep the stream
+/// open without a client.
+const FIRST_MESSAGES_TIMEOUT_MS: u64 = 60_000;
 
-/// How long nobody may come at all, where the first client comes by a name, milliseconds: whoever has started the agent may be gone.
-const FIRST_VISITOR: u64 = 120_000;
+/// Timeout for the first client where it connects to the listening socket, in milliseconds. The
+/// process that started the agent may have died.
+const FIRST_CLIENT_TIMEOUT_MS: u64 = 120_000;
 
-/// How long the last words wait for the host to take them, milliseconds.
-const LAST_WORDS: u64 = 1000;
+/// Timeout for writing the last frames, in milliseconds.
+const FLUSH_TIMEOUT_MS: u64 = 1000;
 
-/// Serves the host; gives the exit code.
-pub(super) fn serve(service: &Service<'_>) -> i32 {
-    let mut keep = Vec::from([0, 1, 2]);
-    keep.extend(
-        service
-            .ends
+/// Serves clients and returns the exit code.
+pub(super) fn serve(options: &ServeOptions<'_>) -> i32 {
+    let mut keep_open = Vec::from([0, 1, 2]);
+    keep_open.extend(
+        options
+            .stream
             .iter()
-            .flat_map(|ends| [ends.input, ends.output]),
+            .flat_map(|stream| [stream.input, stream.output]),
     );
-    if let Some(Listener::Descriptor(raw)) = service.listener {
-        keep.push(raw);
+    if let Some(ListenEndpoint::Descriptor(raw)) = options.listener {
+        keep_open.push(raw);
     }
-    close_all_but(&mut keep, None);
-    if service.cut_network
-        && let Err(failed) = cut_network()
+    close_all_but(&mut keep_open, None);
+    if options.cut_network
+        && let Err(error) = cut_network()
     {
-        // Nobody has come yet who could be told.
-        let mut stderr = io::Writer::new(2);
-        // Without a place to say it, the code says it.
+        // No client is connected yet that could get a failure message.
+        let mut stderr = FdWriter::new(2);
+        // A failure to write is visible in the exit code alone.
         let _ = writeln!(
             stderr,
-            "sandbox-agent: cannot take the network away: {failed}"
+            "sandbox-agent: cannot take the network away: {error}"
         );
         let _ = stderr.flush();
         return EXIT_SETUP;
     }
-    if let Some(path) = service.close {
-        // Whoever is not its owner may not do it, and the host looks for itself what came of it.
+    if let Some(path) = options.close {
+        // Fails where the agent does not own the file. The client checks the mode itself.
         let _ = fs::change_mode(fs::AT_FDCWD, path, 0o600);
     }
-    let first = match service.ends {
-        Some(ends) => Connection::new(ends)
+    let first = match options.stream {
+        Some(stream) => Connection::new(stream)
             .map(|connection| (connection, None))
-            .map_err(|errno| broken("stream", errno)),
-        None => first_visitor(service),
+            .map_err(|errno| setup_failed("stream", errno)),
+        None => accept_first_client(options),
     };
     let (mut connection, listener) = match first {
         Ok((connection, listener)) => (connection, listener),
         Err(ending) => return ending.exit_code(),
     };
-    let ending = match establish(&mut connection, service, listener) {
+    let ending = match establish(&mut connection, options, listener) {
         Ok(agent) => return agent.run(connection).exit_code(),
         Err(ending) => ending,
     };
@@ -86,129 +87,133 @@ pub(super) fn serve(service: &Service<'_>) -> i32 {
             .outgoing
             .message(0, Kind::Failed, &failure.encode());
         connection.finish();
-        connection.send_all(LAST_WORDS);
+        connection.send_all(FLUSH_TIMEOUT_MS);
     }
     ending.exit_code()
 }
 
-/// Waits for the first client at the door, which has no key to ask for yet: no code runs before it has come.
-fn first_visitor(service: &Service<'_>) -> Result<(Connection, Option<Fd>), Ending> {
-    occupy_standard_streams().map_err(|errno| broken("standard streams", errno))?;
-    let listener = listen(service)?;
+/// Waits for the first client on the listening socket. It needs no key: no code runs before it has
+/// connected.
+fn accept_first_client(options: &ServeOptions<'_>) -> Result<(Connection, Option<Fd>), ExitReason> {
+    occupy_standard_streams().map_err(|errno| setup_failed("standard streams", errno))?;
+    let listener = listen(options)?;
     let Some(socket) = &listener else {
-        return Err(broken("listening socket", Errno::EBADF));
+        return Err(setup_failed("listening socket", Errno::EBADF));
     };
-    if !wait_for(socket.as_raw(), POLLIN, Some(FIRST_VISITOR)) {
-        return Err(Ending::LeaseOver);
+    if !wait_for(socket.as_raw(), POLLIN, Some(FIRST_CLIENT_TIMEOUT_MS)) {
+        return Err(ExitReason::LeaseOver);
     }
-    let visitor = net::accept(socket, SOCK_CLOEXEC | SOCK_NONBLOCK)
-        .map_err(|errno| broken("first client", errno))?;
-    Ok((Connection::of_socket(visitor), listener))
+    let socket = net::accept(socket, SOCK_CLOEXEC | SOCK_NONBLOCK)
+        .map_err(|errno| setup_failed("first client", errno))?;
+    Ok((Connection::from_socket(socket), listener))
 }
 
-fn listen(service: &Service<'_>) -> Result<Option<Fd>, Ending> {
-    Ok(match service.listener {
+fn listen(options: &ServeOptions<'_>) -> Result<Option<Fd>, ExitReason> {
+    Ok(match options.listener {
         None => None,
-        Some(Listener::Descriptor(raw)) => Some(Fd::from_raw(raw)),
-        Some(Listener::Name(name)) => {
-            Some(address::listen(name).map_err(|errno| broken("listening socket", errno))?)
+        Some(ListenEndpoint::Descriptor(raw)) => Some(Fd::from_raw(raw)),
+        Some(ListenEndpoint::Name(name)) => {
+            Some(address::listen(name).map_err(|errno| setup_failed("listening socket", errno))?)
         }
     })
 }
 
-fn broken(what: &'static str, errno: Errno) -> Ending {
-    Ending::Broken(failure(FailStep::Settings, errno, what))
+fn setup_failed(what: &'static str, errno: Errno) -> ExitReason {
+    ExitReason::Broken(failure(FailStep::Settings, errno, what))
 }
 
 fn establish(
     connection: &mut Connection,
-    service: &Service<'_>,
+    options: &ServeOptions<'_>,
     listener: Option<Fd>,
-) -> Result<Agent, Ending> {
-    let mut chunk = Chunk::new().map_err(|errno| broken("memory", errno))?;
-    occupy_standard_streams().map_err(|errno| broken("standard streams", errno))?;
-    // Behind the standard streams, so that it does not become one.
+) -> Result<Agent, ExitReason> {
+    let mut read_buffer = ReadBuffer::new().map_err(|errno| setup_failed("memory", errno))?;
+    occupy_standard_streams().map_err(|errno| setup_failed("standard streams", errno))?;
+    // Only now, so that the socket does not get a number from 0 to 2.
     let listener = match listener {
         Some(listener) => Some(listener),
-        None => listen(service)?,
+        None => listen(options)?,
     };
-    default_signals().map_err(|errno| broken("signals", errno))?;
+    default_signals().map_err(|errno| setup_failed("signals", errno))?;
     fs::set_umask(0);
-    // Before a change of identity takes the file out of reach. Without a procfs, agent and code are equal victims.
+    // Before the change of identity, which makes the file inaccessible. Without procfs, agent and
+    // code have the same score.
     let oom = OomScore::open().ok();
-    let mut files = None;
+    let mut procfs = None;
     let mut die_with_parent = false;
-    if service.setup {
-        let message = expect(connection, &mut chunk, Kind::Setup)?;
+    if options.setup {
+        let message = expect(connection, &mut read_buffer, Kind::Setup)?;
         let setup = Setup::decode(&message)?;
         die_with_parent = setup.die_with_parent;
-        files = setup::build(&setup, connection, &mut chunk)?;
+        procfs = setup::build(&setup, connection, &mut read_buffer)?;
     }
-    let message = expect_settings(connection, &mut chunk, listener.is_some())?;
+    let message = expect_settings(connection, &mut read_buffer, listener.is_some())?;
     let settings = Settings::decode(&message)?;
-    let files = files.or_else(|| ProcessFiles::open().ok());
-    let (sandbox, welcome) = prepare(&settings, files, oom).map_err(Ending::Refused)?;
-    let agent =
-        Agent::new(sandbox, &settings, welcome, listener, chunk).map_err(Ending::Refused)?;
-    // A socket with a name is for those who can only start a program beside the agent.
-    let agent = agent.carried(match (service.listener, service.ends) {
-        (Some(Listener::Name(_)), None) => Carried::All,
-        (Some(Listener::Name(_)), Some(_)) => Carried::Later,
-        _ => Carried::Nobody,
+    let procfs = procfs.or_else(|| Procfs::open().ok());
+    let (sandbox, welcome) = prepare(&settings, procfs, oom).map_err(ExitReason::Refused)?;
+    let agent = Agent::new(sandbox, &settings, welcome, listener, read_buffer)
+        .map_err(ExitReason::Refused)?;
+    // Clients connect to a named socket through `sandbox-agent connect`, a process beside the
+    // agent.
+    let agent = agent.with_proxied(match (options.listener, options.stream) {
+        (Some(ListenEndpoint::Name(_)), None) => ProxiedClients::All,
+        (Some(ListenEndpoint::Name(_)), Some(_)) => ProxiedClients::Later,
+        _ => ProxiedClients::None,
     });
     if die_with_parent {
-        privilege::die_with_parent().map_err(|errno| broken("PR_SET_PDEATHSIG", errno))?;
+        privilege::die_with_parent().map_err(|errno| setup_failed("PR_SET_PDEATHSIG", errno))?;
     }
     Ok(agent)
 }
 
-/// The settings. They may come over a link where its stream `may_return`: by the listener.
+/// Reads the settings. Where `resumable`, the stream may begin a link first: the listening socket
+/// can accept its replacement.
 fn expect_settings(
     connection: &mut Connection,
-    chunk: &mut Chunk,
-    may_return: bool,
-) -> Result<Vec<u8>, Ending> {
-    let (header, message) = next_message(connection, chunk)?;
+    read_buffer: &mut ReadBuffer,
+    resumable: bool,
+) -> Result<Vec<u8>, ExitReason> {
+    let (header, message) = next_message(connection, read_buffer)?;
     match header.kind {
         Kind::Hello => Ok(message),
-        Kind::Link if may_return => {
+        Kind::Link if resumable => {
             connection.begin_link(Link::decode(&message)?.secret)?;
-            expect(connection, chunk, Kind::Hello)
+            expect(connection, read_buffer, Kind::Hello)
         }
         _ => Err(unexpected()),
     }
 }
 
-/// The next message, which must be of this kind.
+/// Reads the next message, which must be of this kind.
 pub(super) fn expect(
     connection: &mut Connection,
-    chunk: &mut Chunk,
+    read_buffer: &mut ReadBuffer,
     kind: Kind,
-) -> Result<Vec<u8>, Ending> {
-    match next_message(connection, chunk)? {
+) -> Result<Vec<u8>, ExitReason> {
+    match next_message(connection, read_buffer)? {
         (header, message) if header.kind == kind => Ok(message),
         _ => Err(unexpected()),
     }
 }
 
-fn unexpected() -> Ending {
-    Ending::Protocol(ProtocolError::Unexpected("first message"))
+fn unexpected() -> ExitReason {
+    ExitReason::Protocol(ProtocolError::Unexpected("first message"))
 }
 
 fn next_message(
     connection: &mut Connection,
-    chunk: &mut Chunk,
-) -> Result<(Header, Vec<u8>), Ending> {
-    match connection.wait_message(chunk, FIRST_WORDS)? {
-        None if connection.is_alive() => Err(Ending::LeaseOver),
-        None => Err(Ending::Protocol(ProtocolError::Truncated)),
+    read_buffer: &mut ReadBuffer,
+) -> Result<(Header, Vec<u8>), ExitReason> {
+    match connection.wait_message(read_buffer, FIRST_MESSAGES_TIMEOUT_MS)? {
+        None if connection.is_alive() => Err(ExitReason::LeaseOver),
+        None => Err(ExitReason::Protocol(ProtocolError::Truncated)),
         Some((header, message)) if header.stream == 0 => Ok((header, message)),
         Some(_) => Err(unexpected()),
     }
 }
 
-/// Blocks every signal, so that none that a terminal or an engine sends ends the agent, and gives each its default effect,
-/// which programs inherit.
+/// Blocks every signal, so that no signal of a terminal or an engine ends the agent. Resets every
+/// signal's action, which programs inherit.
 fn default_signals() -> Result<(), Errno> {
     signal::set_mask(SignalSet::ALL)?;
     for number in 1..=64 {

@@ -1,4 +1,4 @@
-//! How a later client introduces itself to an agent that serves several.
+//! Authentication of later clients.
 
 use core::fmt;
 
@@ -6,7 +6,8 @@ use alloc::vec::Vec;
 
 use super::{ProtocolError, Reader, VERSION, Writer};
 
-/// What a client must know to be served: 32 random bytes. It is never printed, and compared in constant time.
+/// The key that clients authenticate with: 32 random bytes. Debug output does not show it, and
+/// comparison takes constant time.
 #[derive(Clone)]
 pub struct Key([u8; Key::LEN]);
 
@@ -14,13 +15,13 @@ impl Key {
     /// Size of a key in bytes.
     pub const LEN: usize = 32;
 
-    /// The key of these bytes.
+    /// Creates a key of these bytes.
     #[must_use]
     pub const fn new(bytes: [u8; Self::LEN]) -> Self {
         Self(bytes)
     }
 
-    /// The bytes, for the state of a client: a file that only its user reads.
+    /// The key's bytes.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; Self::LEN] {
         &self.0
@@ -34,7 +35,7 @@ impl PartialEq for Key {
             .iter()
             .zip(&other.0)
             .fold(0, |difference, (one, another)| difference | (one ^ another));
-        // Without it, the compiler may leave the loop at the first difference.
+        // Without `black_box`, the compiler may leave the loop at the first difference.
         core::hint::black_box(difference) == 0
     }
 }
@@ -47,10 +48,10 @@ impl fmt::Debug for Key {
     }
 }
 
-/// The first message of a later client. Nothing else that it sends is looked at before.
+/// The first message of a later client. The agent reads nothing else before.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attach {
-    /// The key out of [`super::Settings`].
+    /// The key of [`super::Settings`].
     pub key: Key,
 }
 
@@ -58,7 +59,7 @@ impl Attach {
     /// Size of the message in bytes.
     pub const LEN: usize = 2 + 4 + Key::LEN;
 
-    /// The message's bytes.
+    /// Encodes the message.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut message = Writer::new();
@@ -66,11 +67,12 @@ impl Attach {
         message.finish()
     }
 
-    /// Reads the message.
+    /// Decodes the message.
     ///
     /// # Errors
     ///
-    /// [`ProtocolError::Version`] for another version; otherwise when fields are missing, out of range or left over.
+    /// [`ProtocolError::Version`] for another version; otherwise when fields are missing, out of
+    /// range or left over.
     pub fn decode(message: &[u8]) -> Result<Self, ProtocolError> {
         let mut reader = Reader::new(message);
         reader.version()?;

@@ -1,4 +1,4 @@
-//! The encoding of fields: little-endian integers, and bytes behind a 32-bit length.
+//! The encoding of fields: little-endian integers, and bytes after a 32-bit length.
 
 use alloc::vec::Vec;
 
@@ -11,7 +11,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// A message without fields.
+    /// An empty message.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -23,7 +23,7 @@ impl Writer {
         self
     }
 
-    /// Appends a truth value as 0 or 1.
+    /// Appends a boolean as 0 or 1.
     pub fn bool(&mut self, value: bool) -> &mut Self {
         self.u8(u8::from(value))
     }
@@ -52,7 +52,7 @@ impl Writer {
         self
     }
 
-    /// Appends whether there is a number, and then the number.
+    /// Appends whether a number follows, and the number.
     pub fn optional_u64(&mut self, value: Option<u64>) -> &mut Self {
         self.bool(value.is_some());
         if let Some(value) = value {
@@ -61,7 +61,7 @@ impl Writer {
         self
     }
 
-    /// Appends bytes behind their length.
+    /// Appends a length and the bytes.
     ///
     /// # Panics
     ///
@@ -73,7 +73,7 @@ impl Writer {
         self
     }
 
-    /// Appends a list: its length, then each item by `write`.
+    /// Appends a list: its length, then each item with `write`.
     ///
     /// # Panics
     ///
@@ -86,14 +86,15 @@ impl Writer {
         self
     }
 
-    /// The message.
+    /// Returns the message.
     #[must_use]
     pub fn finish(self) -> Vec<u8> {
         self.bytes
     }
 }
 
-/// Reads the fields of a message, never past its end and never allocating from a length it has not seen the bytes of.
+/// Reads the fields of a message. It never reads past the end, and never allocates memory for bytes
+/// that are not there.
 #[derive(Debug, Clone)]
 pub struct Reader<'a> {
     rest: &'a [u8],
@@ -121,7 +122,7 @@ impl<'a> Reader<'a> {
             .map_err(|_| ProtocolError::Truncated)
     }
 
-    /// Reads the version of the protocol that the message is of.
+    /// Reads the protocol version.
     ///
     /// # Errors
     ///
@@ -142,7 +143,7 @@ impl<'a> Reader<'a> {
         Ok(self.array::<1>()?[0])
     }
 
-    /// Reads a truth value.
+    /// Reads a boolean.
     ///
     /// # Errors
     ///
@@ -155,7 +156,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads a number that may not be there.
+    /// Reads an optional number.
     ///
     /// # Errors
     ///
@@ -200,17 +201,17 @@ impl<'a> Reader<'a> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
-    /// Reads bytes behind their length.
+    /// Reads a length and the bytes.
     ///
     /// # Errors
     ///
-    /// [`ProtocolError::Truncated`] when the length says more than is there.
+    /// [`ProtocolError::Truncated`] if the length exceeds the message.
     pub fn bytes(&mut self) -> Result<&'a [u8], ProtocolError> {
         let length = self.u32()? as usize;
         self.take(length)
     }
 
-    /// Reads a list whose items `read` takes one by one.
+    /// Reads a list; `read` reads each item.
     ///
     /// # Errors
     ///
@@ -230,11 +231,11 @@ impl<'a> Reader<'a> {
         Ok(items)
     }
 
-    /// Says that the message ends here.
+    /// Checks that the message ends here.
     ///
     /// # Errors
     ///
-    /// [`ProtocolError::TrailingBytes`] when it does not.
+    /// [`ProtocolError::TrailingBytes`] if it does not.
     pub fn end(self) -> Result<(), ProtocolError> {
         if self.rest.is_empty() {
             Ok(())

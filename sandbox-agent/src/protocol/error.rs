@@ -1,26 +1,26 @@
-//! What can be wrong with the bytes of the other side.
+//! Protocol violations.
 
 use core::fmt;
 
-/// Why bytes are not a message of this protocol. After any of these the connection cannot go on.
+/// A protocol violation. The connection cannot continue after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProtocolError {
-    /// The message ended before a field that it must have.
+    /// The message ends before its last field.
     Truncated,
-    /// Bytes were left over after the last field.
+    /// Bytes follow the last field.
     TrailingBytes,
-    /// A frame names a kind that this version does not know.
+    /// The frame's kind is unknown.
     UnknownKind(u8),
-    /// A field holds a value outside of its set; the name says which field.
+    /// A field's value is out of range; the text names the field.
     BadValue(&'static str),
-    /// A frame, a message or a list is larger than its bound; the name says which.
+    /// A frame, message or list exceeds its maximum size; the text says which.
     TooLarge(&'static str),
-    /// A frame came on a stream, or at a time, where it makes no sense.
+    /// A frame on a wrong stream, or at a wrong time.
     Unexpected(&'static str),
-    /// The other side speaks another version.
+    /// The peer uses another protocol version.
     Version(u16),
-    /// More was sent than was granted.
+    /// The peer sent more bytes than were granted.
     CreditExceeded,
 }
 

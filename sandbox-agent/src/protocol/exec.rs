@@ -1,51 +1,52 @@
-//! Executions: what the host asks for, how it ended, and why it could not start.
+//! Executions: the request, the report of the end, and failures.
 
 use alloc::{string::String, vec::Vec};
 
 use super::{ProtocolError, Reader, Writer};
 
-/// Something the agent does itself, in a process of its own with the identity and confinement of the sandboxed code.
-/// Paths are absolute paths inside of the sandbox, their bytes as they are.
+/// A builtin of the agent. It runs in its own process, with the identity and confinement of the
+/// sandboxed code. Paths are absolute paths inside the sandbox, as raw bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Builtin {
-    /// Writes standard input to a file, over a temporary name beside it that is renamed at the end of input; missing
-    /// parents are made. `mode` are the permission bits.
+    /// Writes standard input to a temporary file beside `path`, and renames it at the end of input.
+    /// Makes missing parents.
     Put {
         /// The file.
         path: Vec<u8>,
         /// Its permission bits.
         mode: u32,
     },
-    /// Writes a regular file to standard output. Symbolic links in any part of the path, FIFOs, devices and sockets are
-    /// refused (ELOOP, EINVAL), never waited for.
+    /// Writes a regular file to standard output. Refuses symbolic links in any component (ELOOP),
+    /// and FIFOs, devices and sockets (EINVAL), without blocking.
     Get {
         /// The file.
         path: Vec<u8>,
     },
-    /// Writes one record for each entry to standard output: the path itself first, then, for folders, everything below
-    /// in no particular order, links not followed. A record: `u8` type (`f`, `d`, `l`, `p`, `s`, `b`, `c`, `?`), `u32`
-    /// mode, `u64` size, `u64` allocated bytes, `i64` modification time in nanoseconds as `u64`, then the path as length
-    /// and bytes, as [`super::Writer`] writes them.
+    /// Writes one record for each entry to standard output: for the path itself first, then for
+    /// everything below a folder, in any order. Links are not followed. A record: `u8` type (`f`,
+    /// `d`, `l`, `p`, `s`, `b`, `c`, `?`), `u32` mode, `u64` size, `u64` allocated bytes, `i64`
+    /// modification time in nanoseconds as `u64`, then the path as length and bytes, as
+    /// [`super::Writer`] writes them.
     ///
-    /// A folder below which `depth` ends has the type `>`. An entry that cannot be looked at, or a folder that cannot be
-    /// read, has a record of type `!` (a folder's comes after its own): the size is the error's number.
+    /// A folder at the maximum depth has the type `>`. An entry or folder that cannot be read has a
+    /// record of type `!` with the error number as its size; a folder's follows its own record.
     List {
         /// Where to start.
         path: Vec<u8>,
-        /// How deep to go: 0 is the entry alone.
+        /// The maximum depth; 0 lists the entry alone.
         depth: u32,
     },
-    /// Makes a folder and its missing parents; an existing folder is fine.
+    /// Makes a folder and its missing parents. An existing folder is not an error.
     MakeDir {
         /// The folder.
         path: Vec<u8>,
-        /// Permission bits of folders it makes.
+        /// Permission bits of new folders.
         mode: u32,
     },
-    /// Removes a file, or a folder with all that is in it; a missing one is ENOENT.
+    /// Removes a file, or a folder with all its content; ENOENT if it is missing.
     Remove {
-        /// What to remove.
+        /// The file or folder.
         path: Vec<u8>,
     },
 }
@@ -53,30 +54,31 @@ pub enum Builtin {
 /// What an execution runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Program {
-    /// A program by its path, or by a name that is looked up in the `PATH` of the execution's environment, inside the
-    /// sandbox. Argument 0 is the name as given.
+    /// A program: its path, or a name that is looked up in the `PATH` of the execution's
+    /// environment, inside the sandbox. Argument 0 is the name as given.
     Command {
         /// Name or path, then the arguments. Never empty.
         argv: Vec<Vec<u8>>,
     },
-    /// Something built into the agent.
+    /// A builtin of the agent.
     Builtin(Builtin),
 }
 
-/// One execution.
+/// The request for an execution.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExecRequest {
     /// What to run.
     pub program: Program,
-    /// The whole environment as `NAME=value`; nothing is added.
+    /// The complete environment as `NAME=value`.
     pub env: Vec<Vec<u8>>,
-    /// Working folder; empty for the sandbox's default.
+    /// Working directory; empty for the sandbox's default.
     pub workdir: Vec<u8>,
-    /// Whether standard input stays open for [`super::Kind::Stdin`]; otherwise it is `/dev/null`.
+    /// Whether standard input is open for [`super::Kind::Stdin`]; otherwise it is `/dev/null`.
     pub stdin: bool,
-    /// Milliseconds until the tree is killed and the end reported as [`ExitKind::TimedOut`]; 0 for none.
+    /// Timeout in milliseconds, after which the tree is killed and [`ExitKind::TimedOut`] reported;
+    /// 0 for none.
     pub timeout_ms: u64,
-    /// Whether the output goes into the sandbox's log as well.
+    /// Whether the output is also added to the sandbox's log.
     pub log: bool,
 }
 
@@ -85,17 +87,17 @@ pub struct ExecRequest {
 pub enum ExitKind {
     /// The main process exited with this code.
     Exited(u8),
-    /// A signal ended the main process, and nobody asked the agent for it.
+    /// A signal ended the main process, without a request of a client.
     Signaled(u8),
-    /// The agent killed the tree at its time limit.
+    /// The agent killed the tree after its timeout.
     TimedOut,
-    /// The agent killed the tree because the host asked.
+    /// The agent killed the tree on a client's request.
     Killed,
-    /// The supervisor of the execution vanished: how the program ended is not known.
+    /// The supervisor vanished: how the program ended is unknown.
     Lost,
 }
 
-/// The end of an execution.
+/// The report of an execution's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExitReport {
     /// How the main process ended.
@@ -106,39 +108,41 @@ pub struct ExitReport {
     pub stderr_total: u64,
     /// Processes that outlived the main process, or the kill, and were killed.
     pub stragglers: u32,
-    /// Processes that could not be killed within the bound of 2 s. Not 0 means: destroy the sandbox.
+    /// Processes that were not killed within 2 s. If not 0, destroy the sandbox.
     pub survivors: u32,
-    /// A pipe was still held open by somebody when the bounded drain ended, so output may be missing.
+    /// A process outside of the tree held a pipe open until the drain timeout, so output may be
+    /// missing.
     pub drain_cut: bool,
-    /// Processor time of the main process and the children it waited for, microseconds.
+    /// Processor time of the main process and its reaped children, in microseconds.
     pub cpu_us: u64,
-    /// Largest resident memory of one process of the tree, KiB.
+    /// Largest resident memory of one process of the tree, in KiB.
     pub max_rss_kib: u64,
-    /// From start to end of the main process, microseconds.
+    /// Time from start to end of the main process, in microseconds.
     pub wall_us: u64,
-    /// How often another program was refused, where an execution may run one only.
+    /// How often another program was refused, with `exec_once`.
     pub refused_programs: u32,
-    /// How often another process was refused, where an execution may be one only.
+    /// How often another process was refused, with `exec_once`.
     pub refused_processes: u32,
-    /// How many processes of the sandbox the kernel killed for memory from the start of the execution to the end of its tree, whatever
-    /// became of them, and whichever of the executions at the time they were of; `None` where that is not known.
+    /// How many processes of the sandbox the kernel killed for memory between the start of the
+    /// execution and the end of its tree. Includes processes of concurrent executions. `None` if
+    /// unknown.
     pub memory_kills: Option<u64>,
 }
 
-/// The step at which something could not be done. The numbers are part of the protocol.
+/// The step that failed. The numbers are part of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 #[non_exhaustive]
 pub enum FailStep {
-    /// A namespace, mount, host name or link of the sandbox itself.
+    /// A namespace, mount, host name or link of the sandbox.
     Setup = 1,
-    /// The id maps or the change to an unprivileged identity.
+    /// The ID maps, or the change to an unprivileged identity.
     Identity = 2,
-    /// The settings of the sandbox cannot be applied on this kernel.
+    /// The settings cannot be applied on this kernel.
     Settings = 3,
     /// A process, pipe or socket for the execution.
     Spawn = 4,
-    /// The working folder.
+    /// The working directory.
     Workdir = 5,
     /// A resource limit.
     Limits = 6,
@@ -146,22 +150,22 @@ pub enum FailStep {
     Confinement = 7,
     /// No such program in `PATH`, or no such file.
     NotFound = 8,
-    /// The program is there and cannot be executed.
+    /// The program exists and cannot be executed.
     NotExecutable = 9,
-    /// The request itself: too many streams, an empty command, a NUL inside of a string.
+    /// The request itself: too many streams, an empty command, a NUL byte in a string.
     Request = 10,
     /// A file operation of a [`Builtin`].
     File = 11,
-    /// The other side broke the protocol.
+    /// The peer violated the protocol.
     Protocol = 12,
-    /// A later client is not served: a wrong key, no key in time, too many clients.
+    /// A later client is refused: wrong key, no key in time, too many clients.
     Attach = 13,
-    /// The sandbox has come to its end.
+    /// The sandbox has ended.
     Ended = 14,
 }
 
 impl FailStep {
-    /// All of them.
+    /// All steps.
     pub const ALL: [Self; 14] = [
         Self::Setup,
         Self::Identity,
@@ -186,22 +190,22 @@ impl FailStep {
     }
 }
 
-/// How much of a failure's detail is kept, in bytes: a path as long as paths may be.
+/// The maximum length of a failure's detail in bytes: that of the longest path.
 const MAX_DETAIL: usize = 4096;
 
 /// Why an execution did not start, a file operation failed, or the sandbox could not be set up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// At which step.
+    /// The step that failed.
     pub step: FailStep,
-    /// The system's error number, 0 where there is none.
+    /// The error number, or 0.
     pub errno: i32,
-    /// What it was about: a path, a limit, a system call. At most 4 KiB are kept.
+    /// A path, a limit, or a system call. At most 4 KiB are kept.
     pub detail: String,
 }
 
 impl Failure {
-    /// The message's bytes.
+    /// Encodes the message.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut message = Writer::new();
@@ -213,7 +217,7 @@ impl Failure {
         message.finish()
     }
 
-    /// Reads the message; what is not UTF-8 in the detail is replaced, and what is too long is cut.
+    /// Decodes the message. Replaces invalid UTF-8 in the detail, and truncates it.
     ///
     /// # Errors
     ///
@@ -235,7 +239,7 @@ impl Failure {
 }
 
 impl ExitReport {
-    /// An end like this, of an execution that wrote and used nothing.
+    /// A report with this end, and zero for everything else.
     #[must_use]
     pub const fn of(kind: ExitKind) -> Self {
         Self {
@@ -254,7 +258,7 @@ impl ExitReport {
         }
     }
 
-    /// The message's bytes.
+    /// Encodes the message.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let (kind, code) = match self.kind {
@@ -284,7 +288,7 @@ impl ExitReport {
         message.finish()
     }
 
-    /// Reads the message.
+    /// Decodes the message.
     ///
     /// # Errors
     ///
@@ -319,7 +323,7 @@ impl ExitReport {
 }
 
 impl ExecRequest {
-    /// The message's bytes.
+    /// Encodes the message.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut message = Writer::new();
@@ -356,7 +360,7 @@ impl ExecRequest {
         message.finish()
     }
 
-    /// Reads the message.
+    /// Decodes the message.
     ///
     /// # Errors
     ///

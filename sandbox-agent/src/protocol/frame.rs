@@ -20,24 +20,24 @@ pub const MAX_FRAME: usize = 64 * 1024;
 /// The largest payload of a frame in bytes.
 pub const MAX_PAYLOAD: usize = MAX_FRAME - HEADER_LEN;
 
-/// Set in a frame whose message goes on in the next frame of the same stream and kind.
+/// Flag: the message continues in the next frame of the same stream and kind.
 pub const FLAG_MORE: u8 = 1;
 
 /// The header of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// 0 for the connection, else the execution that the frame belongs to.
+    /// 0 for the connection, else the stream's number.
     pub stream: u32,
     /// What the payload is.
     pub kind: Kind,
-    /// Whether the message goes on in the next frame.
+    /// Whether the message continues in the next frame.
     pub more: bool,
-    /// Bytes of payload that follow.
+    /// Number of bytes of payload.
     pub length: usize,
 }
 
 impl Header {
-    /// Reads a header.
+    /// Decodes a header.
     ///
     /// # Errors
     ///
@@ -60,7 +60,7 @@ impl Header {
         })
     }
 
-    /// The header's bytes.
+    /// Encodes the header.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "a payload is below 64 KiB")]
     pub fn encode(&self) -> [u8; HEADER_LEN] {
@@ -80,7 +80,7 @@ impl Header {
     }
 }
 
-/// One frame, its payload borrowed from the buffer it was read into.
+/// A frame, with its payload borrowed from the read buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame<'a> {
     /// The header.
@@ -93,7 +93,7 @@ pub struct Frame<'a> {
 ///
 /// # Panics
 ///
-/// When `payload` is larger than [`MAX_PAYLOAD`]: callers cut data before ([`encode_message`] does).
+/// If `payload` is larger than [`MAX_PAYLOAD`]. [`encode_message`] splits messages.
 pub fn encode_frame(out: &mut Vec<u8>, stream: u32, kind: Kind, more: bool, payload: &[u8]) {
     assert!(
         payload.len() <= MAX_PAYLOAD,
@@ -122,7 +122,7 @@ pub fn encode_message(out: &mut Vec<u8>, stream: u32, kind: Kind, message: &[u8]
     encode_frame(out, stream, kind, false, rest);
 }
 
-/// Bytes as they came, handed out frame by frame. It holds at most what its owner puts in; the owner reads at most
+/// Received bytes, returned frame by frame. The owner limits its size by reading at most
 /// [`MAX_FRAME`] ahead.
 #[derive(Debug, Default)]
 pub struct FrameBuffer {
@@ -137,7 +137,7 @@ impl FrameBuffer {
         Self::default()
     }
 
-    /// Adds bytes as they came from the stream.
+    /// Adds received bytes.
     pub fn extend(&mut self, bytes: &[u8]) {
         if self.start > 0 && (self.start == self.bytes.len() || self.start >= MAX_FRAME) {
             self.bytes.drain(..self.start);
@@ -146,7 +146,7 @@ impl FrameBuffer {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Takes all bytes that wait: what follows is not frames.
+    /// Takes all bytes in the buffer, because no more frames follow.
     #[must_use]
     pub fn take_rest(&mut self) -> Vec<u8> {
         let rest = self.bytes.split_off(self.start);
@@ -155,23 +155,23 @@ impl FrameBuffer {
         rest
     }
 
-    /// How many bytes wait.
+    /// Number of bytes in the buffer.
     #[must_use]
     pub fn len(&self) -> usize {
         self.bytes.len() - self.start
     }
 
-    /// Whether nothing waits.
+    /// Whether the buffer is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The next whole frame, or `None` until more bytes have come.
+    /// The next complete frame, or `None` until more bytes are added.
     ///
     /// # Errors
     ///
-    /// As [`Header::decode`]; the buffer is of no use afterwards.
+    /// As [`Header::decode`]; the buffer is unusable afterwards.
     pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, ProtocolError> {
         let Some(head) = self.bytes[self.start..].first_chunk::<HEADER_LEN>() else {
             return Ok(None);

@@ -1,23 +1,23 @@
-//! What the creator of a detached sandbox and its keeper say to each other. The keeper is this program in another mode
-//! (`sandbox-agent keep`): a process outside of the sandbox that is the parent of its agent, ends it at its time, and
-//! removes what it has on the host.
+//! The protocol between the creator of a detached sandbox and its supervisor (`sandbox-agent
+//! keep`): a process outside of the sandbox that is its agent's parent, ends the sandbox after its
+//! lifetime, and removes its files and control groups.
 //!
 //! ```text
-//! creator                             keeper
-//!  | Charge {folder, groups}            |   before the keeper starts: what it removes, whatever comes
-//!  | Keep {lifetime, key, record}       |   the sandbox works, and may be written down
-//!  |                   Ready | refused  |
-//!  | Go                                 |   from now on it is the keeper's alone
+//! creator                         supervisor
+//!  | Charge {folder, groups}        |   sent before the supervisor starts: what to remove
+//!  | Keep {lifetime, key, record}   |   the sandbox works; write its record
+//!  |               Ready | refused  |
+//!  | Go                             |   the supervisor takes over
 //! ```
 //!
-//! Each message is its length in four bytes, little-endian, and its bytes. When the creator ends, or closes the stream,
-//! before it has said [`GO`], the keeper removes everything.
+//! Each message is a 32-bit little-endian length and that many bytes. If the creator exits or
+//! closes the stream before it has sent [`GO`], the supervisor removes everything.
 
 use alloc::vec::Vec;
 
 use super::{Failure, Key, ProtocolError, Reader, Writer, attach::read_key};
 
-/// How large a message may be, in bytes.
+/// The maximum size of a message in bytes.
 pub const MAX_KEEP_MESSAGE: usize = 4 * 1024 * 1024;
 
 /// The creator's last message: an empty one.
@@ -27,52 +27,54 @@ pub const GO: [u8; 4] = [0; 4];
 pub mod files {
     use core::ffi::CStr;
 
-    /// The [`Key`](super::Key) that a client shows the agent: its bytes.
+    /// The [`Key`](super::Key) that clients authenticate with, as raw bytes.
     pub const KEY: &CStr = c"key";
-    /// What the sandbox is. It is there as long as the sandbox is.
+    /// The sandbox's record. It exists as long as the sandbox.
     pub const RECORD: &CStr = c"sandbox.json";
     /// The record while it is written.
     pub const NEW_RECORD: &CStr = c"sandbox.json.new";
     /// The agent's socket.
     pub const SOCKET: &CStr = c"agent.sock";
-    /// Locked (`flock`) by the keeper as long as it lives.
+    /// Locked (`flock`) by the supervisor as long as it lives.
     pub const LOCK: &CStr = c"lock";
-    /// How many processes the keeper has killed for memory, in decimal digits and a line's end; missing for none.
+    /// How many processes the supervisor has killed for memory: decimal digits and a line feed.
+    /// Missing for none.
     pub const MEMORY_KILLS: &CStr = c"memory_kills";
-    /// The folder for the code's own files, where the sandbox has no root of its own.
+    /// The folder for the code's files, if the sandbox has no root of its own.
     pub const PRIVATE: &CStr = c"private";
 }
 
-/// What a keeper removes.
+/// What the supervisor removes at the end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Charge {
-    /// The sandbox's folder, an absolute path of the host.
+    /// The sandbox's folder, an absolute path on the host.
     pub folder: Vec<u8>,
-    /// Its control groups.
+    /// The paths of its control groups.
     pub groups: Vec<Vec<u8>>,
-    /// Whether the agent is the first process of a process namespace, so that its end ends all.
+    /// Whether the agent is PID 1 of a PID namespace, so that its exit ends all processes.
     pub own_processes: bool,
 }
 
-/// The sandbox works: what the keeper needs to take it over.
+/// The request to take over a working sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Keep {
-    /// Milliseconds until the keeper ends it.
+    /// The lifetime in milliseconds, after which the supervisor ends the sandbox.
     pub lifetime_ms: u64,
-    /// Bytes of memory that its processes may have together, looked at ten times a second; 0 for no limit.
+    /// Memory limit for all processes together in bytes, sampled every 100 ms; 0 for none.
     pub sampled_memory: u64,
-    /// What a client shows the agent.
+    /// The key that clients authenticate with.
     pub key: Key,
     /// The content of the record.
     pub record: Vec<u8>,
 }
 
-/// What the keeper says to [`Keep`].
+/// The supervisor's answer to [`Keep`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// It is written down.
+    /// The record is written.
     Ready,
-    /// It could not be: everything is removed once the creator closes the stream.
+    /// The record could not be written. The supervisor removes everything once the creator closes
+    /// the stream.
     Refused(Failure),
 }
 
@@ -82,7 +84,8 @@ fn framed(message: &[u8]) -> Vec<u8> {
     framed.finish()
 }
 
-/// The first whole message of `bytes` and how many bytes it takes; `None` until more have come.
+/// The first complete message in `bytes` and the number of bytes it takes; `None` until more bytes
+/// have come.
 ///
 /// # Errors
 ///
@@ -93,7 +96,7 @@ pub fn next_message(bytes: &[u8]) -> Result<Option<(&[u8], usize)>, ProtocolErro
     };
     let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
     if length > MAX_KEEP_MESSAGE {
-        return Err(ProtocolError::TooLarge("message to a keeper"));
+        return Err(ProtocolError::TooLarge("message to a supervisor"));
     }
     Ok(bytes
         .get(4..4 + length)
@@ -101,7 +104,7 @@ pub fn next_message(bytes: &[u8]) -> Result<Option<(&[u8], usize)>, ProtocolErro
 }
 
 impl Charge {
-    /// The message, its length first.
+    /// Encodes the message, with its length.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut message = Writer::new();
@@ -114,7 +117,7 @@ impl Charge {
         framed(&message.finish())
     }
 
-    /// Reads the message, without its length.
+    /// Decodes a message without its length.
     ///
     /// # Errors
     ///
@@ -132,7 +135,7 @@ impl Charge {
 }
 
 impl Keep {
-    /// The message, its length first.
+    /// Encodes the message, with its length.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut message = Writer::new();
@@ -144,7 +147,7 @@ impl Keep {
         framed(&message.finish())
     }
 
-    /// Reads the message, without its length.
+    /// Decodes a message without its length.
     ///
     /// # Errors
     ///
@@ -163,7 +166,7 @@ impl Keep {
 }
 
 impl Answer {
-    /// The message, its length first.
+    /// Encodes the message, with its length.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         match self {
@@ -172,7 +175,7 @@ impl Answer {
         }
     }
 
-    /// Reads the message, without its length.
+    /// Decodes a message without its length.
     ///
     /// # Errors
     ///
@@ -193,7 +196,7 @@ mod tests {
     use crate::protocol::FailStep;
 
     #[test]
-    fn messages_survive_and_come_whole() {
+    fn messages_round_trip_and_are_framed() {
         let charge = Charge {
             folder: b"/run/sandbox/sandboxes/x".to_vec(),
             groups: vec![b"/a".to_vec(), b"/b".to_vec()],
@@ -220,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_survive() {
+    fn answers_round_trip() {
         let refused = Answer::Refused(Failure {
             step: FailStep::Setup,
             errno: 28,

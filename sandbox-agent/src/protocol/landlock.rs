@@ -1,4 +1,4 @@
-//! The Landlock domain of executions, and what each ABI of the kernel's knows of it.
+//! Landlock rules of executions, and what each ABI supports.
 
 use alloc::vec::Vec;
 
@@ -16,21 +16,21 @@ const CONNECT_TCP: u64 = 1 << 1;
 const SCOPE_ABSTRACT_UNIX_SOCKET: u64 = 1 << 0;
 const SCOPE_SIGNAL: u64 = 1 << 1;
 
-/// The `LANDLOCK_ACCESS_FS_*` bits that an ABI knows, and that a domain therefore handles. ABI 0 knows none; what ABIs
-/// beyond 7 add is not used.
+/// The `LANDLOCK_ACCESS_FS_*` bits that an ABI supports: none for ABI 0. Bits of ABIs above 7 are
+/// not used.
 #[must_use]
 pub fn handled_fs(abi: u32) -> u64 {
     let since = |first: u32, rights: u64| if abi >= first { rights } else { 0 };
     since(1, FIRST_ABI) | since(2, REFER) | since(3, TRUNCATE) | since(5, IOCTL_DEV)
 }
 
-/// The `LANDLOCK_ACCESS_NET_*` bits that an ABI knows.
+/// The `LANDLOCK_ACCESS_NET_*` bits that an ABI supports.
 #[must_use]
 pub fn handled_net(abi: u32) -> u64 {
     if abi >= 4 { BIND_TCP | CONNECT_TCP } else { 0 }
 }
 
-/// The `LANDLOCK_SCOPE_*` bits that an ABI knows.
+/// The `LANDLOCK_SCOPE_*` bits that an ABI supports.
 #[must_use]
 pub fn scopes(abi: u32) -> u64 {
     if abi >= 6 {
@@ -40,22 +40,22 @@ pub fn scopes(abi: u32) -> u64 {
     }
 }
 
-/// One path of a Landlock rule.
+/// A Landlock rule for a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LandlockPath {
-    /// A path inside of the sandbox; a missing one is passed over (the rule would grant nothing).
+    /// A path inside the sandbox. A missing path gets no rule.
     pub path: Vec<u8>,
-    /// The `LANDLOCK_ACCESS_FS_*` bits that it grants below.
+    /// The `LANDLOCK_ACCESS_FS_*` bits to grant below it.
     pub access: u64,
-    /// What the path must lead to; anything else gets no rule, and the settings fail. `None` is whatever is there.
+    /// The object that the path must lead to; otherwise the settings fail. `None` accepts any.
     pub object: Option<Object>,
 }
 
-/// A Landlock domain, as the host lowered it for the sandbox's kernel.
+/// A Landlock ruleset, lowered by the client for the sandbox's kernel.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LandlockRules {
-    /// Whether the agent leaves out what its kernel does not know, and everything where that has no Landlock: for a host that cannot know
-    /// the sandbox's kernel. Otherwise the sandbox does not start there.
+    /// Whether the agent drops what its kernel does not support, for clients that do not know the
+    /// kernel. Otherwise an unsupported right is a failure.
     pub adapts: bool,
     /// `handled_access_fs`.
     pub handled_fs: u64,
@@ -63,15 +63,17 @@ pub struct LandlockRules {
     pub handled_net: u64,
     /// `scoped`.
     pub scoped: u64,
-    /// What is granted.
+    /// The rules.
     pub paths: Vec<LandlockPath>,
 }
 
 impl LandlockRules {
-    /// The first ABI that rules are adapted to: without it, no file could be moved from one folder to another.
+    /// The lowest ABI that rules are adapted to: before it, files could not be moved between
+    /// folders.
     pub const LEAST_ABI: u32 = 2;
 
-    /// The rules for a kernel with this ABI; `None` where they adapt, and it is too old or has no Landlock.
+    /// The rules for a kernel with this ABI; `None` if the rules adapt, and the ABI is below
+    /// [`Self::LEAST_ABI`].
     #[must_use]
     pub fn for_abi(&self, abi: u32) -> Option<Self> {
         if !self.adapts {
@@ -129,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules_that_adapt_ask_for_no_more_than_the_kernel_knows() {
+    fn adapted_rules_only_use_what_the_abi_supports() {
         let mut rules = LandlockRules {
             adapts: true,
             handled_fs: handled_fs(7),

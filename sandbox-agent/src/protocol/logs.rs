@@ -1,20 +1,21 @@
-//! What a client asks of the log.
+//! Requests for the log.
 
 use alloc::vec::Vec;
 
 use super::{ProtocolError, Reader, Writer};
 
-/// Which part of the log a stream sends.
+/// The part of the log that a stream sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogRequest {
-    /// How many of the last lines, at most; an unfinished one counts. [`u32::MAX`] for all that are kept.
+    /// Maximum number of last lines; an unfinished line counts. [`u32::MAX`] for all.
     pub tail: u32,
-    /// Whether the stream goes on with what is written from now on, until the client kills it or the sandbox stops.
+    /// Whether the stream continues with new output, until the client kills it or the sandbox
+    /// stops.
     pub follow: bool,
 }
 
 impl LogRequest {
-    /// The message's bytes.
+    /// Encodes the message.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut message = Writer::new();
@@ -22,7 +23,7 @@ impl LogRequest {
         message.finish()
     }
 
-    /// Reads the message.
+    /// Decodes the message.
     ///
     /// # Errors
     ///

@@ -1,7 +1,8 @@
-//! The kernel's count of kills for memory, which the agent reads inside of a sandbox and a host outside.
+//! The kernel's count of out-of-memory kills, which both agent and client read.
 
-/// How many processes of a control group the kernel has killed for memory, as the group's `memory.events` (version 2) or
-/// `memory.oom_control` (version 1) says; `None` where the text has no such count.
+/// Parses how many processes of a control group the kernel has killed for memory, from
+/// `memory.events` (version 2) or `memory.oom_control` (version 1). `None` if the text has no such
+/// count.
 #[must_use]
 pub fn memory_kills(text: &[u8]) -> Option<u64> {
     text.split(|byte| *byte == b'\n').find_map(|line| {
@@ -15,7 +16,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_count_is_found_in_both_versions() {
+    fn kill_count_is_read_from_both_cgroup_versions() {
         assert_eq!(
             memory_kills(b"low 0\nhigh 0\nmax 9\noom 4\noom_kill 2\noom_group_kill 0\n"),
             Some(2)

@@ -1,71 +1,73 @@
-//! The kinds of frames, and the joining of a message that came in several.
+//! The kinds of frames, and joining a message's frames.
 
 use alloc::vec::Vec;
 
 use super::{Header, MAX_MESSAGE, ProtocolError, Reader, Writer};
 
-/// What a frame carries. Kinds below 0x80 are the host's, the others the agent's.
+/// What a frame carries. Kinds below 0x80 are sent by the host, the others by the agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 #[non_exhaustive]
 pub enum Kind {
     /// Host, stream 0, the first message of a local sandbox: [`super::Setup`].
     Setup = 0x01,
-    /// Host, stream 0: the id maps that [`Kind::NeedMaps`] asked for are written.
+    /// Host, stream 0: the ID maps that [`Kind::NeedMaps`] asked for are written.
     Mapped = 0x02,
     /// Host, stream 0: [`super::Settings`].
     Hello = 0x03,
-    /// Host, stream 0: anything, sent back as [`Kind::Pong`]; keeps the lease.
+    /// Host, stream 0: any bytes, which [`Kind::Pong`] returns; extends the lease.
     Ping = 0x04,
-    /// Host, stream 0: end every execution with SIGTERM, after the grace (`u32` milliseconds) with SIGKILL, then answer
-    /// [`Kind::Stopped`] and end.
+    /// Host, stream 0: send SIGTERM to every execution, SIGKILL after the grace period (`u32`
+    /// milliseconds), then answer [`Kind::Stopped`] and exit.
     Stop = 0x05,
     /// Host, stream 0, the first message of a later client: [`super::Attach`].
     Attach = 0x06,
-    /// Host, stream 0, the first frame of a stream that may be resumed: [`super::Link`].
+    /// Host, stream 0, the first frame of a stream with a link: [`super::Link`].
     Link = 0x07,
-    /// Host, stream 0, the first frame of a stream that goes on with a link: [`super::Resume`].
+    /// Host, stream 0, the first frame of a stream that resumes a link: [`super::Resume`].
     Resume = 0x08,
     /// Host, a new stream: [`super::ExecRequest`].
     Exec = 0x10,
-    /// Host: bytes for the program's standard input.
+    /// Host: bytes for standard input.
     Stdin = 0x11,
-    /// Host: no more standard input follows.
+    /// Host: the end of standard input.
     StdinEnd = 0x12,
-    /// Host: send this signal (`u32`) to the main process alone; a program that already ended is no error.
+    /// Host: send this signal (`u32`) to the main process only. Ignored if it has ended.
     Signal = 0x13,
-    /// Host: kill the whole tree of this execution.
+    /// Host: kill the process tree of this execution.
     Kill = 0x14,
-    /// Host, a new stream: send what [`super::LogRequest`] asks for as [`Kind::Stdout`], then [`Kind::Exited`]. Where bytes
-    /// were overwritten before they could be sent, a line on [`Kind::Stderr`] says how many.
+    /// Host, a new stream: send the log as [`super::LogRequest`] says, as [`Kind::Stdout`], then
+    /// [`Kind::Exited`]. If bytes were overwritten before they were sent, a line on
+    /// [`Kind::Stderr`] says how many.
     Logs = 0x15,
-    /// Both: a channel ([`Channel`], one byte) may carry this many more bytes (`u32`). Of the agent, 0 bytes for standard input:
-    /// nobody reads it any more.
+    /// Both: grants this many more bytes (`u32`) on a channel ([`Channel`], one byte). From the
+    /// agent, 0 bytes for standard input mean that it is not read any more.
     Credit = 0x16,
-    /// Agent, stream 0: the agent sits in its user namespace and waits for [`Kind::Mapped`].
+    /// Agent, stream 0: the agent is in its user namespace and waits for [`Kind::Mapped`].
     NeedMaps = 0x81,
     /// Agent, stream 0: [`super::Welcome`].
     Welcome = 0x82,
     /// Agent, stream 0: the payload of a [`Kind::Ping`].
     Pong = 0x83,
-    /// Agent, stream 0: every execution has ended; the agent ends now.
+    /// Agent, stream 0: every execution has ended, and the agent exits.
     Stopped = 0x84,
-    /// Agent, stream 0, the first frame after a [`Kind::Link`] or [`Kind::Resume`]: [`super::Resumed`].
+    /// Agent, stream 0, the first frame after a [`Kind::Link`] or [`Kind::Resume`]:
+    /// [`super::Resumed`].
     Resumed = 0x85,
-    /// Agent: the program runs; its process id inside of the sandbox (`u32`).
+    /// Agent: the program runs; its PID inside the sandbox (`u32`).
     Started = 0x90,
     /// Agent: bytes of standard output.
     Stdout = 0x91,
     /// Agent: bytes of standard error.
     Stderr = 0x92,
-    /// Agent, last of its stream: [`super::ExitReport`].
+    /// Agent, last frame of its stream: [`super::ExitReport`].
     Exited = 0x93,
-    /// Agent, last of its stream (or of the connection, on stream 0): [`super::Failure`].
+    /// Agent, last frame of its stream, or of the connection on stream 0: [`super::Failure`].
     Failed = 0x94,
 }
 
 impl Kind {
-    /// The kind of a frame's byte.
+    /// Decodes a kind.
     ///
     /// # Errors
     ///
@@ -104,7 +106,7 @@ impl Kind {
     }
 }
 
-/// A flow-controlled direction of an execution.
+/// A flow-controlled channel of an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Channel {
@@ -117,7 +119,7 @@ pub enum Channel {
 }
 
 impl Channel {
-    /// A [`Kind::Credit`] message for this channel.
+    /// Encodes a [`Kind::Credit`] message for this channel.
     #[must_use]
     pub fn credit(self, bytes: u32) -> Vec<u8> {
         let mut message = Writer::new();
@@ -125,11 +127,11 @@ impl Channel {
         message.finish()
     }
 
-    /// Reads a [`Kind::Credit`] message.
+    /// Decodes a [`Kind::Credit`] message.
     ///
     /// # Errors
     ///
-    /// When the channel is unknown or the message has another length.
+    /// If the channel is unknown or the message has another length.
     pub fn read_credit(message: &[u8]) -> Result<(Self, u32), ProtocolError> {
         let mut reader = Reader::new(message);
         let channel = match reader.u8()? {
@@ -144,8 +146,8 @@ impl Channel {
     }
 }
 
-/// Joins the frames of one message at a time. A message in several frames is not interleaved with others: its sender
-/// writes the frames in one go.
+/// Joins the frames of a message. The frames of a message are contiguous: senders do not interleave
+/// them with others.
 #[derive(Debug, Default)]
 pub struct MessageAssembler {
     partial: Vec<u8>,
@@ -153,17 +155,17 @@ pub struct MessageAssembler {
 }
 
 impl MessageAssembler {
-    /// Nothing read yet.
+    /// Creates an empty assembler.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes the next frame; gives the whole message once its last frame is there.
+    /// Adds a frame; returns the message after its last frame.
     ///
     /// # Errors
     ///
-    /// [`ProtocolError::Unexpected`] when another message starts in the middle of one, and
+    /// [`ProtocolError::Unexpected`] if another message starts in the middle of one, and
     /// [`ProtocolError::TooLarge`] above [`MAX_MESSAGE`].
     pub fn push<'a>(
         &'a mut self,

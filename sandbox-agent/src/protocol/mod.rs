@@ -1,34 +1,36 @@
-//! The protocol between a host and the agent in a sandbox: versioned, framed, multiplexed, flow-controlled.
+//! The protocol between a host (a client of the agent, outside of the sandbox) and the agent
+//! inside: versioned, framed, multiplexed and flow-controlled.
 //!
 //! # Shape
 //!
-//! One duplex byte stream carries frames of at most 64 KiB. Stream 0 is the connection itself; every other stream is one
-//! execution, opened by the host with a number it has not used before. A file transfer is an execution too: of a program
-//! built into the agent ([`Program::Builtin`]), so that it runs under the same identity, confinement, limits and flow
-//! control as the code in the sandbox.
+//! One duplex byte stream carries frames of at most 64 KiB. Stream 0 is the connection itself.
+//! Every other stream is an execution or a log, opened by the host with an unused number. A file
+//! transfer is an execution of a builtin ([`Program::Builtin`]), with the same identity,
+//! confinement, limits and flow control as code.
 //!
 //! ```text
 //! host                                agent
-//!  | (local only) Setup                 |   mounts, host name; NeedMaps / Mapped where the host writes the id maps
+//!  | (local only) Setup                 |   NeedMaps / Mapped if the host writes the ID maps
 //!  | Hello {version, key, settings}     |
 //!  |                 Welcome {version}  |
 //!  | Exec on stream n                   |
-//!  |           Started, Stdout, Stderr  |   at most the window beyond what Credit has granted
+//!  |           Started, Stdout, Stderr  |   within the window and the granted credit
 //!  | Stdin, StdinEnd, Credit, Kill      |
 //!  |                    Exited | Failed |   the last frame of stream n
 //!  | Ping, Stop                         |   Pong, Stopped
 //! ```
 //!
-//! An agent that listens serves several such streams at once. On all but the first, the first message is
-//! `Attach {version, key}` in the place of `Hello`; stream numbers are each connection's own.
+//! An agent with a control socket serves several clients at once. On later connections the first
+//! message is `Attach {version, key}` instead of `Hello`. Each connection has its own stream
+//! numbers.
 //!
-//! Where the way to the agent may break, the frames are carried by a link ([`Link`], [`Resume`]): a reliable byte layer that goes on
-//! over a new stream where the last one broke, so that nothing of the connection is lost.
+//! If the connection may break, a link carries the frames ([`Link`], [`Resume`]): a reliable byte
+//! layer that continues over a new stream without losing data.
 //!
 //! # Trust
 //!
-//! Neither side trusts the other's lengths: nothing is allocated from a length before the bytes are there, every list
-//! and message has a bound, and an unknown kind, a wrong version or trailing bytes are errors.
+//! Neither side trusts the other's lengths. Memory is allocated only for received bytes, every list
+//! and message has a maximum size, and unknown kinds, wrong versions and trailing bytes are errors.
 
 mod attach;
 mod codec;
@@ -63,22 +65,24 @@ pub use message::{Channel, Kind, MessageAssembler};
 pub use settings::{Confinement, Limit, Placed, Settings, Welcome};
 pub use setup::{Mount, Object, Setup, UserLimit};
 
-/// The version both sides must name in their first message. A different one is refused: host and agent ship together.
+/// The version that both sides send in their first message. Other versions are refused: host and
+/// agent are built together.
 pub const VERSION: u16 = 6;
 
-/// How many bytes of one channel may be on their way before the receiver has granted more with
-/// [`Kind::Credit`]. Both sides start every channel of every stream with this much.
+/// How many bytes a channel may carry before the receiver grants more with [`Kind::Credit`]: the
+/// initial credit of every channel, on both sides.
 pub const WINDOW: u32 = 256 * 1024;
 
-/// How many executions may be open at once on one connection, and on all connections of an agent together.
+/// Maximum number of open streams, for each connection and for all connections of an agent
+/// together.
 pub const MAX_STREAMS: usize = 1024;
 
-/// How many clients an agent serves at once.
+/// Maximum number of clients of an agent.
 pub const MAX_CLIENTS: usize = 16;
 
-/// How large one message may become out of its frames, in bytes: an argument list is at most 2 MiB on Linux, and its
-/// environment counts into that.
+/// Maximum size of a message in bytes. On Linux, arguments and environment are at most 2 MiB
+/// together.
 pub const MAX_MESSAGE: usize = 4 * 1024 * 1024;
 
-/// How many items a list inside of a message may have.
+/// Maximum number of items of a list in a message.
 pub const MAX_ITEMS: usize = 65_536;

@@ -1,4 +1,4 @@
-//! What the first message of a connection sets for the whole sandbox, and the agent's answer.
+//! The settings of a sandbox, and the agent's answer.
 
 use alloc::vec::Vec;
 
@@ -9,85 +9,94 @@ use super::{Key, LandlockRules, ProtocolError, Reader, VERSION, Writer, attach::
 pub struct Limit {
     /// The `RLIMIT_*` number.
     pub resource: u32,
-    /// Soft and hard limit alike; where the hard limit of the agent is lower already, that one stays.
+    /// The soft and hard limit. A lower hard limit of the agent takes precedence.
     pub value: u64,
 }
 
-/// What has to be at a place of the sandbox. Where an engine mounts folders of the host by their path, the host says which objects it
-/// has opened, and holds them open until the agent has answered: no other object has their numbers meanwhile.
+/// The object that a path of the sandbox must lead to. An engine mounts host folders by path; the
+/// host names the objects that it has opened. It holds them open until the agent has answered, so
+/// their numbers are not reused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placed {
-    /// A path inside of the sandbox.
+    /// A path inside the sandbox.
     pub path: Vec<u8>,
-    /// The number of the object's file system.
+    /// The device number of its file system.
     pub device: u64,
-    /// Its number there.
+    /// Its inode number.
     pub inode: u64,
 }
 
-/// What every execution is confined by, in the order in which the agent applies it: limits, identity and capabilities,
-/// `no_new_privs` (always), Landlock, seccomp.
+/// The confinement of executions, in the order in which the agent applies it: limits, identity and
+/// capabilities, `no_new_privs` (always), Landlock, seccomp.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Confinement {
-    /// User and group of the code when it is not the agent's own (split mode); `None` keeps the agent's (shared mode).
+    /// User and group of the code (split mode); `None` keeps the agent's (shared mode).
     pub identity: Option<(u32, u32)>,
     /// Resource limits.
     pub limits: Vec<Limit>,
-    /// The Landlock domain, where the kernel has it.
+    /// The Landlock rules.
     pub landlock: Option<LandlockRules>,
-    /// A seccomp program: `struct sock_filter` records of 8 bytes, as this machine's kernel takes them; empty for none.
+    /// A seccomp program: `struct sock_filter` records of 8 bytes in native byte order; empty for
+    /// none.
     pub seccomp: Vec<u8>,
-    /// Install a second, notifying filter that lets the first `execve` through and refuses every later one with EPERM.
+    /// Whether to install a second, notifying filter that allows the first `execve` and refuses
+    /// every later one with EPERM.
     pub exec_once: bool,
     /// The file mode creation mask.
     pub umask: u32,
 }
 
-/// The host's first message.
+/// The first client's settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// What a later client must show.
+    /// The key that later clients authenticate with.
     pub key: Key,
-    /// Milliseconds without a frame from the host after which the agent ends everything; 0 for never.
+    /// The lease: milliseconds without a frame from any client after which the agent ends the
+    /// sandbox; 0 for none.
     pub lease_ms: u64,
-    /// Whether the agent ends everything when the stream that it was started with ends.
+    /// Whether the agent ends the sandbox when its first stream ends.
     pub owned: bool,
-    /// Whether the stream that the agent was started with, and the lease, count only until the first later client has shown
-    /// the key. That client has taken the sandbox over then, and no stream ends it any more.
+    /// Whether `owned` and `lease_ms` apply only until a later client has authenticated. That
+    /// client takes over the sandbox, and no stream ends it any more.
     pub handed_over: bool,
-    /// Milliseconds from this message on after which the agent ends everything; 0 for never.
+    /// Lifetime in milliseconds from this message on, after which the agent ends the sandbox; 0 for
+    /// none.
     pub lifetime_ms: u64,
-    /// How many bytes of output the agent's log keeps.
+    /// Size of the agent's log in bytes.
     pub log_bytes: u32,
-    /// Working folder of executions that name none.
+    /// Default working directory of executions.
     pub workdir: Vec<u8>,
-    /// What has to be in the sandbox. Where something else is, the agent refuses the settings, and nothing runs.
+    /// Objects that must be in the sandbox; otherwise the agent refuses the settings, and nothing
+    /// runs.
     pub placed: Vec<Placed>,
-    /// Folders that are there and are given to the code's identity: an engine's mounts that belong to its root. Needs `CAP_CHOWN`,
-    /// which the agent then gives up with the rest. Without an identity nothing changes owners.
+    /// Existing folders whose owner becomes the code's identity: an engine's mounts that belong to
+    /// its root. Needs `CAP_CHOWN`, which the agent drops with the rest. Without an identity,
+    /// owners do not change.
     pub give_dirs: Vec<Vec<u8>>,
-    /// Folders the agent makes, owned by the code's identity, before it answers (missing parents too, mode 0755).
+    /// Folders to make before the agent answers, owned by the code's identity, with missing
+    /// parents, mode 0755.
     pub make_dirs: Vec<Vec<u8>>,
-    /// Files in which the sandbox's kernel counts kills for memory: the agent looks into the first of them that has such a count
-    /// ([`super::memory_kills`]) before and after every execution, for [`super::ExitReport::memory_kills`].
+    /// Files with the kernel's count of out-of-memory kills. The agent reads the first one with a
+    /// count ([`super::memory_kills`]) before and after every execution, for
+    /// [`super::ExitReport::memory_kills`].
     pub kill_counts: Vec<Vec<u8>>,
-    /// What confines executions.
+    /// The confinement of executions.
     pub confinement: Confinement,
 }
 
-/// The agent's answer to [`Settings`], and to a later client's [`super::Attach`].
+/// The agent's answer to [`Settings`], and to [`super::Attach`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Welcome {
-    /// Whether code runs under another identity than the agent's.
+    /// Whether code has another identity than the agent.
     pub split: bool,
-    /// The Landlock ABI that the agent sees, 0 without.
+    /// The kernel's Landlock ABI, 0 without Landlock.
     pub landlock_abi: u32,
-    /// Whether the agent's capabilities were reduced to what it needs.
+    /// The agent's remaining capabilities, as a bit set.
     pub capabilities: u64,
 }
 
 impl Settings {
-    /// The message's bytes.
+    /// Encodes the message.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut message = Writer::new();
@@ -134,11 +143,12 @@ impl Settings {
         message.finish()
     }
 
-    /// Reads the message.
+    /// Decodes the message.
     ///
     /// # Errors
     ///
-    /// [`ProtocolError::Version`] for another version; otherwise when fields are missing, out of range or left over.
+    /// [`ProtocolError::Version`] for another version; otherwise when fields are missing, out of
+    /// range or left over.
     pub fn decode(message: &[u8]) -> Result<Self, ProtocolError> {
         let mut reader = Reader::new(message);
         reader.version()?;
@@ -208,7 +218,7 @@ impl Settings {
 }
 
 impl Welcome {
-    /// The message's bytes.
+    /// Encodes the message.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut message = Writer::new();
@@ -220,11 +230,12 @@ impl Welcome {
         message.finish()
     }
 
-    /// Reads the message.
+    /// Decodes the message.
     ///
     /// # Errors
     ///
-    /// [`ProtocolError::Version`] for another version; otherwise when fields are missing, out of range or left over.
+    /// [`ProtocolError::Version`] for another version; otherwise when fields are missing, out of
+    /// range or left over.
     pub fn decode(message: &[u8]) -> Result<Self, ProtocolError> {
         let mut reader = Reader::new(message);
         reader.version()?;

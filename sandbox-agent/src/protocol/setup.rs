@@ -1,17 +1,17 @@
-//! How the agent builds the place it will run in, where the backend is the local kernel: it starts in new namespaces
-//! with the host's files still in view, and this message says what to make of them.
+//! How the agent builds a local sandbox: it starts in new namespaces with the host's files still
+//! visible, and this message says how to build the root.
 
 use alloc::vec::Vec;
 
 use super::{ProtocolError, Reader, Writer};
 
-/// Which object of the host a path must lead to. The host holds a descriptor of the object until the agent has answered, so no
-/// other object can have the same numbers meanwhile.
+/// The object of the host that a path must lead to. The host holds it open until the agent has
+/// answered, so its numbers are not reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Object {
-    /// The number of its file system.
+    /// The device number of its file system.
     pub device: u64,
-    /// Its number in the file system.
+    /// Its inode number.
     pub inode: u64,
 }
 
@@ -34,62 +34,63 @@ impl Object {
     }
 }
 
-/// One step of building the root. Targets are absolute paths inside of the new root; missing parents and mount points
-/// are made. Steps run in order, so a later one may cover an earlier one.
+/// A step of building the root. Targets are absolute paths inside the new root; missing parents and
+/// mount points are made. Steps run in order, so a later one may cover an earlier one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mount {
-    /// The host's `source` (with what is mounted below it) at `target`: nosuid, nodev.
+    /// Mounts the host's `source`, with its submounts, at `target`: nosuid, nodev.
     Bind {
-        /// A path of the host. Its last part is not followed when it is a link: the host resolved it before.
+        /// A path of the host. If its last component is a link, it is not followed: the host has
+        /// resolved it.
         source: Vec<u8>,
-        /// Where it appears.
+        /// The mount point.
         target: Vec<u8>,
-        /// Whether it and everything below is read-only.
+        /// Whether it and its submounts are read-only.
         read_only: bool,
-        /// Whether device files below work (`/dev/null` and its kin).
+        /// Whether device files work (`/dev/null` and similar).
         devices: bool,
-        /// A missing source is passed over.
+        /// Whether a missing source is skipped.
         optional: bool,
-        /// What the source must be; anything else is not mounted, and the setup fails. `None` where nobody but the host's root can
-        /// exchange it.
+        /// The object that the source must be; otherwise the setup fails. `None` if only the host's
+        /// root can replace it.
         object: Option<Object>,
     },
     /// A tmpfs: nosuid, nodev.
     Tmpfs {
-        /// Where it appears.
+        /// The mount point.
         target: Vec<u8>,
         /// Its size in bytes.
         size: u64,
-        /// How many files and folders it holds; 0 leaves the kernel's default.
+        /// Maximum number of files and folders; 0 for the kernel's default.
         inodes: u64,
         /// Permission bits of its root.
         mode: u32,
-        /// Whether programs on it may be executed.
+        /// Whether programs on it can be executed.
         exec: bool,
-        /// Whether its root belongs to the code's identity (otherwise to the agent's).
+        /// Whether its root belongs to the code's identity, not the agent's.
         owned: bool,
     },
-    /// A new procfs of the sandbox's own process namespace: nosuid, nodev, noexec.
+    /// A procfs of the sandbox's PID namespace: nosuid, nodev, noexec.
     Proc {
-        /// Where it appears.
+        /// The mount point.
         target: Vec<u8>,
     },
-    /// A POSIX message queue file system of the sandbox's own ipc namespace.
+    /// A POSIX message queue file system of the sandbox's IPC namespace.
     Mqueue {
-        /// Where it appears.
+        /// The mount point.
         target: Vec<u8>,
     },
     /// A symbolic link.
     Symlink {
-        /// What it points to.
+        /// The link's target.
         points_to: Vec<u8>,
-        /// Where it stands.
+        /// Its path.
         target: Vec<u8>,
     },
-    /// A folder, if it is not there yet.
+    /// A folder, unless it exists.
     Dir {
-        /// Where it stands.
+        /// Its path.
         target: Vec<u8>,
         /// Permission bits.
         mode: u32,
@@ -98,71 +99,72 @@ pub enum Mount {
     },
     /// A small read-only file with this content.
     File {
-        /// Where it stands.
+        /// Its path.
         target: Vec<u8>,
         /// Its content.
         content: Vec<u8>,
         /// Permission bits.
         mode: u32,
     },
-    /// Makes what has been mounted at `target` so far read-only (the tmpfs root, after every mount point exists).
+    /// Makes the mount at `target` read-only (the tmpfs root, after every mount point exists).
     ReadOnly {
-        /// Which mount.
+        /// The mount point.
         target: Vec<u8>,
     },
-    /// Hides a file or folder under an empty one that cannot be read.
+    /// Covers a file or folder with an empty one that cannot be read.
     Mask {
-        /// What to hide.
+        /// The file or folder.
         target: Vec<u8>,
-        /// What must be there; without, whatever is there is hidden, and a missing one is passed over.
+        /// The object that must be there. Without it, any object is covered, and a missing one is
+        /// skipped.
         object: Option<Object>,
     },
-    /// Makes a folder a mount point of its own, with what is mounted below it. The kernel refuses to rename or remove a mount
-    /// point, so what is mounted below stays where it is, also where code may write to the folder's parent.
+    /// Makes a folder a mount point, with its submounts. The kernel refuses to rename or remove
+    /// mount points, so the submounts stay in place even if code can write to the folder's parent.
     Pin {
-        /// The folder, which is there.
+        /// The existing folder.
         target: Vec<u8>,
     },
-    /// Makes a file or folder of a mount read-only, and leaves the rest of that mount as it is: nosuid, nodev, noexec. A missing one
-    /// is passed over.
+    /// Makes a part of a mount read-only: nosuid, nodev, noexec. A missing one is skipped.
     ReadOnlyPart {
-        /// Which file or folder.
+        /// The file or folder.
         target: Vec<u8>,
     },
 }
 
-/// A limit of a new user namespace, on what the kernel counts for each user.
+/// A limit of a new user namespace on objects that the kernel counts per user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UserLimit {
     /// The name of a file in `/proc/sys/user`.
     pub name: Vec<u8>,
-    /// How many of these objects the sandbox's users may have together.
+    /// Maximum number of these objects of all the sandbox's users.
     pub most: u64,
 }
 
-/// The first message of a local sandbox.
+/// The first message to a local sandbox's agent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Setup {
-    /// Whether the agent runs in a new mount namespace and builds a root at all. Without, `mounts` is empty and the
-    /// host's files stay in view (the confinement of executions is then all there is).
+    /// Whether the agent is in a new mount namespace and builds a root. Otherwise `mounts` is empty
+    /// and the host's files stay visible; executions are confined by other means.
     pub new_root: bool,
     /// The steps.
     pub mounts: Vec<Mount>,
-    /// Host name, where there is a UTS namespace; empty leaves it.
+    /// Host name in a UTS namespace; empty leaves it.
     pub hostname: Vec<u8>,
-    /// Whether the loopback interface of a new network namespace must be brought up.
+    /// Whether to bring the loopback interface of a new network namespace up.
     pub loopback: bool,
-    /// After the mounts, enter a new user namespace, ask for its maps with [`super::Kind::NeedMaps`], wait for
-    /// [`super::Kind::Mapped`], and become user and group 0 of it.
+    /// Whether to enter a new user namespace after the mounts: ask for its ID maps with
+    /// [`super::Kind::NeedMaps`], wait for [`super::Kind::Mapped`], and become its user and group
+    /// 0.
     pub user_namespace: bool,
-    /// Limits of the sandbox's user namespace, which must be its own.
+    /// Limits of the sandbox's own user namespace.
     pub user_limits: Vec<UserLimit>,
-    /// Identity that `owned` means while the root is built: (user, group) as numbers of the namespace the agent is in
+    /// User and group that `owned` means while the root is built, as IDs of the agent's namespace
     /// at that time.
     pub owner: (u32, u32),
-    /// Whether the agent is the first process of a new process namespace, so that its end ends everything.
+    /// Whether the agent is PID 1 of a new PID namespace, so that its exit ends all processes.
     pub pid_one: bool,
-    /// Die with the thread that started the agent (`PR_SET_PDEATHSIG`).
+    /// Whether the agent dies with the thread that started it (`PR_SET_PDEATHSIG`).
     pub die_with_parent: bool,
 }
 
@@ -296,7 +298,7 @@ impl Mount {
 }
 
 impl Setup {
-    /// The message's bytes.
+    /// Encodes the message.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut message = Writer::new();
@@ -318,7 +320,7 @@ impl Setup {
         message.finish()
     }
 
-    /// Reads the message.
+    /// Decodes the message.
     ///
     /// # Errors
     ///

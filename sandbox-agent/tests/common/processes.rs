@@ -1,11 +1,11 @@
-//! Processes as the host of the tests sees them.
+//! Processes of a test, seen from the host.
 
 use std::{
     process::Command,
     time::{Duration, Instant},
 };
 
-/// A number that marks the processes of one test.
+/// An argument of `sleep` that identifies the processes of one test.
 pub fn mark(number: u32) -> String {
     format!(
         "{}",
@@ -13,7 +13,7 @@ pub fn mark(number: u32) -> String {
     )
 }
 
-/// How many processes have the mark as an argument of `sleep`.
+/// Number of `sleep` processes with this mark.
 pub fn alive(mark: &str) -> usize {
     let output = Command::new("ps").args(["-eo", "args"]).output().unwrap();
     String::from_utf8(output.stdout)
@@ -23,7 +23,7 @@ pub fn alive(mark: &str) -> usize {
         .count()
 }
 
-/// Waits until something holds.
+/// Waits for a condition for at most 10 s.
 #[track_caller]
 pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();

@@ -1,4 +1,4 @@
-//! What is mounted is what the host has checked, and it stays where it is.
+//! The mounted objects are those that the client checked, and mount points cannot be moved.
 
 use std::os::unix::fs::MetadataExt;
 
@@ -22,21 +22,21 @@ fn bind_of(path: &Path, target: &str, read_only: bool, wanted: &Path) -> Mount {
     mount
 }
 
-/// The usual place with these mounts before its root becomes read-only.
+/// The standard root with these mounts before it becomes read-only.
 fn with(mounts: Vec<Mount>) -> Setup {
-    let mut setup = usual();
+    let mut setup = standard_root();
     let at = setup.mounts.len() - 1;
     setup.mounts.splice(at..at, mounts);
     setup
 }
 
 #[test]
-fn what_is_not_the_checked_object_is_not_mounted() {
+fn replaced_object_is_not_mounted() {
     if !is_root() {
         return;
     }
-    let place = tempfile::tempdir().unwrap();
-    let (one, other) = (place.path().join("one"), place.path().join("other"));
+    let temp_dir = tempfile::tempdir().unwrap();
+    let (one, other) = (temp_dir.path().join("one"), temp_dir.path().join("other"));
     for folder in [&one, &other] {
         std::fs::create_dir_all(folder.join("hidden")).unwrap();
     }
@@ -63,27 +63,28 @@ fn what_is_not_the_checked_object_is_not_mounted() {
 }
 
 #[test]
-fn a_pinned_folder_cannot_be_renamed_and_can_be_written() {
+fn pinned_folder_is_writable_and_cannot_be_renamed() {
     if !is_root() {
         return;
     }
-    let place = tempfile::tempdir().unwrap();
-    std::fs::create_dir_all(place.path().join("a/b/ro")).unwrap();
+    let temp_dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(temp_dir.path().join("a/b/ro")).unwrap();
     let pin = |target: &str| Mount::Pin {
         target: target.into(),
     };
     for missing in [&[][..], SINCE_5_2, &[libc::SYS_mount_setattr]] {
         let mut client = Client::launch_without(NAMESPACES, &["--setup"], missing);
-        let inner = place.path().join("a/b/ro");
+        let inner = temp_dir.path().join("a/b/ro");
         let setup = with(vec![
-            bind_of(place.path(), "/data", false, place.path()),
+            bind_of(temp_dir.path(), "/data", false, temp_dir.path()),
             bind_of(&inner, "/data/a/b/ro", true, &inner),
             pin("/data/a"),
             pin("/data/a/b"),
         ]);
         establish(&mut client, &setup, &split(0)).unwrap();
         for moved in ["/data/a", "/data/a/b", "/data/a/b/ro"] {
-            // Between mounts mv copies, and then cannot remove what is mounted. The copy goes first.
+            // Across mounts, `mv` copies and then cannot remove the mount point. The copy is
+            // removed first.
             let script = format!("rm -rf /data/x; mv {moved} /data/x");
             refused(&mut client, &script, "busy");
         }

@@ -6,8 +6,8 @@ use sandbox::{
 };
 use serde::Serialize;
 
+use crate::command_error::Outcome;
 use crate::exit::Exit;
-use crate::failure::Outcome;
 use crate::options::PolicyOptions;
 use crate::output::{Format, FormatOption, print, print_json};
 use crate::table::table;
@@ -18,7 +18,7 @@ pub struct CheckArguments {
     #[command(flatten)]
     pub format: FormatOption,
 
-    /// Ask every linked tier: which would enforce the policy here, and why the others cannot
+    /// Check every tier, and explain why a tier cannot enforce the policy
     #[arg(long, conflicts_with_all = ["backend", "runtime", "package_network"])]
     all: bool,
 
@@ -27,15 +27,15 @@ pub struct CheckArguments {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct CheckDocument<'a> {
     backend: &'a str,
     tier: &'a str,
     accepted: bool,
-    capabilities: Vec<Row<'a>>,
+    capabilities: Vec<CapabilityRow<'a>>,
 }
 
 #[derive(Serialize)]
-struct Row<'a> {
+struct CapabilityRow<'a> {
     capability: &'a str,
     demanded: &'a str,
     level: Level,
@@ -53,7 +53,7 @@ pub fn run(arguments: &CheckArguments) -> Outcome {
     let request = arguments.policy.resolve()?;
     let client = SandboxClient::open_with(tier.tier, request.policy, &request.settings)?;
     let (plan, report, unmet) = super::block_on(client.check(&request.spec))??;
-    let document = Document {
+    let document = CheckDocument {
         backend: tier.backend,
         tier: tier.tier,
         accepted: unmet.is_empty(),
@@ -70,10 +70,10 @@ pub fn run(arguments: &CheckArguments) -> Outcome {
     })
 }
 
-fn rows<'a>(plan: &'a Plan, report: &EnforcementReport, unmet: &[Unmet]) -> Vec<Row<'a>> {
+fn rows<'a>(plan: &'a Plan, report: &EnforcementReport, unmet: &[Unmet]) -> Vec<CapabilityRow<'a>> {
     let row = |demand: &'a Demand| {
         let missing = || Enforcement::unenforced("the backend says nothing about it");
-        Row {
+        CapabilityRow {
             capability: demand.capability.as_str(),
             demanded: &demand.value,
             level: demand.level,
@@ -89,7 +89,7 @@ fn rows<'a>(plan: &'a Plan, report: &EnforcementReport, unmet: &[Unmet]) -> Vec<
     plan.demands.iter().map(row).collect()
 }
 
-fn text(document: &Document<'_>) -> String {
+fn text(document: &CheckDocument<'_>) -> String {
     let heading = [
         "",
         "CAPABILITY",

@@ -1,27 +1,27 @@
-//! `sandbox check --all`: which linked tier would enforce this policy here, and why the others cannot.
+//! `sandbox check --all`: which tiers would enforce a policy, and why the others cannot.
 
 use sandbox::support::{self, Answer, Support};
 use serde::Serialize;
 
+use crate::command_error::Outcome;
 use crate::exit::Exit;
-use crate::failure::Outcome;
 use crate::options::Request;
 use crate::output::{Format, print, print_json};
 use crate::table::table;
 
 #[derive(Serialize)]
-struct Document<'a> {
-    /// Whether some tier would run it with its policy applied.
+struct CheckAllDocument<'a> {
+    /// Whether a tier would enforce the policy.
     accepted: bool,
     tiers: &'a [Support],
 }
 
-/// Asks every linked tier.
+/// Checks every tier.
 pub fn run(request: &Request, format: Format) -> Outcome {
     let tiers = super::block_on(support::linked(&request.policy, &request.spec))??;
     let accepted = tiers.iter().any(Support::is_enforced);
     match format {
-        Format::Json => print_json(&Document {
+        Format::Json => print_json(&CheckAllDocument {
             accepted,
             tiers: &tiers,
         })?,
@@ -38,16 +38,16 @@ fn text(tiers: &[Support]) -> String {
     let heading = ["TIER", "ANSWER", "MEASURED", "WHY NOT"];
     let mut lines = vec![heading.map(str::to_owned).to_vec()];
     for tier in tiers {
-        let mut whys = reasons(tier).into_iter();
+        let mut reasons_left = reasons(tier).into_iter();
         let cells = [
             tier.tier.clone(),
             answer(tier).to_owned(),
             tier.measured_profile.clone().unwrap_or_default(),
-            whys.next().unwrap_or_default(),
+            reasons_left.next().unwrap_or_default(),
         ];
         lines.push(cells.to_vec());
         let blank = String::new;
-        lines.extend(whys.map(|why| vec![blank(), blank(), blank(), why]));
+        lines.extend(reasons_left.map(|reason| vec![blank(), blank(), blank(), reason]));
     }
     table(&lines)
 }
@@ -61,7 +61,7 @@ fn answer(tier: &Support) -> &'static str {
     }
 }
 
-/// Each on a line of its own.
+/// The reasons against a tier, one per line.
 fn reasons(tier: &Support) -> Vec<String> {
     match &tier.answer {
         Answer::Refused { unmet, .. } => unmet.iter().map(ToString::to_string).collect(),

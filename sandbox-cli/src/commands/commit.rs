@@ -2,15 +2,15 @@
 
 use clap::Args;
 
-use super::image::tell;
-use super::kept::TierOption;
+use super::detached::TierOption;
+use super::image::print_ids;
 use super::run::signals::Signals;
-use crate::failure::{Failure, Outcome};
+use crate::command_error::{CommandError, Outcome};
 use crate::output::FormatOption;
 
 const NOTES: &str = "\
-The sandbox has to be created with --writable-root. What lies on a mount is not part of the image: the temporary
-folders, a workspace or root of the host. The image is configured like the one that the sandbox was made of.";
+The sandbox must have been created with --writable-root. The image does not contain mounts: temporary
+folders, the workspace, or folders of the host. It keeps the configuration of the original image.";
 
 /// The options of `commit`.
 #[derive(Debug, Args)]
@@ -19,7 +19,7 @@ pub struct CommitArguments {
     /// Name of the sandbox
     name: String,
 
-    /// Name of the image: one that no image has
+    /// Name of the new image, not yet in use
     #[arg(value_name = "IMAGE")]
     image: String,
 
@@ -35,14 +35,14 @@ pub fn run(arguments: &CommitArguments) -> Outcome {
     super::block_on(async {
         let mut signals = Signals::listen()?;
         let work = async {
-            let place = arguments.tier.find(&arguments.name).await?;
-            let sandbox = place.client.get(&arguments.name).await?;
+            let located = arguments.tier.find(&arguments.name).await?;
+            let sandbox = located.client.get(&arguments.name).await?;
             let image = sandbox.commit(&arguments.image).await?;
-            tell(&[image], arguments.format.format)
+            print_ids(&[image], arguments.format.format)
         };
         tokio::select! {
             outcome = work => outcome,
-            signal = signals.next() => Err(Failure::interrupted(signal)),
+            signal = signals.next() => Err(CommandError::interrupted(signal)),
         }
     })?
 }

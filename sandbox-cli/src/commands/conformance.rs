@@ -1,7 +1,7 @@
-//! `sandbox conformance`: hands over to the suite's own program.
+//! `sandbox conformance`: starts the program of the conformance suite.
 //!
-//! It is not in this one: attacks, and a secret that is put into the environment for them to look for, have no place in a command
-//! that runs other people's code.
+//! The suite is a program of its own: a command that runs untrusted code should not contain
+//! attacks, or the secret that the suite puts into its environment for them to find.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
@@ -10,7 +10,7 @@ use std::process::Command;
 
 use clap::Args;
 
-use crate::failure::{Failure, Outcome};
+use crate::command_error::{CommandError, Outcome};
 
 /// The suite's program, beside this one or in the search path.
 const PROGRAM: &str = "sandbox-conformance";
@@ -18,11 +18,11 @@ const PROGRAM: &str = "sandbox-conformance";
 /// The options of `conformance`.
 #[derive(Debug, Args)]
 pub struct ConformanceArguments {
-    /// Tier to measure (repeatable); without any, every linked tier that applies a policy
+    /// Tier to test (repeatable) [default: every tier that applies a policy]
     #[arg(short, long, value_name = "TIER")]
     backend: Vec<String>,
 
-    /// Options of the suite itself, after --; sandbox-conformance --help shows them
+    /// Options of sandbox-conformance, after --
     #[arg(last = true, value_name = "OPTION")]
     options: Vec<OsString>,
 }
@@ -34,15 +34,14 @@ pub fn run(arguments: &ConformanceArguments) -> Outcome {
         command.args(["--tier", tier]);
     }
     let error = command.args(&arguments.options).exec();
-    Err(Failure::io(format!("starting {PROGRAM}"), &error).with_fix(
-        "cargo install --path sandbox-conformance, with the features of this command",
-    ))
+    Err(CommandError::io(format!("starting {PROGRAM}"), &error)
+        .with_fix("cargo install --path sandbox-conformance, with the features of this command"))
 }
 
 fn program() -> PathBuf {
     let beside = std::env::current_exe()
         .ok()
-        .map(|own| own.with_file_name(PROGRAM));
+        .map(|command| command.with_file_name(PROGRAM));
     beside
         .filter(|program| program.is_file())
         .unwrap_or_else(|| PROGRAM.into())

@@ -1,4 +1,4 @@
-//! `sandbox cp`: files and folders into a detached sandbox and out of it.
+//! `sandbox cp`: copies between the host and a detached sandbox.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
@@ -8,26 +8,30 @@ use clap::Args;
 use sandbox::{ArtifactLimits, ByteSize, Copied, SandboxSpec};
 use serde::Serialize;
 
-use super::kept::TierOption;
+use super::detached::TierOption;
 use super::run::signals::Signals;
 use super::run::summary::skip_reason;
+use crate::command_error::{CommandError, Outcome};
 use crate::exit::Exit;
-use crate::failure::{Failure, Outcome};
 use crate::options::{bytes, text};
 use crate::output::{Format, FormatOption, print_json};
-use crate::say;
+use crate::print_status;
 use sandbox::escape;
 
-/// How many files and folders are copied out at most.
+/// The maximum number of files and folders to copy out.
 const ENTRIES: usize = 100_000;
 
 const NOTES: &str = "\
-One of SRC and DST is NAME:PATH, with an absolute path inside of the sandbox; a path of the host that has a
-colon is written ./a:b. A file or folder goes into DST where that is a folder or ends with a slash, else it
-becomes DST; DIR/. copies what is in DIR. Missing parents are made, files are replaced, folders are merged.
-Symbolic links and special files are not copied, and never followed; whatever was not copied is said, and the
-exit code is 125. A link on the way to SRC or DST is followed while it stays in its folder (docs/policy.md, Links);
-DST is no link, and no link in or below the working folder leads to it.";
+Either SRC or DST must be NAME:PATH, with an absolute path in the sandbox. Write a host path that
+contains a colon as ./a:b.
+
+If DST is a folder or ends with a slash, SRC is copied into it; otherwise the copy is named DST.
+DIR/. copies the contents of DIR. Missing parent folders are created, existing files are replaced,
+and folders are merged.
+
+Symbolic links and special files are never copied. Each skipped entry is reported, and the exit
+code is then 125. Links in the paths of SRC and DST are followed as docs/policy.md (Links)
+describes. DST must not be a link.";
 
 /// The options of `cp`.
 #[derive(Debug, Args)]
@@ -35,18 +39,18 @@ DST is no link, and no link in or below the working folder leads to it.";
 sandbox cp [OPTIONS] SRC NAME:PATH\n       \
 sandbox cp [OPTIONS] NAME:PATH DST")]
 pub struct CpArguments {
-    /// What to copy
+    /// Source: a host path or NAME:PATH
     #[arg(value_name = "SRC")]
     source: OsString,
 
-    /// Where to
+    /// Destination: a host path or NAME:PATH
     #[arg(value_name = "DST")]
     target: OsString,
 
     #[command(flatten)]
     tier: TierOption,
 
-    /// How much is copied out of the sandbox at most
+    /// Maximum number of bytes to copy out of the sandbox
     #[arg(long, value_name = "SIZE", value_parser = bytes, default_value = "1GiB")]
     limit: ByteSize,
 
@@ -55,27 +59,27 @@ pub struct CpArguments {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct CopyDocument<'a> {
     #[serde(flatten)]
     copied: &'a Copied,
 }
 
 /// Runs the subcommand.
 pub fn run(arguments: &CpArguments) -> Outcome {
-    let source = Place::parse(&arguments.source)?;
-    let target = Place::parse(&arguments.target)?;
+    let source = CopyPath::parse(&arguments.source)?;
+    let target = CopyPath::parse(&arguments.target)?;
     let copied = super::block_on(async {
         let mut signals = Signals::listen()?;
         let work = async {
             match (&source, &target) {
-                (Place::Host(source), Place::Sandbox { name, path }) => {
+                (CopyPath::Host(source), CopyPath::Sandbox { name, path }) => {
                     let client = arguments.tier.find(name).await?.client;
                     super::in_sandbox(&client, name, async |sandbox| {
                         Ok(sandbox.copy_in(source, path).await?)
                     })
                     .await
                 }
-                (Place::Sandbox { name, path }, Place::Host(target)) => {
+                (CopyPath::Sandbox { name, path }, CopyPath::Host(target)) => {
                     let client = arguments.tier.find(name).await?.client;
                     let limits = ArtifactLimits {
                         count: ENTRIES,
@@ -87,25 +91,27 @@ pub fn run(arguments: &CpArguments) -> Outcome {
                     })
                     .await
                 }
-                (Place::Host(_), Place::Host(_)) => Err(Failure::argument(
-                    "neither SRC nor DST is NAME:PATH of a sandbox",
+                (CopyPath::Host(_), CopyPath::Host(_)) => Err(CommandError::argument(
+                    "SRC or DST must be NAME:PATH of a sandbox",
                 )),
-                (Place::Sandbox { .. }, Place::Sandbox { .. }) => Err(Failure::argument(
-                    "SRC and DST are both in a sandbox: copy to the host first",
-                )),
+                (CopyPath::Sandbox { .. }, CopyPath::Sandbox { .. }) => {
+                    Err(CommandError::argument(
+                        "SRC and DST cannot both be in a sandbox: copy to the host first",
+                    ))
+                }
             }
         };
         tokio::select! {
             copied = work => copied,
-            signal = signals.next() => Err(Failure::interrupted(signal)),
+            signal = signals.next() => Err(CommandError::interrupted(signal)),
         }
     })??;
     match arguments.format.format {
-        Format::Json => print_json(&Document { copied: &copied })?,
+        Format::Json => print_json(&CopyDocument { copied: &copied })?,
         Format::Text => {
             for skipped in &copied.skipped {
                 let reason = skip_reason(&skipped.reason);
-                say(escape(&format!("not copied: {}: {reason}", skipped.source)));
+                print_status(escape(&format!("not copied: {}: {reason}", skipped.source)));
             }
         }
     }
@@ -116,16 +122,16 @@ pub fn run(arguments: &CpArguments) -> Outcome {
     })
 }
 
-/// One side of a copy.
+/// The source or the destination of a copy.
 #[derive(Debug, PartialEq, Eq)]
-enum Place<'a> {
+enum CopyPath<'a> {
     Host(&'a Path),
     Sandbox { name: String, path: String },
 }
 
-impl<'a> Place<'a> {
-    /// `NAME:PATH` is in a sandbox where `NAME` could be one's name; what begins with `/` or `.` never is.
-    fn parse(argument: &'a OsStr) -> Result<Self, Failure> {
+impl<'a> CopyPath<'a> {
+    /// Parses `NAME:PATH` or a host path; a path that starts with `/` or `.` is a host path.
+    fn parse(argument: &'a OsStr) -> Result<Self, CommandError> {
         let bytes = argument.as_bytes();
         let colon = bytes.iter().position(|byte| *byte == b':');
         let Some((name, path)) = colon.map(|colon| (&bytes[..colon], &bytes[colon + 1..])) else {
@@ -139,7 +145,9 @@ impl<'a> Place<'a> {
         SandboxSpec::new(&name).validate()?;
         if !path.starts_with('/') {
             let why = format!("{name}:{path}: the path in the sandbox is not absolute");
-            return Err(Failure::argument(why).with_fix(format!("write {name}:/workspace/{path}")));
+            return Err(
+                CommandError::argument(why).with_fix(format!("write {name}:/workspace/{path}"))
+            );
         }
         Ok(Self::Sandbox { name, path })
     }
@@ -150,16 +158,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_told_apart() {
-        let parse = |text: &'static str| Place::parse(OsStr::new(text));
+    fn host_paths_and_sandbox_paths_are_distinguished() {
+        let parse = |text: &'static str| CopyPath::parse(OsStr::new(text));
         for host in ["file", "./a:b", "/a:b", "../x:/y", ":x", "a/b:c"] {
-            assert_eq!(parse(host).unwrap(), Place::Host(Path::new(host)), "{host}");
+            assert_eq!(
+                parse(host).unwrap(),
+                CopyPath::Host(Path::new(host)),
+                "{host}"
+            );
         }
-        let place = Place::Sandbox {
+        let expected = CopyPath::Sandbox {
             name: "lab".into(),
             path: "/a:b".into(),
         };
-        assert_eq!(parse("lab:/a:b").unwrap(), place);
+        assert_eq!(parse("lab:/a:b").unwrap(), expected);
         for bad in ["lab:", "lab:x", "Lab:/x", "l:/x"] {
             assert!(parse(bad).is_err(), "{bad}");
         }

@@ -9,12 +9,12 @@ use serde::Serialize;
 use super::run::document::{EnforcementEntry, enforcement};
 use super::run::enforcement_line::enforcement_line;
 use super::run::signals::Signals;
+use crate::command_error::{CommandError, Outcome};
 use crate::exit::Exit;
-use crate::failure::{Failure, Outcome};
 use crate::options::{PolicyOptions, duration};
 use crate::output::{Format, FormatOption, print, print_json};
+use crate::print_status;
 use crate::progress::Progress;
-use crate::say;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -23,19 +23,20 @@ Examples:
   sandbox cp lab:/workspace/result.csv .
   sandbox rm lab
 
-The sandbox lives on when this command, and whoever called it, has ended: until its time to live is over,
-or stop, kill or rm ends it. What it was created with governs every later command.
-Exit codes: 125 refused, not set up, or the name is taken.";
+The sandbox runs until its lifetime ends, or until stop, kill or rm ends it. Its policy applies
+to every later command.
+
+Exit codes: 0 created; 125 refused, setup failed, or the name is in use.";
 
 /// The options of `create`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct CreateArguments {
-    /// Name of the sandbox: 2 to 63 of a-z, 0-9, '-', '_' and '.' [default: a new one]
+    /// Name of the sandbox: 2 to 63 of a-z, 0-9, '-', '_' and '.' [default: a generated name]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 
-    /// How long it may live, like 10m, 2h or a number of seconds [default: 1h]
+    /// Lifetime, such as 10m, 2h or a number of seconds [default: 1h]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     ttl: Option<Duration>,
 
@@ -43,7 +44,7 @@ pub struct CreateArguments {
     #[arg(long, value_name = "NAME=VALUE", value_parser = label)]
     label: Vec<(String, String)>,
 
-    /// Say nothing but warnings and errors
+    /// Print only warnings and errors
     #[arg(short, long)]
     quiet: bool,
 
@@ -55,14 +56,14 @@ pub struct CreateArguments {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct CreateDocument<'a> {
     name: &'a str,
     backend: &'a str,
     tier: &'a str,
     /// When its time to live is over.
     expires: Option<String>,
     enforcement: Vec<EnforcementEntry<'a>>,
-    /// What the engine said beside that.
+    /// Notes of the engine.
     notes: &'a [String],
 }
 
@@ -87,7 +88,7 @@ pub fn run(arguments: &CreateArguments) -> Outcome {
     spec.validate()?;
     let client = SandboxClient::open_with(tier.tier, request.policy, &request.settings)?;
     if !tier.applies_policy {
-        say(format_args!(
+        print_status(format_args!(
             "warning: {} applies no policy: nothing is enforced",
             tier.tier
         ));
@@ -97,22 +98,22 @@ pub fn run(arguments: &CreateArguments) -> Outcome {
         let mut progress = Progress::new(arguments.quiet, arguments.format.format);
         let take = &mut |event: &_| progress.take(event);
         let created = tokio::select! {
-            sandbox = client.create_with_progress(&request.spec, take) => sandbox.map_err(Failure::from),
-            signal = signals.next() => Err(Failure::interrupted(signal)),
+            sandbox = client.create_with_progress(&request.spec, take) => sandbox.map_err(CommandError::from),
+            signal = signals.next() => Err(CommandError::interrupted(signal)),
         };
-        let told = created.and_then(|sandbox| arguments.tell(&sandbox, tier.backend));
+        let outcome = created.and_then(|sandbox| arguments.print_result(&sandbox, tier.backend));
         super::settle(&client).await;
-        told
+        outcome
     })?
 }
 
 impl CreateArguments {
-    fn tell(&self, sandbox: &SandboxHandle, backend: &str) -> Outcome {
+    fn print_result(&self, sandbox: &SandboxHandle, backend: &str) -> Outcome {
         match self.format.format {
             Format::Json => {
                 let lifetime = sandbox.plan().lifetime;
                 let expires = lifetime.and_then(|lifetime| SystemTime::now().checked_add(lifetime));
-                print_json(&Document {
+                print_json(&CreateDocument {
                     name: sandbox.name(),
                     backend,
                     tier: sandbox.tier(),
@@ -125,10 +126,13 @@ impl CreateArguments {
                 print(&format!("{}\n", sandbox.name()))?;
                 let report = sandbox.enforcement();
                 if !self.quiet {
-                    say(enforcement_line(sandbox.tier(), report));
+                    print_status(enforcement_line(sandbox.tier(), report));
                 }
                 // A warning, which goes with --quiet too.
-                report.notes().iter().for_each(|note| say(escape(note)));
+                report
+                    .notes()
+                    .iter()
+                    .for_each(|note| print_status(escape(note)));
             }
         }
         Ok(Exit::SUCCESS)

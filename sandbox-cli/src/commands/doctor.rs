@@ -6,14 +6,14 @@ use sandbox::spi::Finding;
 use sandbox::{CapabilityPolicy, SandboxClient, SandboxSpec};
 use serde::Serialize;
 
+use crate::command_error::{CommandError, Outcome};
 use crate::exit::Exit;
-use crate::failure::{Failure, Outcome};
 use crate::output::{Format, FormatOption, print, print_json};
 
 /// The options of `doctor`.
 #[derive(Debug, Args)]
 pub struct DoctorArguments {
-    /// Only this tier
+    /// Diagnose only this tier
     #[arg(short, long, value_name = "TIER")]
     backend: Option<String>,
 
@@ -22,12 +22,12 @@ pub struct DoctorArguments {
 }
 
 #[derive(Serialize)]
-struct Document {
-    tiers: Vec<Report>,
+struct DoctorDocument {
+    tiers: Vec<TierDiagnosis>,
 }
 
 #[derive(Serialize)]
-struct Report {
+struct TierDiagnosis {
     tier: &'static str,
     description: &'static str,
     findings: Vec<Finding>,
@@ -53,7 +53,7 @@ pub fn run(arguments: &DoctorArguments) -> Outcome {
         }
         reports
     })?;
-    let document = Document { tiers };
+    let document = DoctorDocument { tiers };
     match arguments.format.format {
         Format::Json => print_json(&document)?,
         Format::Text => print(&text(&document))?,
@@ -69,12 +69,12 @@ pub fn run(arguments: &DoctorArguments) -> Outcome {
     })
 }
 
-async fn examine(tier: &'static Registration) -> Report {
+async fn examine(tier: &'static Registration) -> TierDiagnosis {
     let (findings, problem) = match SandboxClient::open(tier.tier, CapabilityPolicy::new()) {
-        Err(error) => (Vec::new(), Some(Failure::from(error).to_string())),
+        Err(error) => (Vec::new(), Some(CommandError::from(error).to_string())),
         Ok(client) => (client.diagnose().await, problem(&client).await),
     };
-    Report {
+    TierDiagnosis {
         tier: tier.tier,
         description: tier.description,
         findings,
@@ -83,7 +83,7 @@ async fn examine(tier: &'static Registration) -> Report {
     }
 }
 
-/// Why a sandbox with the default policy would not be created.
+/// Why the default policy cannot be enforced.
 async fn problem(client: &SandboxClient) -> Option<String> {
     match client.check(&SandboxSpec::new("doctor")).await {
         Ok((_, _, unmet)) if unmet.is_empty() => None,
@@ -94,11 +94,11 @@ async fn problem(client: &SandboxClient) -> Option<String> {
                 .collect::<Vec<_>>()
                 .join("; "),
         ),
-        Err(error) => Some(Failure::from(error).to_string()),
+        Err(error) => Some(CommandError::from(error).to_string()),
     }
 }
 
-fn text(document: &Document) -> String {
+fn text(document: &DoctorDocument) -> String {
     let mut text = String::new();
     if document.tiers.is_empty() {
         text += "no tier that applies a policy is linked\n";
@@ -125,14 +125,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_no_has_its_fix() {
+    fn missing_features_are_printed_with_fix() {
         let finding = |present, fix: &str| Finding {
             name: "user namespaces".into(),
             present,
             detail: "found".into(),
             fix: fix.into(),
         };
-        let report = Report {
+        let report = TierDiagnosis {
             tier: "local",
             description: "",
             findings: vec![finding(true, ""), finding(false, "sysctl x=1")],
@@ -140,7 +140,7 @@ mod tests {
             problem: None,
         };
         assert_eq!(
-            text(&Document {
+            text(&DoctorDocument {
                 tiers: vec![report]
             }),
             "local: the default policy runs here\n  yes  user namespaces: found\n  no   user namespaces: found\n       \

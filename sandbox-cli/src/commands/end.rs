@@ -1,10 +1,10 @@
-//! `sandbox stop`, `kill` and `rm`: the end of detached sandboxes. `sandbox prune`: what those that have ended left.
+//! `sandbox stop`, `kill`, `rm` and `prune`.
 
 use clap::Args;
 use sandbox::{CapabilityPolicy, ErrorKind, SandboxClient};
 
-use super::kept::{Done, TierOption, keeping_tiers};
-use crate::failure::{Failure, Outcome};
+use super::detached::{BatchReport, TierOption, detached_tiers};
+use crate::command_error::{CommandError, Outcome};
 use crate::output::FormatOption;
 
 /// The options of `stop`, `kill` and `rm`.
@@ -21,35 +21,35 @@ pub struct EndArguments {
     pub format: FormatOption,
 }
 
-/// How sandboxes are ended.
+/// How a sandbox is ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
-    /// Their programs first have the time to end by themselves.
+pub enum EndMethod {
+    /// Send SIGTERM to its programs first.
     Stop,
-    /// At once.
+    /// Kill it immediately.
     Kill,
-    /// At once, and what one that has ended has left is removed.
+    /// Kill it, or remove what it left behind if it has ended.
     Remove,
 }
 
 /// Runs `stop`, `kill` or `rm`.
-pub fn run(arguments: &EndArguments, way: Way) -> Outcome {
+pub fn run(arguments: &EndArguments, method: EndMethod) -> Outcome {
     let format = arguments.format.format;
     super::block_on(async {
-        let mut done = Done::default();
+        let mut report = BatchReport::default();
         for name in &arguments.names {
-            done.add(format, name, end(&arguments.tier, name, way).await)?;
+            report.add(format, name, end(&arguments.tier, name, method).await)?;
         }
-        done.finish(format)
+        report.finish(format)
     })?
 }
 
-async fn end(tier: &TierOption, name: &str, way: Way) -> Result<(), Failure> {
+async fn end(tier: &TierOption, name: &str, method: EndMethod) -> Result<(), CommandError> {
     let client = tier.find(name).await?.client;
-    match way {
-        Way::Stop => client.get(name).await?.stop().await?,
-        Way::Kill => client.get(name).await?.kill().await?,
-        Way::Remove => client.remove(name).await?,
+    match method {
+        EndMethod::Stop => client.get(name).await?.stop().await?,
+        EndMethod::Kill => client.get(name).await?.kill().await?,
+        EndMethod::Remove => client.remove(name).await?,
     }
     Ok(())
 }
@@ -57,7 +57,7 @@ async fn end(tier: &TierOption, name: &str, way: Way) -> Result<(), Failure> {
 /// The options of `prune`.
 #[derive(Debug, Args)]
 pub struct PruneArguments {
-    /// Only those of this tier
+    /// Only sandboxes of this tier
     #[arg(short, long, value_name = "TIER")]
     backend: Option<String>,
 
@@ -68,30 +68,30 @@ pub struct PruneArguments {
 /// Runs `prune`.
 pub fn prune(arguments: &PruneArguments) -> Outcome {
     let format = arguments.format.format;
-    let tiers = keeping_tiers(arguments.backend.as_deref())?;
+    let tiers = detached_tiers(arguments.backend.as_deref())?;
     super::block_on(async {
-        let mut done = Done::default();
+        let mut report = BatchReport::default();
         let mut failed = None;
         for tier in tiers {
             let client = SandboxClient::open(tier.tier, CapabilityPolicy::new())?;
             match client.prune().await {
                 Ok(names) => {
                     for name in names {
-                        done.add(format, &name, Ok(()))?;
+                        report.add(format, &name, Ok(()))?;
                     }
                 }
                 Err(error) => {
-                    // Without an engine there is nothing to remove on it, unless it was asked for.
+                    // An unavailable engine is a failure only if `--backend` names it.
                     let absent = arguments.backend.is_none()
                         && error.kind() == ErrorKind::SandboxUnavailable;
                     if !absent {
                         failed = Some(crate::exit::Exit::FAILED);
                     }
-                    done.note(format, error.into());
+                    report.add_tier_error(format, error.into());
                 }
             }
         }
-        let exit = done.finish(format)?;
+        let exit = report.finish(format)?;
         Ok(failed.unwrap_or(exit))
     })?
 }

@@ -8,21 +8,21 @@ use clap::Args;
 use sandbox::spi::OutputSink;
 use sandbox::{ExecRequest, ExecResult, Export, SandboxHandle};
 
-use super::kept::TierOption;
-use super::run::document::Document;
-use super::run::live::{Live, Written};
+use super::detached::TierOption;
+use super::run::document::RunDocument;
+use super::run::live::{LiveOutput, WrittenOutput};
 use super::run::signals::Signals;
-use super::run::stdin::{Stdin, hint_at_stdin};
+use super::run::stdin::{StdinChoice, warn_unread_stdin};
 use super::run::summary::Summary;
+use crate::command_error::{CommandError, Outcome};
 use crate::exit::Exit;
-use crate::failure::{Failure, Outcome};
 use crate::options::{duration, text, variable};
 use crate::output::{Format, FormatOption, LIVE_OUTPUT, print_json};
-use crate::say;
+use crate::print_status;
 
 const NOTES: &str = "\
-Exit codes: that of the program; 124 timed out; 125 no such sandbox, or it failed; 126 cannot execute;
-127 not found; 137 out of memory or far too much output; 128+n ended by signal n.";
+Exit codes: the program's; 124 time limit; 125 no such sandbox, or it failed; 126 cannot execute;
+127 not found; 137 out of memory or too much output; 128+n killed by signal n.";
 
 /// The options of `exec`.
 #[derive(Debug, Args)]
@@ -32,30 +32,31 @@ pub struct ExecArguments {
     /// Name of the sandbox
     name: String,
 
-    /// Command inside of the sandbox
+    /// Command to run in the sandbox
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 
     #[command(flatten)]
     tier: TierOption,
 
-    /// Time limit, like 30s, 1m30s or a number of seconds [default: the sandbox's, and never more than that]
+    /// Time limit, such as 30s, 1m30s or a number of seconds; at most the sandbox's [default: the
+    /// sandbox's]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     timeout: Option<Duration>,
 
-    /// Environment variable (repeatable), besides those of the sandbox
+    /// Additional environment variable (repeatable)
     #[arg(short, long, value_name = "NAME=VALUE")]
     env: Vec<OsString>,
 
-    /// Folder inside of the sandbox where the command starts
+    /// Working directory in the sandbox [default: the sandbox's]
     #[arg(long, value_name = "PATH")]
     workdir: Option<OsString>,
 
-    /// Pass standard input on to the program
+    /// Pass standard input to the program
     #[arg(short, long, conflicts_with = "no_stdin")]
     interactive: bool,
 
-    /// Pass no standard input on, which is the default, and give no hint where there is one
+    /// Do not pass standard input (the default), and do not warn about unread input
     #[arg(short, long)]
     no_stdin: bool,
 
@@ -70,30 +71,30 @@ pub fn run(arguments: &ExecArguments) -> Outcome {
     let outcome = runtime.block_on(async {
         let mut signals = Signals::listen()?;
         let work = async {
-            let place = arguments.tier.find(&arguments.name).await?;
-            let backend = place.tier.backend;
-            super::in_sandbox(&place.client, &arguments.name, async |sandbox| {
+            let located = arguments.tier.find(&arguments.name).await?;
+            let backend = located.tier.backend;
+            super::in_sandbox(&located.client, &arguments.name, async |sandbox| {
                 arguments.execute(sandbox, &request, backend).await
             })
             .await
         };
         tokio::select! {
             outcome = work => outcome,
-            // The end of our stream ends the execution, and nothing else.
-            signal = signals.next() => Err(Failure::interrupted(signal)),
+            // Disconnecting ends the execution; the sandbox keeps running.
+            signal = signals.next() => Err(CommandError::interrupted(signal)),
         }
     });
-    // A thread may wait for standard input for ever.
+    // A thread may wait for standard input forever.
     runtime.shutdown_background();
     outcome
 }
 
 impl ExecArguments {
-    fn request(&self) -> Result<ExecRequest, Failure> {
+    fn request(&self) -> Result<ExecRequest, CommandError> {
         let (program, rest) = self
             .command
             .split_first()
-            .ok_or_else(|| Failure::argument("nothing to run: write -- COMMAND"))?;
+            .ok_or_else(|| CommandError::argument("nothing to run: write -- COMMAND"))?;
         let mut request = ExecRequest::new(program.as_bytes())
             .args(rest.iter().map(|argument| argument.as_bytes()));
         for pair in &self.env {
@@ -116,19 +117,19 @@ impl ExecArguments {
         request: &ExecRequest,
         backend: &str,
     ) -> Outcome {
-        let stdin = Stdin::choose(self.interactive);
+        let stdin = StdinChoice::choose(self.interactive);
         if !stdin.is_passed() && !self.no_stdin {
-            hint_at_stdin();
+            warn_unread_stdin();
         }
         let most = sandbox.plan().timeout;
         if self.timeout.is_some_and(|asked| asked > most) {
-            say(format_args!(
-                "warning: --timeout is cut to {}, the time limit of the sandbox",
+            print_status(format_args!(
+                "warning: --timeout is reduced to {}, the time limit of the sandbox",
                 humantime::format_duration(most)
             ));
         }
         let mut live = match self.format.format {
-            Format::Text => Some(Live::new(
+            Format::Text => Some(LiveOutput::new(
                 sandbox.plan().stdout_max,
                 sandbox.plan().stderr_max,
             )),
@@ -136,25 +137,25 @@ impl ExecArguments {
         };
         let sink = live.as_mut().map(|live| live as &mut dyn OutputSink);
         let result = sandbox.exec_with(request, stdin.open(), sink).await;
-        // Also where the execution failed: what it wrote until then is shown before the error.
+        // Even if the execution failed: its output is shown before the error.
         let live = match live {
             Some(live) => Some(live.finish().await?),
             None => None,
         };
-        self.tell(sandbox, &result?, live, backend)
+        self.print_result(sandbox, &result?, live, backend)
     }
 
-    fn tell(
+    fn print_result(
         &self,
         sandbox: &SandboxHandle,
         result: &ExecResult,
-        live: Option<Written>,
+        live: Option<WrittenOutput>,
         backend: &str,
     ) -> Outcome {
         let mut exit = Exit::of_outcome(&result.outcome);
         let export = Export::default();
         match live {
-            None => print_json(&Document::new(
+            None => print_json(&RunDocument::new(
                 backend, sandbox, result, &export, None, exit,
             ))?,
             Some(live) => {
@@ -165,10 +166,10 @@ impl ExecArguments {
                     sandbox,
                     result,
                     export: &export,
-                    lost: None,
+                    artifacts_error: None,
                     live: &live,
                 };
-                // What is enforced was said when the sandbox was created.
+                // `sandbox create` has already printed the enforcement report.
                 summary.print(true);
             }
         }

@@ -7,11 +7,11 @@ use clap::{Args, Subcommand};
 use sandbox::{BuildRequest, ImageInfo, PullPolicy, SandboxClient};
 use serde::Serialize;
 
-use super::kept::Done;
+use super::detached::BatchReport;
 use super::ls::time;
 use super::run::signals::Signals;
+use crate::command_error::{CommandError, Outcome};
 use crate::exit::Exit;
-use crate::failure::{Failure, Outcome};
 use crate::options::{PolicySource, in_file, pull_policy};
 use crate::output::{Format, FormatOption, print, print_json};
 use crate::progress::Progress;
@@ -29,26 +29,26 @@ pub struct ImageArguments {
 enum ImageCommand {
     /// Pull images from their registries
     Pull(PullArguments),
-    /// Build an image from a Dockerfile: without a network, unless it is given one
+    /// Build an image from a Dockerfile, without a network unless --network is given
     Build(BuildArguments),
     /// List the engine's images
     Ls(ListArguments),
-    /// Remove images; those that containers use stay
+    /// Remove images that no container uses
     Rm(RemoveArguments),
 }
 
-/// Which engine, and what the operator allows there.
+/// The engine, and the policy for its images.
 #[derive(Debug, Args)]
-struct Engine {
-    /// Tier with images: docker or podman
+struct ImageEngineOptions {
+    /// Tier that uses images: docker or podman
     #[arg(short, long, value_name = "TIER", default_value = "docker")]
     backend: String,
 
-    /// Policy file whose `images` say which may be used
+    /// Policy file whose `images` list the allowed images
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
 
-    /// Say nothing but warnings and errors
+    /// Print only warnings and errors
     #[arg(short, long)]
     quiet: bool,
 
@@ -56,8 +56,8 @@ struct Engine {
     format: FormatOption,
 }
 
-impl Engine {
-    fn client(&self, follow: bool) -> Result<SandboxClient, Failure> {
+impl ImageEngineOptions {
+    fn client(&self, follow: bool) -> Result<SandboxClient, CommandError> {
         let policy = match &self.policy {
             Some(path) => {
                 let file = PolicySource::read(path, follow)?.file;
@@ -79,25 +79,25 @@ struct PullArguments {
     #[arg(required = true, value_name = "IMAGE")]
     images: Vec<String>,
 
-    /// Pull each time (always), or what is missing
+    /// When to pull: always or missing
     #[arg(long, value_name = "WHEN", value_parser = pull_policy, default_value = "always")]
     pull: PullPolicy,
 
     #[command(flatten)]
-    engine: Engine,
+    engine: ImageEngineOptions,
 }
 
 #[derive(Debug, Args)]
 struct BuildArguments {
-    /// Folder that the build can copy from; what its .dockerignore names is not sent
+    /// Build context; its .dockerignore is applied
     #[arg(value_name = "DIR")]
     context: PathBuf,
 
-    /// Follow links that leave their folder in the path of DIR, and of the policy file
+    /// Follow symbolic links that leave their folder, in the paths of DIR and the policy file
     #[arg(long)]
     follow: bool,
 
-    /// Dockerfile within the folder [default: Dockerfile]
+    /// Dockerfile, relative to DIR [default: Dockerfile]
     #[arg(short, long, value_name = "PATH")]
     file: Option<PathBuf>,
 
@@ -105,34 +105,34 @@ struct BuildArguments {
     #[arg(short, long, value_name = "IMAGE")]
     tag: Option<String>,
 
-    /// Value for an ARG (repeatable); it stays visible in the image
+    /// Value of an ARG (repeatable); it stays visible in the image
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
     build_arg: Vec<(String, String)>,
 
-    /// Stage to build [default: the last one]
+    /// Build stage [default: the last one]
     #[arg(long, value_name = "STAGE")]
     target: Option<String>,
 
-    /// Give the build the engine's default network, and let ADD fetch addresses
+    /// Allow the engine's default network, and ADD with URLs
     #[arg(long)]
     network: bool,
 
-    /// When images that the Dockerfile names are pulled: never, missing or always
+    /// When to pull the base images: never, missing or always
     #[arg(long, value_name = "WHEN", value_parser = pull_policy, default_value = "never")]
     pull: PullPolicy,
 
-    /// Use no results of earlier builds
+    /// Do not use the build cache
     #[arg(long)]
     no_cache: bool,
 
     #[command(flatten)]
-    engine: Engine,
+    engine: ImageEngineOptions,
 }
 
 #[derive(Debug, Args)]
 struct ListArguments {
     #[command(flatten)]
-    engine: Engine,
+    engine: ImageEngineOptions,
 }
 
 #[derive(Debug, Args)]
@@ -142,12 +142,12 @@ struct RemoveArguments {
     images: Vec<String>,
 
     #[command(flatten)]
-    engine: Engine,
+    engine: ImageEngineOptions,
 }
 
-/// An image as JSON has it.
+/// An image in JSON.
 #[derive(Debug, Serialize)]
-struct Row {
+struct ImageRow {
     id: String,
     names: Vec<String>,
     digests: Vec<String>,
@@ -158,8 +158,8 @@ struct Row {
 }
 
 #[derive(Debug, Serialize)]
-struct Document {
-    images: Vec<Row>,
+struct ImagesDocument {
+    images: Vec<ImageRow>,
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {
@@ -170,7 +170,7 @@ fn pair(text: &str) -> Result<(String, String), String> {
 }
 
 impl ImageArguments {
-    /// How the answer is to be written.
+    /// The output format.
     pub fn format(&self) -> Format {
         let engine = match &self.command {
             ImageCommand::Pull(arguments) => &arguments.engine,
@@ -196,7 +196,7 @@ pub fn run(arguments: &ImageArguments) -> Outcome {
         };
         tokio::select! {
             outcome = work => outcome,
-            signal = signals.next() => Err(Failure::interrupted(signal)),
+            signal = signals.next() => Err(CommandError::interrupted(signal)),
         }
     })?
 }
@@ -209,7 +209,7 @@ async fn pull(arguments: &PullArguments) -> Outcome {
         let take = &mut |event: &_| progress.take(event);
         pulled.push(client.pull_image(image, arguments.pull, take).await?);
     }
-    tell(&pulled, arguments.engine.format.format)
+    print_ids(&pulled, arguments.engine.format.format)
 }
 
 async fn build(arguments: &BuildArguments) -> Outcome {
@@ -226,13 +226,13 @@ async fn build(arguments: &BuildArguments) -> Outcome {
     let mut progress = arguments.engine.progress();
     let take = &mut |event: &_| progress.take(event);
     let image = client.build_image(&request, take).await?;
-    tell(&[image], arguments.engine.format.format)
+    print_ids(&[image], arguments.engine.format.format)
 }
 
-/// As text the id of each, for the next command.
-pub(super) fn tell(images: &[ImageInfo], format: Format) -> Outcome {
+/// Prints the id of each image, or the JSON document.
+pub(super) fn print_ids(images: &[ImageInfo], format: Format) -> Outcome {
     match format {
-        Format::Json => print_json(&Document {
+        Format::Json => print_json(&ImagesDocument {
             images: images.iter().map(row).collect(),
         })?,
         Format::Text => {
@@ -247,7 +247,7 @@ pub(super) fn tell(images: &[ImageInfo], format: Format) -> Outcome {
 async fn list(arguments: &ListArguments) -> Outcome {
     let images = arguments.engine.client(false)?.images().await?;
     match arguments.engine.format.format {
-        Format::Json => tell(&images, Format::Json),
+        Format::Json => print_ids(&images, Format::Json),
         Format::Text => {
             print(&text(&images, SystemTime::now()))?;
             Ok(Exit::SUCCESS)
@@ -292,16 +292,16 @@ fn megabytes(size: sandbox::ByteSize) -> String {
 async fn remove(arguments: &RemoveArguments) -> Outcome {
     let format = arguments.engine.format.format;
     let client = arguments.engine.client(false)?;
-    let mut done = Done::to("images");
+    let mut report = BatchReport::new("images");
     for image in &arguments.images {
         let removed = client.remove_image(image).await;
-        done.add(format, image, removed.map_err(Failure::from))?;
+        report.add(format, image, removed.map_err(CommandError::from))?;
     }
-    done.finish(format)
+    report.finish(format)
 }
 
-fn row(image: &ImageInfo) -> Row {
-    Row {
+fn row(image: &ImageInfo) -> ImageRow {
+    ImageRow {
         id: image.id.clone(),
         names: image.names.clone(),
         digests: image.digests.clone(),
@@ -319,7 +319,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn a_list_tells_what_matters() {
+    fn list_shows_name_state_and_age() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1000);
         let mut image = ImageInfo::new("sha256:0123456789abcdef");
         image.names = vec!["docker.io/library/a:1".into()];

@@ -6,11 +6,11 @@ use sandbox::spi::{Flow, OutputSink, OutputStream};
 use sandbox::{ByteSize, ErrorKind, SandboxHandle};
 use serde::Serialize;
 
-use super::kept::TierOption;
-use super::run::live::Live;
+use super::detached::TierOption;
+use super::run::live::LiveOutput;
 use super::run::signals::Signals;
+use crate::command_error::{CommandError, Outcome};
 use crate::exit::Exit;
-use crate::failure::{Failure, Outcome};
 use crate::output::{Format, FormatOption, print_json};
 
 /// The options of `logs`.
@@ -22,11 +22,11 @@ pub struct LogsArguments {
     #[command(flatten)]
     tier: TierOption,
 
-    /// Only the last lines of what there is; at most 8MiB are kept
+    /// Show only this many last lines; the sandbox keeps at most 8MiB
     #[arg(long, value_name = "LINES")]
     tail: Option<u32>,
 
-    /// Go on with what is written from now on, until the sandbox ends
+    /// Keep showing new output until the sandbox ends
     #[arg(short, long)]
     follow: bool,
 
@@ -35,7 +35,7 @@ pub struct LogsArguments {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct LogDocument<'a> {
     name: &'a str,
     /// Both streams in their order of arrival.
     log: String,
@@ -44,26 +44,26 @@ struct Document<'a> {
 /// Runs the subcommand.
 pub fn run(arguments: &LogsArguments) -> Outcome {
     if arguments.follow && arguments.format.format == Format::Json {
-        return Err(Failure::argument("--follow has no JSON: it does not end"));
+        return Err(CommandError::argument("--follow supports only text output"));
     }
     super::block_on(async {
         let mut signals = Signals::listen()?;
         let work = async {
-            let place = arguments.tier.find(&arguments.name).await?;
-            super::in_sandbox(&place.client, &arguments.name, async |sandbox| {
+            let located = arguments.tier.find(&arguments.name).await?;
+            super::in_sandbox(&located.client, &arguments.name, async |sandbox| {
                 arguments.show(sandbox).await
             })
             .await
         };
         tokio::select! {
             outcome = work => outcome,
-            signal = signals.next() => Err(Failure::interrupted(signal)),
+            signal = signals.next() => Err(CommandError::interrupted(signal)),
         }
     })?
 }
 
-/// Hands a log on.
-struct Log(Live);
+/// Writes a log to the output.
+struct Log(LiveOutput);
 
 #[async_trait]
 impl OutputSink for Log {
@@ -76,17 +76,17 @@ impl LogsArguments {
     async fn show(&self, sandbox: &SandboxHandle) -> Outcome {
         if self.format.format == Format::Json {
             let log = sandbox.logs(self.tail).await?;
-            print_json(&Document {
+            print_json(&LogDocument {
                 name: sandbox.name(),
                 log: String::from_utf8_lossy(&log).into_owned(),
             })?;
             return Ok(Exit::SUCCESS);
         }
         let everything = ByteSize::bytes(u64::MAX);
-        let mut log = Log(Live::new(everything, everything));
+        let mut log = Log(LiveOutput::new(everything, everything));
         let read = if self.follow {
             match sandbox.follow_logs(self.tail, &mut log).await {
-                // Its end is what was waited for.
+                // The end of the sandbox ends `--follow`.
                 Err(error) if error.kind() == ErrorKind::SandboxEnded => Ok(()),
                 read => read,
             }

@@ -8,9 +8,9 @@ use sandbox::registry::Registration;
 use sandbox::{CapabilityPolicy, ErrorKind, SandboxClient, SandboxInfo, SandboxState};
 use serde::Serialize;
 
-use super::kept::keeping_tiers;
+use super::detached::detached_tiers;
+use crate::command_error::{CommandError, ErrorObject, Outcome};
 use crate::exit::Exit;
-use crate::failure::{ErrorObject, Failure, Outcome};
 use crate::output::{Format, FormatOption, print, print_json};
 use crate::table::table;
 use sandbox::escape;
@@ -18,7 +18,7 @@ use sandbox::escape;
 /// The options of `ls`.
 #[derive(Debug, Args)]
 pub struct LsArguments {
-    /// Only those of this tier
+    /// Only sandboxes of this tier
     #[arg(short, long, value_name = "TIER")]
     backend: Option<String>,
 
@@ -27,14 +27,14 @@ pub struct LsArguments {
 }
 
 #[derive(Serialize)]
-struct Document {
-    sandboxes: Vec<Row>,
-    /// Tiers that could not tell.
+struct ListDocument {
+    sandboxes: Vec<SandboxRow>,
+    /// Errors of tiers that did not answer.
     errors: Vec<ErrorObject>,
 }
 
 #[derive(Serialize)]
-struct Row {
+struct SandboxRow {
     name: String,
     tier: String,
     state: SandboxState,
@@ -45,19 +45,19 @@ struct Row {
 
 /// Runs the subcommand.
 pub fn run(arguments: &LsArguments) -> Outcome {
-    let tiers = keeping_tiers(arguments.backend.as_deref())?;
+    let tiers = detached_tiers(arguments.backend.as_deref())?;
     let mut sandboxes = Vec::new();
     let mut failures = Vec::new();
     super::block_on(async {
         for tier in tiers {
             match list(tier).await {
-                Ok(found) => sandboxes.extend(found),
+                Ok(listed) => sandboxes.extend(listed),
                 Err(failure) => failures.push(failure),
             }
         }
     })?;
-    // Without an engine there are no sandboxes on it, unless it was asked for: that is said, and no failure.
-    let absent = |failure: &Failure| {
+    // An unavailable engine is reported, but is a failure only if `--backend` names it.
+    let absent = |failure: &CommandError| {
         arguments.backend.is_none() && failure.kind() == ErrorKind::SandboxUnavailable.as_str()
     };
     let exit = if failures.iter().all(absent) {
@@ -66,9 +66,12 @@ pub fn run(arguments: &LsArguments) -> Outcome {
         Exit::FAILED
     };
     match arguments.format.format {
-        Format::Json => print_json(&Document {
+        Format::Json => print_json(&ListDocument {
             sandboxes: sandboxes.iter().map(row).collect(),
-            errors: failures.into_iter().map(Failure::into_object).collect(),
+            errors: failures
+                .into_iter()
+                .map(CommandError::into_object)
+                .collect(),
         })?,
         Format::Text => {
             for failure in failures {
@@ -80,18 +83,18 @@ pub fn run(arguments: &LsArguments) -> Outcome {
     Ok(exit)
 }
 
-async fn list(tier: &Registration) -> Result<Vec<SandboxInfo>, Failure> {
+async fn list(tier: &Registration) -> Result<Vec<SandboxInfo>, CommandError> {
     let client = SandboxClient::open(tier.tier, CapabilityPolicy::new())?;
     match client.list().await {
         Err(error) if error.kind() == ErrorKind::Unsupported => {
-            Err(Failure::from(error).with_fix("`sandbox ls` lists those of all tiers"))
+            Err(CommandError::from(error).with_fix("`sandbox ls` lists those of all tiers"))
         }
         list => Ok(list?),
     }
 }
 
-fn row(info: &SandboxInfo) -> Row {
-    Row {
+fn row(info: &SandboxInfo) -> SandboxRow {
+    SandboxRow {
         name: info.name.clone(),
         tier: info.tier.clone(),
         state: info.state,
@@ -101,7 +104,7 @@ fn row(info: &SandboxInfo) -> Row {
     }
 }
 
-/// A moment as `2026-01-31T12:00:00Z`.
+/// A time as `2026-01-31T12:00:00Z`.
 pub fn time(time: SystemTime) -> String {
     humantime::format_rfc3339_seconds(time).to_string()
 }
@@ -117,7 +120,7 @@ fn text(sandboxes: &[SandboxInfo], now: SystemTime) -> String {
     ];
     for info in sandboxes {
         let age = now.duration_since(info.created).unwrap_or_default();
-        let left = match (info.state, info.expires) {
+        let time_left = match (info.state, info.expires) {
             (SandboxState::Running, Some(expires)) => {
                 brief(expires.duration_since(now).unwrap_or_default())
             }
@@ -133,7 +136,7 @@ fn text(sandboxes: &[SandboxInfo], now: SystemTime) -> String {
             info.tier.clone(),
             info.state.as_str().to_owned(),
             brief(age),
-            left,
+            time_left,
             labels.join(","),
         ]);
     }
@@ -142,8 +145,8 @@ fn text(sandboxes: &[SandboxInfo], now: SystemTime) -> String {
 
 /// The two largest units.
 pub fn brief(duration: Duration) -> String {
-    let whole = humantime::format_duration(Duration::from_secs(duration.as_secs())).to_string();
-    whole.split(' ').take(2).collect::<Vec<_>>().join(" ")
+    let units = humantime::format_duration(Duration::from_secs(duration.as_secs())).to_string();
+    units.split(' ').take(2).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
@@ -151,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_tells_what_matters() {
+    fn list_shows_name_state_and_age() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
         let ago = |seconds| now - Duration::from_secs(seconds);
         let mut running = SandboxInfo::new("lab", "local", SandboxState::Running, ago(61));

@@ -10,15 +10,15 @@ use sandbox::{
 };
 use serde::Serialize;
 
+use crate::command_error::{CommandError, Outcome};
 use crate::exit::Exit;
-use crate::failure::{Failure, Outcome};
 use crate::output::{Format, FormatOption, print, print_json};
 use crate::table::table;
 
 /// The options of `matrix`.
 #[derive(Debug, Args)]
 pub struct MatrixArguments {
-    /// What the tiers declare on this host, instead of what was measured on the hosts of the project
+    /// Show what the tiers declare on this host instead of the project's published measurements
     #[arg(long)]
     here: bool,
 
@@ -81,7 +81,7 @@ impl Measured {
     }
 }
 
-/// What the linked tiers say of themselves.
+/// What the tiers declare.
 #[derive(Serialize)]
 struct Declared {
     source: &'static str,
@@ -137,7 +137,7 @@ impl Declared {
 }
 
 impl DeclaredTier {
-    /// Asks for the default policy, without child processes and with artifacts, so that both have an entry.
+    /// Checks the default policy plus two optional demands, so that the report includes them.
     async fn ask(tier: &'static Registration) -> Self {
         let mut policy = CapabilityPolicy::new();
         policy.subprocess_execution = Some(false);
@@ -151,7 +151,7 @@ impl DeclaredTier {
         };
         let (enforcement, problem) = match report {
             Ok(report) => (Some(report), None),
-            Err(error) => (None, Some(Failure::from(error).to_string())),
+            Err(error) => (None, Some(CommandError::from(error).to_string())),
         };
         Self {
             tier: tier.tier,

@@ -6,11 +6,11 @@ pub mod commit;
 pub mod conformance;
 pub mod cp;
 pub mod create;
+mod detached;
 pub mod doctor;
 pub mod end;
 pub mod exec;
 pub mod image;
-mod kept;
 pub mod logs;
 pub mod ls;
 pub mod matrix;
@@ -23,48 +23,48 @@ use std::time::Duration;
 use sandbox::{SandboxClient, SandboxHandle};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::failure::Failure;
-use crate::say;
+use crate::command_error::CommandError;
+use crate::print_status;
 
 /// A runtime on this thread: one sandbox needs no more, and threads would cost start-up time.
-fn runtime() -> Result<Runtime, Failure> {
+fn runtime() -> Result<Runtime, CommandError> {
     Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Failure::io("starting", &error))
+        .map_err(|error| CommandError::io("starting", &error))
 }
 
-/// How long a command that has ended waits for what its backend still removes.
-const REMOVAL: Duration = Duration::from_secs(5);
+/// How long a command waits at its end for removals of its backend.
+const REMOVAL_TIME_LIMIT: Duration = Duration::from_secs(5);
 
-/// Waits for what the backend still removes of a sandbox that this process had, or was about to have: nothing does it once the process
-/// has ended.
+/// Waits until the backend has removed the sandboxes of this process: removals end with the
+/// process.
 async fn settle(client: &SandboxClient) {
-    if tokio::time::timeout(REMOVAL, client.settle())
+    if tokio::time::timeout(REMOVAL_TIME_LIMIT, client.settle())
         .await
         .is_err()
     {
-        say(format_args!(
-            "warning: {} still removes what is left of a sandbox after {REMOVAL:?}; the next command, or `sandbox prune`, goes on with it",
+        print_status(format_args!(
+            "warning: {}: the removal of a sandbox is not finished after {REMOVAL_TIME_LIMIT:?}; fix: run `sandbox prune`",
             client.tier()
         ));
     }
 }
 
-/// Does something with a detached sandbox. Its agent serves few clients at once, so it hears that this one has gone before the process
-/// ends.
+/// Works with a detached sandbox, then disconnects before the process ends: its agent serves only a
+/// few clients at once.
 async fn in_sandbox<T>(
     client: &SandboxClient,
     name: &str,
-    work: impl AsyncFnOnce(&SandboxHandle) -> Result<T, Failure>,
-) -> Result<T, Failure> {
+    work: impl AsyncFnOnce(&SandboxHandle) -> Result<T, CommandError>,
+) -> Result<T, CommandError> {
     let sandbox = client.get(name).await?;
-    let done = work(&sandbox).await;
+    let result = work(&sandbox).await;
     drop(sandbox);
     settle(client).await;
-    done
+    result
 }
 
-fn block_on<T>(future: impl Future<Output = T>) -> Result<T, Failure> {
+fn block_on<T>(future: impl Future<Output = T>) -> Result<T, CommandError> {
     Ok(runtime()?.block_on(future))
 }

@@ -6,8 +6,8 @@ use clap::{Args, Subcommand};
 use sandbox::policy::{PolicyFile, json_schema};
 use sandbox::{Level, Plan, SandboxSpec};
 
+use crate::command_error::{CommandError, Outcome};
 use crate::exit::Exit;
-use crate::failure::{Failure, Outcome};
 use crate::options::{PolicySource, in_file};
 use crate::output::print;
 use crate::table::table;
@@ -25,9 +25,9 @@ pub struct PolicyArguments {
 pub enum PolicyCommand {
     /// Print the JSON schema of policy files
     Schema,
-    /// Print what a policy file means: its fields with those of its preset, and everything that it demands
+    /// Print all fields of a policy file, including those of its preset, and what it demands
     Show {
-        /// Policy file: TOML, or JSON where it ends in .json
+        /// Policy file: JSON if its name ends in .json, otherwise TOML
         file: PathBuf,
     },
 }
@@ -41,15 +41,15 @@ pub fn run(command: &PolicyCommand) -> Outcome {
     Ok(Exit::SUCCESS)
 }
 
-fn show(path: &Path) -> Result<String, Failure> {
-    // Nothing runs under it.
+fn show(path: &Path) -> Result<String, CommandError> {
+    // The policy is only printed.
     let policy = PolicySource::read(path, true)?
         .file
         .resolve()
         .map_err(|error| in_file(path, &error))?;
     let plan = Plan::resolve(&SandboxSpec::new("policy"), &policy)?;
     let fields = toml::to_string(&PolicyFile::from(&policy)).map_err(|error| {
-        Failure::argument(format!(
+        CommandError::argument(format!(
             "{}: cannot be written as TOML: {error}",
             path.display()
         ))

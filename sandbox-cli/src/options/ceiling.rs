@@ -1,4 +1,4 @@
-//! A policy that options fill in, and the policy file that they may not exceed.
+//! A policy from options, within the limits of the policy file.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -9,44 +9,45 @@ use sandbox::{ByteSize, Capability, CapabilityPolicy, Cpus, Error, ErrorKind, Wo
 
 use super::paths::beneath;
 use super::policy_file::{PolicySource, in_file};
-use crate::failure::Failure;
+use crate::command_error::CommandError;
 
-/// A policy that options fill in. Where it came from a file, an option sets what the file leaves open and narrows what it sets;
-/// more than the file allows is refused. The lists of what need not be enforced loosen the gate: they are the file's alone.
+/// A policy that options change. With a policy file, an option sets fields that the file leaves
+/// open and narrows the others; an option that exceeds the file is refused. Only the file can
+/// accept partial or missing enforcement.
 #[derive(Debug)]
 pub struct Ceiling {
     policy: CapabilityPolicy,
-    /// As it was before any option.
+    /// The policy before any option.
     origin: CapabilityPolicy,
     file: Option<(PathBuf, PolicyFile)>,
 }
 
-/// A limit as people write it.
-pub trait Written {
-    /// As it is written in an option.
-    fn written(&self) -> String;
+/// A limit in the syntax of the options.
+pub trait OptionText {
+    /// As it is option_text in an option.
+    fn option_text(&self) -> String;
 }
 
-macro_rules! written_as_displayed {
+macro_rules! option_text_is_display {
     ($($limit:ty),*) => {
-        $(impl Written for $limit {
-            fn written(&self) -> String {
+        $(impl OptionText for $limit {
+            fn option_text(&self) -> String {
                 self.to_string()
             }
         })*
     };
 }
 
-written_as_displayed!(ByteSize, Cpus, u32);
+option_text_is_display!(ByteSize, Cpus, u32);
 
-impl Written for Duration {
-    fn written(&self) -> String {
+impl OptionText for Duration {
+    fn option_text(&self) -> String {
         humantime::format_duration(*self).to_string()
     }
 }
 
 impl Ceiling {
-    /// A policy without a file behind it: options set what they like.
+    /// A policy without a file: options may set any value.
     pub fn open(policy: CapabilityPolicy) -> Self {
         Self {
             origin: policy.clone(),
@@ -56,7 +57,7 @@ impl Ceiling {
     }
 
     /// The policy of a file.
-    pub fn of(source: &PolicySource) -> Result<Self, Failure> {
+    pub fn of(source: &PolicySource) -> Result<Self, CommandError> {
         let (path, file) = (source.path(), source.file.clone());
         let policy = file.resolve().map_err(|error| in_file(path, &error))?;
         Ok(Self {
@@ -66,18 +67,18 @@ impl Ceiling {
         })
     }
 
-    /// The policy with what the options said.
+    /// The policy, with the options applied.
     pub fn into_policy(self) -> CapabilityPolicy {
         self.policy
     }
 
     /// Sets or lowers a limit.
-    pub fn limit<T: PartialOrd + Copy + Written>(
+    pub fn limit<T: PartialOrd + Copy + OptionText>(
         &mut self,
         option: &str,
         asked: Option<T>,
         field: impl Fn(&mut CapabilityPolicy) -> &mut Option<T>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CommandError> {
         let Some(asked) = asked else { return Ok(()) };
         let field = field(&mut self.policy);
         if let (Some(allowed), Some((path, _))) = (&field, &self.file)
@@ -85,8 +86,8 @@ impl Ceiling {
         {
             return Err(exceeded(
                 path,
-                format!("{option} {}", asked.written()),
-                allowed.written(),
+                format!("{option} {}", asked.option_text()),
+                allowed.option_text(),
             ));
         }
         *field = Some(asked);
@@ -94,7 +95,7 @@ impl Ceiling {
     }
 
     /// Sets or narrows what can be read.
-    pub fn read_roots(&mut self, asked: Vec<PathBuf>) -> Result<(), Failure> {
+    pub fn read_roots(&mut self, asked: Vec<PathBuf>) -> Result<(), CommandError> {
         if asked.is_empty() {
             return Ok(());
         }
@@ -105,8 +106,8 @@ impl Ceiling {
         Ok(())
     }
 
-    /// Sets or narrows what can be written.
-    pub fn write_roots(&mut self, asked: Vec<PathBuf>) -> Result<(), Failure> {
+    /// Sets or narrows what can be option_text.
+    pub fn write_roots(&mut self, asked: Vec<PathBuf>) -> Result<(), CommandError> {
         if asked.is_empty() {
             return Ok(());
         }
@@ -118,7 +119,7 @@ impl Ceiling {
     }
 
     /// Follows links that leave their folder, unless the file says that they are not followed.
-    pub fn follow_links(&mut self, asked: bool) -> Result<(), Failure> {
+    pub fn follow_links(&mut self, asked: bool) -> Result<(), CommandError> {
         if !asked {
             return Ok(());
         }
@@ -130,8 +131,8 @@ impl Ceiling {
         Ok(())
     }
 
-    /// Checks that a workspace shows no more of the host than the file's roots.
-    pub fn workspace(&self, workspace: &Workspace) -> Result<(), Failure> {
+    /// Checks that a workspace is within the roots of the policy file.
+    pub fn workspace(&self, workspace: &Workspace) -> Result<(), CommandError> {
         let Some((path, _)) = &self.file else {
             return Ok(());
         };
@@ -146,14 +147,15 @@ impl Ceiling {
         }
     }
 
-    /// Below what of the host everything lies that can be read; `None` where that is open.
+    /// The host folders whose contents may be readable; `None` if the file does not limit them.
     fn readable(&self) -> Option<Vec<&PathBuf>> {
         let read = self.origin.filesystem_read_roots.as_ref()?;
         let write = self.origin.filesystem_write_roots.iter().flatten();
         Some(read.iter().chain(write).collect())
     }
 
-    /// The same of what can be written. Where only the read roots are set, these: what can be written can be read as well.
+    /// The same of what can be option_text. Where only the read roots are set, these: what can be
+    /// option_text can be read as well.
     fn writable(&self) -> Option<Vec<&PathBuf>> {
         match &self.origin.filesystem_write_roots {
             Some(write) => Some(write.iter().collect()),
@@ -162,7 +164,7 @@ impl Ceiling {
     }
 
     /// Sets or narrows what may be exported.
-    pub fn export_paths(&mut self, asked: Vec<String>) -> Result<(), Failure> {
+    pub fn export_paths(&mut self, asked: Vec<String>) -> Result<(), CommandError> {
         if asked.is_empty() {
             return Ok(());
         }
@@ -184,7 +186,7 @@ impl Ceiling {
     }
 
     /// Sets or narrows which packages are there.
-    pub fn packages(&mut self, asked: &[Requirement]) -> Result<(), Failure> {
+    pub fn packages(&mut self, asked: &[Requirement]) -> Result<(), CommandError> {
         if asked.is_empty() {
             return Ok(());
         }
@@ -203,7 +205,8 @@ impl Ceiling {
         Ok(())
     }
 
-    /// Whether nothing says yet what may be exported; an empty list in the file says that nothing may.
+    /// Whether neither option nor file sets the artifact paths; an empty list in the file forbids
+    /// all.
     pub fn exports_are_open(&self) -> bool {
         let file_says = self
             .file
@@ -212,13 +215,13 @@ impl Ceiling {
         self.policy.artifact_export_paths.is_empty() && !file_says
     }
 
-    /// Adds to what need not be enforced.
+    /// Accepts weaker enforcement of capabilities.
     pub fn accept(
         &mut self,
         option: &str,
         asked: &[Capability],
         field: impl Fn(&mut CapabilityPolicy) -> &mut Vec<Capability>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CommandError> {
         let field = field(&mut self.policy);
         for capability in asked {
             if field.contains(capability) {
@@ -237,8 +240,8 @@ impl Ceiling {
     }
 }
 
-/// Whether a path of the sandbox that may be exported contains another one. Patterns contain themselves, and `/a/**` everything
-/// below `/a`.
+/// Whether an allowed artifact path covers another one. A pattern covers itself, and `/a/**`
+/// covers everything below `/a`.
 fn covers(allowed: &str, asked: &str) -> bool {
     let folder = allowed.strip_suffix("/**").unwrap_or(allowed);
     let is_literal = !folder.contains(['*', '?', '[', '{']);
@@ -254,7 +257,7 @@ fn all_beneath(
     option: &str,
     asked: &[PathBuf],
     allowed: &[&PathBuf],
-) -> Result<(), Failure> {
+) -> Result<(), CommandError> {
     let more = asked
         .iter()
         .find(|path| !allowed.iter().any(|root| beneath(path, root).is_some()));
@@ -285,13 +288,13 @@ fn list(items: &[impl fmt::Display]) -> String {
         .join(", ")
 }
 
-fn exceeded(file: &Path, asked: String, allowed: String) -> Failure {
+fn exceeded(file: &Path, asked: String, allowed: String) -> CommandError {
     let context = format!(
         "asked for {asked}, the policy {} allows {allowed}",
         file.display()
     );
     Error::new(ErrorKind::PolicyExceeded, "apply options", context)
-        .with_fix("ask for less, or have the operator raise the policy")
+        .with_fix("request less, or raise the limit in the policy file")
         .into()
 }
 

@@ -8,19 +8,19 @@ fn ceiling(toml: &str) -> Ceiling {
     Ceiling::of(&PolicySource::read(file.path(), false).unwrap()).unwrap()
 }
 
-fn memory(ceiling: &mut Ceiling, asked: ByteSize) -> Result<(), Failure> {
+fn memory(ceiling: &mut Ceiling, asked: ByteSize) -> Result<(), CommandError> {
     ceiling.limit("--memory", Some(asked), |policy| &mut policy.memory)
 }
 
 #[test]
-fn an_option_narrows_what_the_file_sets() {
+fn option_narrows_policy_file() {
     let mut ceiling = ceiling("memory = '64MiB'");
     memory(&mut ceiling, ByteSize::mib(32)).unwrap();
     assert_eq!(ceiling.into_policy().memory, Some(ByteSize::mib(32)));
 }
 
 #[test]
-fn more_than_the_file_sets_is_refused_naming_both() {
+fn exceeding_policy_file_is_refused_with_both_values() {
     let refused = memory(&mut ceiling("memory = '64MiB'"), ByteSize::mib(65))
         .unwrap_err()
         .to_string();
@@ -41,7 +41,7 @@ fn more_than_the_file_sets_is_refused_naming_both() {
 }
 
 #[test]
-fn what_the_file_leaves_open_is_set() {
+fn option_sets_field_missing_in_policy_file() {
     let mut ceiling = ceiling("");
     memory(&mut ceiling, ByteSize::mib(2048)).unwrap();
     ceiling.read_roots(vec!["/usr".into()]).unwrap();
@@ -53,7 +53,7 @@ fn what_the_file_leaves_open_is_set() {
 }
 
 #[test]
-fn a_preset_is_no_ceiling() {
+fn preset_does_not_limit_options() {
     let mut ceiling = Ceiling::open(sandbox::policy::Preset::Strict.policy());
     memory(&mut ceiling, ByteSize::mib(1024)).unwrap();
     ceiling
@@ -64,7 +64,7 @@ fn a_preset_is_no_ceiling() {
 }
 
 #[test]
-fn roots_stay_beneath_the_files_roots_links_resolved() {
+fn roots_must_be_below_policy_file_roots_after_resolving_links() {
     let folder = tempfile::tempdir().unwrap();
     let inside = folder.path().join("data");
     std::fs::create_dir(&inside).unwrap();
@@ -97,7 +97,7 @@ fn roots_stay_beneath_the_files_roots_links_resolved() {
 }
 
 #[test]
-fn what_is_writable_stays_beneath_the_read_roots_where_only_these_are_set() {
+fn write_roots_must_be_below_read_roots_if_only_those_are_set() {
     let folder = tempfile::tempdir().unwrap();
     let inside = folder.path().join("data");
     std::fs::create_dir(&inside).unwrap();
@@ -115,7 +115,7 @@ fn what_is_writable_stays_beneath_the_read_roots_where_only_these_are_set() {
 }
 
 #[test]
-fn exported_paths_stay_within_the_files() {
+fn artifact_paths_must_be_covered_by_policy_file() {
     let policy = "artifact_export_paths = ['/output/**', '/a', '/b/*.txt']";
     let export = |path: &str| ceiling(policy).export_paths(vec![path.into()]);
     for allowed in ["/output/x", "/output/**", "/a", "/a/b", "/b/*.txt"] {
@@ -132,7 +132,7 @@ fn exported_paths_stay_within_the_files() {
 }
 
 #[test]
-fn the_gate_is_loosened_by_the_file_only() {
+fn only_policy_file_can_accept_weaker_enforcement() {
     let accept = |ceiling: &mut Ceiling| {
         ceiling.accept("--allow-unenforced", &[Capability::Cpus], |policy| {
             &mut policy.allow_unenforced
@@ -144,7 +144,7 @@ fn the_gate_is_loosened_by_the_file_only() {
 }
 
 #[test]
-fn links_are_followed_unless_the_file_says_that_they_are_not() {
+fn follow_option_is_refused_if_policy_file_forbids_it() {
     for (policy, allowed) in [
         ("", true),
         ("follow_links = true", true),

@@ -18,7 +18,7 @@ use sandbox::{
     Workspace, unique_name,
 };
 
-use crate::failure::Failure;
+use crate::command_error::CommandError;
 use ceiling::Ceiling;
 pub use paths::{Mounts, existing};
 pub use policy_file::{PolicySource, in_file, writable};
@@ -26,16 +26,17 @@ use settings::SettingOptions;
 pub use values::{bytes, duration, pull_policy, text, variable};
 use values::{capability, cpus, package, preset};
 
-/// Which tier, and what the code may do there.
+/// The tier and the policy.
 ///
-/// An option that has no value in the policy file sets it; one that has a value there can only narrow it.
+/// An option sets a field that the policy file leaves open, and narrows any other.
 #[derive(Debug, Clone, Args)]
 pub struct PolicyOptions {
-    /// Tier to run on; `sandbox matrix` lists those that are linked
+    /// Tier to run on; `sandbox matrix` lists the available tiers
     #[arg(short, long, value_name = "TIER", default_value = "local")]
     pub backend: String,
 
-    /// Policy file: TOML, or JSON where it ends in .json. Other options can only narrow what it sets
+    /// Policy file: JSON if its name ends in .json, otherwise TOML. Other options can only narrow
+    /// it
     #[arg(
         long,
         value_name = "FILE",
@@ -44,63 +45,64 @@ pub struct PolicyOptions {
     )]
     policy: Option<PathBuf>,
 
-    /// Ready-made policy to start from: strict, workspace or dangerously_unrestricted
+    /// Predefined policy: strict, workspace or dangerously_unrestricted
     #[arg(long, value_name = "NAME", value_parser = preset, help_heading = "Policy")]
     preset: Option<Preset>,
 
-    /// File or folder of the host that the code can read, at the same path (repeatable)
+    /// Host file or folder that the code can read, at the same path (repeatable)
     #[arg(long, value_name = "PATH", help_heading = "Policy")]
     read: Vec<PathBuf>,
 
-    /// File or folder of the host that the code can read and write, at the same path (repeatable)
+    /// Host file or folder that the code can read and write, at the same path (repeatable)
     #[arg(long, value_name = "PATH", help_heading = "Policy")]
     write: Vec<PathBuf>,
 
-    /// Folder of the host that appears at /workspace, where the code starts; DIR:ro is read-only
+    /// Host folder to mount at /workspace, where the code starts; read-only with :ro
     #[arg(long, value_name = "DIR[:ro]", help_heading = "Policy")]
     workspace: Option<OsString>,
 
-    /// Make the workspace read-only
+    /// Mount the workspace read-only
     #[arg(long, requires = "workspace", help_heading = "Policy")]
     workspace_read_only: bool,
 
-    /// Follow links that leave their folder in the paths of --read, --write and --workspace, and of the policy file
+    /// Follow symbolic links that leave their folder, in the policy file's path and in the paths of
+    /// --read, --write and --workspace
     #[arg(long, help_heading = "Policy")]
     follow: bool,
 
-    /// Environment variable (repeatable); the host's are never seen
+    /// Environment variable (repeatable); the host's variables are not passed on
     #[arg(short, long, value_name = "NAME=VALUE", help_heading = "Policy")]
     env: Vec<OsString>,
 
-    /// Image, on tiers that have images
+    /// Container image, on tiers that use images
     #[arg(long, value_name = "IMAGE", help_heading = "Policy")]
     image: Option<String>,
 
-    /// When the image is pulled: never, missing or always [default: never]
+    /// When to pull the image: never, missing or always [default: never]
     #[arg(long, value_name = "WHEN", value_parser = pull_policy, help_heading = "Policy")]
     pull: Option<PullPolicy>,
 
-    /// Remove the image with the sandbox, where it was pulled for it and nobody else uses it
+    /// Remove the image afterwards, if it was pulled for this sandbox and is not in use
     #[arg(long, help_heading = "Policy")]
     rm_image: bool,
 
-    /// Let the code change the image's files, in a layer of the sandbox's own
+    /// Let the code change the image's files, in a private layer of the sandbox
     #[arg(long, help_heading = "Policy")]
     writable_root: bool,
 
-    /// Python package that is there before the code runs, out of the registry, wheels alone (repeatable)
+    /// Python package to install first, from the package index, as a wheel (repeatable)
     #[arg(long, value_name = "NAME[==VERSION]", value_parser = package, help_heading = "Policy")]
     package: Vec<Requirement>,
 
-    /// Memory of the whole sandbox, like 512MiB
+    /// Memory limit of the whole sandbox, such as 512MiB
     #[arg(long, value_name = "SIZE", value_parser = bytes, allow_negative_numbers = true, help_heading = "Limits")]
     memory: Option<ByteSize>,
 
-    /// Processors of the whole sandbox, like 1.5
+    /// CPU limit of the whole sandbox, in processors, such as 1.5
     #[arg(long, value_name = "COUNT", value_parser = cpus, allow_negative_numbers = true, help_heading = "Limits")]
     cpus: Option<Cpus>,
 
-    /// Processes of the whole sandbox
+    /// Process limit of the whole sandbox
     #[arg(
         long,
         value_name = "COUNT",
@@ -109,39 +111,40 @@ pub struct PolicyOptions {
     )]
     pids: Option<u32>,
 
-    /// Storage of the sandbox's own folders, like 64MiB
+    /// Storage limit of the sandbox's own folders, such as 64MiB
     #[arg(long, value_name = "SIZE", value_parser = bytes, allow_negative_numbers = true, help_heading = "Limits")]
     disk: Option<ByteSize>,
 
-    /// Time limit, like 30s, 1m30s or a number of seconds
+    /// Time limit, such as 30s, 1m30s or a number of seconds
     #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, help_heading = "Limits")]
     timeout: Option<Duration>,
 
-    /// How much standard output is passed on; what is written beyond that is counted and dropped
+    /// Maximum size of standard output; further bytes are counted and discarded
     #[arg(long, value_name = "SIZE", value_parser = bytes, allow_negative_numbers = true, help_heading = "Limits")]
     stdout_max: Option<ByteSize>,
 
-    /// How much standard error is passed on
+    /// Maximum size of standard error; further bytes are counted and discarded
     #[arg(long, value_name = "SIZE", value_parser = bytes, allow_negative_numbers = true, help_heading = "Limits")]
     stderr_max: Option<ByteSize>,
 
-    /// No child processes and no second program
+    /// Forbid child processes and executing another program
     #[arg(long, help_heading = "Limits")]
     no_subprocess: bool,
 
-    /// Path inside of the sandbox that is copied out afterwards; *, ?, [a-z] and ** match names (repeatable)
+    /// Path in the sandbox to copy to the host afterwards; may contain *, ?, [a-z] and **
+    /// (repeatable)
     #[arg(long, value_name = "PATH", help_heading = "Artifacts")]
     artifact: Vec<OsString>,
 
-    /// Folder inside of the sandbox where the code starts [default: /workspace]
+    /// Working directory in the sandbox [default: /workspace]
     #[arg(long, value_name = "PATH", help_heading = "Policy")]
     workdir: Option<OsString>,
 
-    /// Capability whose partial enforcement is accepted (repeatable)
+    /// Accept partial enforcement of this capability (repeatable)
     #[arg(long, value_name = "CAPABILITY", value_parser = capability, help_heading = "Policy")]
     allow_partial: Vec<Capability>,
 
-    /// Capability that may go unenforced (repeatable)
+    /// Accept that this capability is not enforced (repeatable)
     #[arg(long, value_name = "CAPABILITY", value_parser = capability, help_heading = "Policy")]
     allow_unenforced: Vec<Capability>,
 
@@ -149,24 +152,24 @@ pub struct PolicyOptions {
     settings: SettingOptions,
 }
 
-/// What the options ask for.
+/// The policy and the sandbox that the options request.
 #[derive(Debug)]
 pub struct Request {
     /// The policy.
     pub policy: CapabilityPolicy,
     /// The sandbox.
     pub spec: SandboxSpec,
-    /// What of the host the sandbox sees, and where.
+    /// The host paths that the sandbox sees.
     pub mounts: Mounts,
     /// Neither an option nor the policy file says what may be exported.
     pub exports_are_open: bool,
-    /// What is set of the tier itself.
+    /// Settings of the tier.
     pub settings: Settings,
 }
 
 impl PolicyOptions {
-    /// The policy and the specification that the options stand for.
-    pub fn resolve(&self) -> Result<Request, Failure> {
+    /// Resolves the policy and the specification.
+    pub fn resolve(&self) -> Result<Request, CommandError> {
         let source = self.policy.as_ref();
         let source = source.map(|path| PolicySource::read(path, self.follow));
         let source = source.transpose()?;
@@ -225,7 +228,7 @@ impl PolicyOptions {
         })
     }
 
-    fn workspace(&self) -> Result<Option<Workspace>, Failure> {
+    fn workspace(&self) -> Result<Option<Workspace>, CommandError> {
         let Some(text) = &self.workspace else {
             return Ok(None);
         };
@@ -238,7 +241,7 @@ impl PolicyOptions {
         }))
     }
 
-    fn spec(&self, workspace: Option<Workspace>) -> Result<SandboxSpec, Failure> {
+    fn spec(&self, workspace: Option<Workspace>) -> Result<SandboxSpec, CommandError> {
         let mut spec = SandboxSpec::new(unique_name("run"));
         spec.workspace = workspace;
         spec.image = self.image.clone();

@@ -1,4 +1,4 @@
-//! Paths of the host in options, and where they are in the sandbox.
+//! Host paths in options, and their paths in the sandbox.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -6,24 +6,25 @@ use std::path::{Component, Path, PathBuf};
 
 use sandbox::{CapabilityPolicy, Workspace};
 
-use crate::failure::Failure;
+use crate::command_error::CommandError;
 
 /// An existing path of the host, absolute and without `..`.
-pub fn existing(option: &str, path: &Path) -> Result<PathBuf, Failure> {
+pub fn existing(option: &str, path: &Path) -> Result<PathBuf, CommandError> {
     let failed =
-        |error: std::io::Error| Failure::io(format!("{option} {}", path.display()), &error);
+        |error: std::io::Error| CommandError::io(format!("{option} {}", path.display()), &error);
     let absolute = std::path::absolute(path).map_err(failed)?;
     if absolute
         .components()
         .any(|part| part == Component::ParentDir)
     {
         let real = absolute.canonicalize().map_err(failed)?;
-        // Links stay in the path, for the tier to judge. After one, only the kernel knows where `..` leads.
+        // Links stay in the path, for the tier to check. After a link, only the kernel can resolve
+        // `..`.
         let plain = without_parents(&absolute);
         if plain.canonicalize().ok().as_ref() == Some(&real) {
             return Ok(plain);
         }
-        return Err(Failure::argument(format!(
+        return Err(CommandError::argument(format!(
             "{option} {}: .. comes after a link; name {} instead",
             path.display(),
             real.display()
@@ -33,7 +34,7 @@ pub fn existing(option: &str, path: &Path) -> Result<PathBuf, Failure> {
     Ok(absolute)
 }
 
-/// The path with each `..` and the component before it left out.
+/// Removes each `..` and the component before it.
 fn without_parents(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {
@@ -47,23 +48,23 @@ fn without_parents(path: &Path) -> PathBuf {
 }
 
 /// Existing paths of the host.
-pub fn roots(option: &str, paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+pub fn roots(option: &str, paths: &[PathBuf]) -> Result<Vec<PathBuf>, CommandError> {
     paths.iter().map(|path| existing(option, path)).collect()
 }
 
 /// An existing folder of the host.
-pub fn folder(option: &str, path: &Path) -> Result<PathBuf, Failure> {
+pub fn folder(option: &str, path: &Path) -> Result<PathBuf, CommandError> {
     let path = existing(option, path)?;
     if path.is_dir() {
         return Ok(path);
     }
-    Err(Failure::argument(format!(
+    Err(CommandError::argument(format!(
         "{option} {}: not a folder",
         path.display()
     )))
 }
 
-/// A workspace's folder and whether `:ro` says that it is read-only; `:rw` can be written too.
+/// A workspace's folder, and whether it is read-only: `DIR`, `DIR:rw` or `DIR:ro`.
 pub fn workspace(text: &OsStr) -> (PathBuf, bool) {
     let bytes = text.as_bytes();
     let path = |bytes: &[u8]| PathBuf::from(OsString::from_vec(bytes.to_vec()));
@@ -73,18 +74,18 @@ pub fn workspace(text: &OsStr) -> (PathBuf, bool) {
     (path(bytes.strip_suffix(b":rw").unwrap_or(bytes)), false)
 }
 
-/// What of the host a sandbox sees, and where.
+/// The host paths that a sandbox sees, and their paths in the sandbox.
 #[derive(Debug, Default)]
 pub struct Mounts {
     workspace: Option<PathBuf>,
-    /// The workspace as code that starts in its folder may call it.
+    /// The path of the workspace for the code: relative if the code starts there.
     start: PathBuf,
     roots: Vec<PathBuf>,
 }
 
 impl Mounts {
-    /// What this policy and this workspace let the sandbox see. Code that starts elsewhere calls the workspace by its full
-    /// path.
+    /// The host paths that this policy and this workspace show. With `--workdir`, the path of the
+    /// workspace is absolute.
     pub fn new(
         policy: &CapabilityPolicy,
         workspace: Option<&Workspace>,
@@ -102,8 +103,8 @@ impl Mounts {
         }
     }
 
-    /// The path inside of the sandbox of a path of the host, where the sandbox sees it: in the workspace, which is where
-    /// code starts, or below a root.
+    /// The path in the sandbox of a host path that the sandbox sees: in the workspace, or below a
+    /// root.
     pub fn inside(&self, path: &Path) -> Option<PathBuf> {
         if let Some(workspace) = &self.workspace
             && let Some(rest) = beneath(path, workspace)
@@ -116,7 +117,7 @@ impl Mounts {
     }
 }
 
-/// A root that is the file itself has no rest, and `join("")` would add a slash.
+/// Joins without the trailing slash that `join("")` adds.
 fn join(root: &Path, rest: &Path) -> PathBuf {
     if rest.as_os_str().is_empty() {
         root.to_owned()
@@ -125,7 +126,7 @@ fn join(root: &Path, rest: &Path) -> PathBuf {
     }
 }
 
-/// The rest of the path below the folder, links resolved on both sides.
+/// The path relative to the folder, after resolving links in both.
 pub fn beneath(path: &Path, folder: &Path) -> Option<PathBuf> {
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     real(path)
@@ -139,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn workspace_suffixes() {
+    fn workspace_suffix_sets_read_only() {
         assert_eq!(workspace(OsStr::new("a:ro")), (PathBuf::from("a"), true));
         assert_eq!(
             workspace(OsStr::new("a:ro:rw")),
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_found_in_the_workspace_first_and_below_roots() {
+    fn host_file_maps_to_workspace_before_roots() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("sub/code.py");
         std::fs::create_dir(folder.path().join("sub")).unwrap();
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn links_stay_in_a_path_with_parents() {
+    fn parent_components_after_links_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let base = folder.path().canonicalize().unwrap();
         std::fs::create_dir_all(base.join("a/b")).unwrap();
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_paths_are_named() {
+    fn missing_path_error_names_the_path() {
         let error = existing("--read", Path::new("no/such/../file")).unwrap_err();
         assert!(
             error

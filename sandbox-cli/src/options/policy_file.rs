@@ -1,4 +1,4 @@
-//! Reading a policy file: from a path that code of an earlier run may have changed.
+//! Reads a policy file, whose path an earlier run may have changed.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use sandbox::policy::PolicyFile;
 use sandbox::{CapabilityPolicy, Error, Workspace};
 use sandbox_host::safe_path::{Identity, LinkRule, Opened};
 
-use crate::failure::Failure;
+use crate::command_error::CommandError;
 
 /// The longest policy file, in bytes.
 const LONGEST: u64 = 16 * 1024 * 1024;
@@ -18,16 +18,17 @@ pub struct PolicySource {
     path: PathBuf,
     /// The file itself; `None` for a descriptor of this process.
     opened: Option<Opened>,
-    /// What it says.
+    /// Its content.
     pub file: PolicyFile,
 }
 
 impl PolicySource {
-    /// Reads a policy file: JSON where its name ends so, else TOML. A link that leaves its folder is refused unless `follow` is set,
-    /// apart from the system's own.
-    pub fn read(path: &Path, follow: bool) -> Result<Self, Failure> {
-        let failed =
-            |error: std::io::Error| Failure::io(format!("policy file {}", path.display()), &error);
+    /// Reads a policy file: JSON if its name ends in `.json`, otherwise TOML. Refuses a symbolic
+    /// link that leaves its folder unless `follow` is set; links of the system are always followed.
+    pub fn read(path: &Path, follow: bool) -> Result<Self, CommandError> {
+        let failed = |error: std::io::Error| {
+            CommandError::io(format!("policy file {}", path.display()), &error)
+        };
         let (opened, file) = if is_descriptor(path) {
             (None, std::fs::File::open(path).map_err(failed)?)
         } else {
@@ -55,18 +56,19 @@ impl PolicySource {
         })
     }
 
-    /// Where it was read.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Refuses a file that was found through a link which code can make under this policy, which is the file's with the options'
-    /// values. Warns of a file that code can write to: the next run would obey what this one writes.
+    /// Refuses a file that was reached through a link in a folder that the code can write to under
+    /// this policy. Warns if the code can write to the file itself: it could change the next run's
+    /// policy.
     pub fn check(
         &self,
         policy: &CapabilityPolicy,
         workspace: Option<&Workspace>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CommandError> {
         let Some(opened) = &self.opened else {
             return Ok(());
         };
@@ -74,8 +76,8 @@ impl PolicySource {
         let links = opened.refuse_links_in(&writable);
         links.map_err(|error| error.into_error("read policy file", &self.path))?;
         if writable.iter().any(|folder| opened.is_within(*folder)) {
-            crate::say(format_args!(
-                "warning: the code can change the policy file {}: keep it where no code writes",
+            crate::print_status(format_args!(
+                "warning: the code can change the policy file {}: move it out of the writable folders",
                 self.path.display()
             ));
         }
@@ -93,15 +95,15 @@ pub fn writable(policy: &CapabilityPolicy, workspace: Option<&Workspace>) -> Vec
         .collect()
 }
 
-/// Whether a path names an open file of this process, as a shell's `<(…)` does: links that only the kernel makes.
+/// Whether a path is an open file of this process, as with `<(…)` in a shell.
 fn is_descriptor(path: &Path) -> bool {
     path == Path::new("/dev/stdin")
         || path.starts_with("/dev/fd")
         || path.starts_with("/proc/self/fd")
 }
 
-/// The same error with the file's name.
-pub fn in_file(path: &Path, error: &Error) -> Failure {
+/// Adds the file's name to an error.
+pub fn in_file(path: &Path, error: &Error) -> CommandError {
     Error::new(
         error.kind(),
         "read policy",

@@ -1,23 +1,24 @@
-//! The options that say something of the tier itself.
+//! Options that configure the tier.
 
 use clap::Args;
 use sandbox::registry::Settings;
 
-/// What is set of a tier, where it has such a setting.
+/// Settings of a tier, if the tier supports them.
 #[derive(Debug, Clone, Default, Args)]
 pub struct SettingOptions {
-    /// OCI runtime of the engine, by its name in the engine's configuration, like gVisor's runsc [default: the engine's]
+    /// OCI runtime, by its name in the engine's configuration, such as runsc [default: the
+    /// engine's]
     #[arg(long, value_name = "NAME", help_heading = "Engine")]
     runtime: Option<String>,
 
-    /// The engine's network that packages are installed over; host is the host's own, with its loopback
+    /// Engine network for installing packages; `host` includes the host's loopback
     /// [default: the engine's]
     #[arg(long, value_name = "NAME", help_heading = "Engine")]
     package_network: Option<String>,
 }
 
 impl SettingOptions {
-    /// By their names, those that were given.
+    /// The given settings by name.
     pub fn to_settings(&self) -> Settings {
         [
             ("runtime", &self.runtime),

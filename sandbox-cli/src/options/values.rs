@@ -6,7 +6,7 @@ use std::time::Duration;
 use sandbox::policy::{Preset, Requirement};
 use sandbox::{ByteSize, Capability, Cpus, PullPolicy};
 
-use crate::failure::Failure;
+use crate::command_error::CommandError;
 
 pub fn bytes(text: &str) -> Result<ByteSize, String> {
     text.parse()
@@ -50,12 +50,12 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// `NAME=VALUE`.
-pub fn variable(pair: &OsStr) -> Result<(String, String), Failure> {
+pub fn variable(pair: &OsStr) -> Result<(String, String), CommandError> {
     let text = text("--env", pair)?;
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err(
-            Failure::argument(format!("--env {text:?}: write NAME=VALUE")).with_fix(
+            CommandError::argument(format!("--env {text:?}: write NAME=VALUE")).with_fix(
                 "variables of the host are not passed on: write -e NAME=\"$NAME\" to pass one",
             ),
         ),
@@ -63,11 +63,10 @@ pub fn variable(pair: &OsStr) -> Result<(String, String), Failure> {
 }
 
 /// A value that names something inside of the sandbox.
-pub fn text(option: &str, value: &OsStr) -> Result<String, Failure> {
-    value
-        .to_str()
-        .map(str::to_owned)
-        .ok_or_else(|| Failure::argument(format!("{option} {value:?}: this value must be UTF-8")))
+pub fn text(option: &str, value: &OsStr) -> Result<String, CommandError> {
+    value.to_str().map(str::to_owned).ok_or_else(|| {
+        CommandError::argument(format!("{option} {value:?}: this value must be UTF-8"))
+    })
 }
 
 #[cfg(test)]
@@ -75,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations() {
+    fn durations_are_parsed_with_and_without_units() {
         assert_eq!(duration("30"), Ok(Duration::from_secs(30)));
         assert_eq!(duration("0.5"), Ok(Duration::from_millis(500)));
         assert_eq!(duration("1m30s"), Ok(Duration::from_secs(90)));
@@ -85,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn variables() {
+    fn variables_require_a_name_and_a_value() {
         assert_eq!(
             variable(OsStr::new("A=b=c")).unwrap(),
             ("A".into(), "b=c".into())

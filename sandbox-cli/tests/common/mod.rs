@@ -72,7 +72,8 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A number that stands for this test in command lines: `sleep` for so many seconds is nobody else's.
+/// A number that stands for this test in command lines: `sleep` for so many seconds is nobody
+/// else's.
 pub fn unique_seconds() -> String {
     use std::sync::atomic::{AtomicU32, Ordering};
     static COUNTER: AtomicU32 = AtomicU32::new(0);
@@ -94,7 +95,8 @@ pub fn processes_with(argument: &str) -> Vec<u32> {
         .collect()
 }
 
-/// Waits until the program that a command runs has said that it is ready, and closes the command's output.
+/// Waits until the program that a command runs has said that it is ready, and closes the command's
+/// output.
 pub fn await_ready(child: &mut Child) {
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap())

@@ -10,7 +10,8 @@ use sandbox_core::registry;
 
 use super::{Arguments, options};
 
-/// Compares the committed profiles and the documents with the compiled suite, or writes the documents. Uses no engine.
+/// Compares the committed profiles and the documents with the compiled suite, or writes the
+/// documents. Uses no engine.
 ///
 /// # Errors
 ///
@@ -62,8 +63,8 @@ pub fn offline(arguments: &Arguments) -> Result<ExitCode, Trouble> {
     })
 }
 
-/// Profiles that are committed and that the backend, as compiled, does not know: `CompatibilityMatrix::linked` would lack
-/// them.
+/// Profiles that are committed and that the backend, as compiled, does not know:
+/// `CompatibilityMatrix::linked` would lack them.
 fn unregistered(committed: &[(String, Profile)]) -> Result<Vec<String>, Trouble> {
     let linked = CompatibilityMatrix::linked()?;
     let tiers: Vec<&str> = registry::tiers()?.iter().map(|tier| tier.tier).collect();
@@ -75,7 +76,8 @@ fn unregistered(committed: &[(String, Profile)]) -> Result<Vec<String>, Trouble>
         .collect())
 }
 
-/// Compares what was measured with the committed profiles; what differs is repeated in fresh sandboxes.
+/// Compares what was measured with the committed profiles; what differs is repeated in fresh
+/// sandboxes.
 ///
 /// # Errors
 ///
@@ -117,8 +119,8 @@ pub async fn compare(
     Ok(failures)
 }
 
-/// Repeats a probe that differs from what is committed. `None` where the repetitions agree with it, and the first run told
-/// nothing; else what the repetitions say.
+/// Repeats a probe that differs from what is committed. `None` where the repetitions agree with it,
+/// and the first run told nothing; else what the repetitions say.
 async fn settle(
     arguments: &Arguments,
     report: &mut Report,

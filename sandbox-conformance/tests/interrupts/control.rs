@@ -176,7 +176,7 @@ mod engine {
     use super::{assert_sees, sees};
     use crate::remains::Remains;
     use crate::suite::Process;
-    use crate::tier::listing::ask;
+    use sandbox_testing::engine_api::request;
 
     const IMAGE: &str = "sandbox-test/busybox:latest";
 
@@ -198,10 +198,10 @@ mod engine {
                 "Labels": {"sandbox.owner": owner},
                 "Volumes": {"/volume": {}},
             });
-            let made = ask(socket, "POST", "/containers/create", &body.to_string());
+            let made = request(socket, "POST", "/containers/create", &body.to_string());
             let made = made.expect("a container");
             let container = made["Id"].as_str().expect("an id").to_owned();
-            let made = ask(
+            let made = request(
                 socket,
                 "POST",
                 &format!("/commit?container={container}"),
@@ -218,7 +218,7 @@ mod engine {
         }
 
         fn remove(&self, path: &str) {
-            ask(self.socket, "DELETE", path, "").expect("removed");
+            request(self.socket, "DELETE", path, "").expect("removed");
         }
 
         fn image(&self) -> String {
@@ -254,7 +254,7 @@ mod engine {
             }
             // Behind a failed check.
             for path in [self.image(), self.container() + "&v=true"] {
-                if let Err(why) = ask(self.socket, "DELETE", &path, "") {
+                if let Err(why) = request(self.socket, "DELETE", &path, "") {
                     eprintln!("{path}: {why}");
                 }
             }

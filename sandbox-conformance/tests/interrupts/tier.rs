@@ -3,16 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+#[cfg(feature = "engines")]
+use sandbox_testing::engine_api;
 use serde_json::Value;
 
 use crate::BOUND;
 use crate::remains::named;
 use crate::suite::Process;
-
-#[cfg(feature = "engines")]
-#[allow(dead_code, reason = "other tests use more of it")]
-#[path = "../../../sandbox-container/tests/faults/listing.rs"]
-pub mod listing;
 
 /// A tier that is here.
 pub struct Tier {
@@ -77,7 +74,8 @@ impl Tier {
             for container in containers(socket, suite) {
                 let id = container["Id"].as_str().expect("an id");
                 // One that has gone since has taken its volumes along.
-                let seen = listing::ask(socket, "GET", &format!("/containers/{id}/json"), "");
+                let seen =
+                    engine_api::request(socket, "GET", &format!("/containers/{id}/json"), "");
                 let seen = seen.unwrap_or_default();
                 let mounts = seen["Mounts"].as_array().into_iter().flatten();
                 let names = mounts.filter_map(|mount| mount["Name"].as_str());
@@ -107,11 +105,11 @@ impl Tier {
         #[cfg(feature = "engines")]
         if let Some(socket) = &self.socket {
             left.extend(containers(socket, suite).iter().map(told));
-            let there = listing::volumes(socket).into_iter();
+            let there = engine_api::volumes(socket).into_iter();
             let its = there.filter(|name| volumes.contains(name));
             left.extend(its.map(|name| format!("volume {name}")));
             // What is made of a container has its labels.
-            let images = listing::list(socket, "/images/json?all=true");
+            let images = engine_api::list(socket, "/images/json?all=true");
             left.extend(of_suite(&images, suite).map(|one| format!("image {one}")));
         }
         left
@@ -166,7 +164,7 @@ fn walk(folder: &Path, seen: &mut dyn FnMut(&Path, &str)) {
 /// The containers that the suite has made: its number and its start are in the label of their owner.
 #[cfg(feature = "engines")]
 fn containers(socket: &Path, suite: Process) -> Vec<Value> {
-    let listed = listing::list(socket, "/containers/json?all=true");
+    let listed = engine_api::list(socket, "/containers/json?all=true");
     of_suite(&listed, suite).cloned().collect()
 }
 
@@ -187,7 +185,7 @@ fn is_detached(container: &Value) -> bool {
 
 #[cfg(feature = "engines")]
 fn told(container: &Value) -> String {
-    let (names, state) = listing::described(container);
+    let (names, state) = engine_api::names_and_state(container);
     format!("container {names}: {state}")
 }
 

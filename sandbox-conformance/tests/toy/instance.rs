@@ -228,7 +228,8 @@ impl Instance for ToyInstance {
         content.read_to_end(&mut bytes).await.map_err(failed)?;
         let folder = Path::new(path).parent().unwrap_or(Path::new("/"));
         std::fs::create_dir_all(folder).map_err(failed)?;
-        // Write a new file and rename it: readers of the old file see all of it, and no link is followed.
+        // Write a new file and rename it: readers of the old file see all of it, and no link is
+        // followed.
         let beside = folder.join(sandbox_core::unique_name(".put"));
         let mut options = std::fs::OpenOptions::new();
         options.write(true).create_new(true).mode(0o600);
@@ -300,7 +301,8 @@ impl<O: AsyncRead + Unpin, E: AsyncRead + Unpin> Outputs<O, E> {
         self.out.is_some() || self.err.is_some()
     }
 
-    /// Reads one piece. Canceling this loses nothing. Canceling `pass` would, so it is a separate step.
+    /// Reads one piece. Canceling this loses nothing. Canceling `pass` would, so it is a separate
+    /// step.
     async fn read(&mut self) -> std::io::Result<(OutputStream, usize)> {
         let [out, err] = &mut self.pieces;
         Ok(tokio::select! {

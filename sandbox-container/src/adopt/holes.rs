@@ -1,29 +1,29 @@
-//! What the maker of a foreign container has opened: options that take away what every container otherwise has.
+//! Finds options of a foreign container that disable isolation which containers have by default.
 
 use std::os::unix::fs::FileTypeExt;
 
 use bollard::models::HostConfig;
 use sandbox_core::{Capability, escape};
 
-use super::Found;
+use super::ForeignContainer;
 
-/// An option of a foreign container that takes some of its isolation away.
+/// An option of a foreign container that disables some of its isolation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Hole {
-    /// What it is, as the report names it.
+    /// The option as named in the report.
     pub name: String,
-    /// What does not hold because of it.
+    /// The capabilities that it makes unenforced.
     pub of: &'static [Capability],
 }
 
-/// The host's files, through a device, the kernel's own files or the engine.
+/// Access to the host's files, through a device, kernel files or the engine.
 const FILES: &[Capability] = &[
     Capability::FilesystemReadRoots,
     Capability::FilesystemWriteRoots,
     Capability::Privileges,
 ];
 
-/// Everything that the container's namespaces and its missing capabilities are for.
+/// Everything that namespaces and dropped capabilities enforce.
 const ISOLATION: &[Capability] = &[
     Capability::FilesystemReadRoots,
     Capability::FilesystemWriteRoots,
@@ -33,7 +33,7 @@ const ISOLATION: &[Capability] = &[
     Capability::Privileges,
 ];
 
-const HOSTS: &str = "the host's";
+const THE_HOSTS: &str = "the host's";
 
 const NETWORK: &[Capability] = &[Capability::NetworkAccess, Capability::Egress];
 
@@ -41,9 +41,9 @@ const PRIVILEGES: &[Capability] = &[Capability::Privileges];
 
 const PROCESSES: &[Capability] = &[Capability::Processes];
 
-/// Every hole of a container.
-pub(super) fn holes(found: &Found) -> Vec<Hole> {
-    let host = &found.host;
+/// Finds all holes of a container.
+pub(super) fn holes(container: &ForeignContainer) -> Vec<Hole> {
+    let host = &container.host;
     let mut holes = Vec::new();
     let mut add = |name: String, of| holes.push(Hole { name, of });
     if host.privileged == Some(true) {
@@ -52,10 +52,10 @@ pub(super) fn holes(found: &Found) -> Vec<Hole> {
     for device in devices(host) {
         add(device, FILES);
     }
-    if let Some(unmasked) = &found.unmasked {
+    if let Some(unmasked) = &container.unmasked {
         add(unmasked.clone(), FILES);
     }
-    for (mode, kernels, of) in [
+    for (mode, namespace, of) in [
         (&host.ipc_mode, "ipc", PROCESSES),
         (&host.pid_mode, "pid", PROCESSES),
         (&host.uts_mode, "uts", PROCESSES),
@@ -63,12 +63,16 @@ pub(super) fn holes(found: &Found) -> Vec<Hole> {
         (&host.userns_mode, "user", PRIVILEGES),
         (&None, "mnt", FILES),
     ] {
-        // Podman's answer over Docker's API names no IPC namespace of the host's; the kernel does.
-        let process = found.process.as_ref();
-        let seen = process.is_some_and(|process| process.shared_namespaces.contains(&kernels));
-        let whose = mode.as_deref().and_then(shared);
-        if let Some(whose) = whose.or_else(|| seen.then(|| HOSTS.to_owned())) {
-            add(format!("the container has {whose} {kernels} namespace"), of);
+        // Podman does not report the host's IPC namespace over Docker's API; the kernel shows it.
+        let process = container.process.as_ref();
+        let is_shared =
+            process.is_some_and(|process| process.shared_namespaces.contains(&namespace));
+        let owner = mode.as_deref().and_then(namespace_owner);
+        if let Some(owner) = owner.or_else(|| is_shared.then(|| THE_HOSTS.to_owned())) {
+            add(
+                format!("the container has {owner} {namespace} namespace"),
+                of,
+            );
         }
     }
     for option in host.security_opt.iter().flatten() {
@@ -84,18 +88,18 @@ pub(super) fn holes(found: &Found) -> Vec<Hole> {
             PRIVILEGES,
         );
     }
-    for socket in sockets(found) {
+    for socket in sockets(container) {
         add(format!("the host's socket {socket} is mounted"), ISOLATION);
     }
     holes
 }
 
-/// Whose namespace it is, where it is not the container's own.
-fn shared(mode: &str) -> Option<String> {
+/// The owner of a shared namespace; `None` if the container has its own.
+fn namespace_owner(mode: &str) -> Option<String> {
     match mode.split_once(':') {
-        Some(("container", other)) => Some(format!("container {}'s", escape(other))),
+        Some(("container", name)) => Some(format!("container {}'s", escape(name))),
         Some(("ns", path)) => Some(format!("{}'s", escape(path))),
-        _ if mode == "host" => Some(HOSTS.into()),
+        _ if mode == "host" => Some(THE_HOSTS.into()),
         _ => None,
     }
 }
@@ -114,7 +118,7 @@ fn devices(host: &HostConfig) -> impl Iterator<Item = String> {
     named.chain(requested).chain(rules)
 }
 
-/// Whether a security option turns a layer off, in the spellings of both engines.
+/// Whether a security option disables a layer, in either engine's notation.
 fn is_unconfined(option: &str) -> bool {
     let (name, value) = option.split_once(['=', ':']).unwrap_or((option, ""));
     match name {
@@ -125,15 +129,19 @@ fn is_unconfined(option: &str) -> bool {
     }
 }
 
-/// Sockets of the host that are mounted: a read-only mount does not keep anybody from connecting. Engines have theirs mounted most.
-fn sockets(found: &Found) -> impl Iterator<Item = String> {
-    const ENGINES: [&str; 4] = ["docker.sock", "podman.sock", "containerd.sock", "crio.sock"];
+/// The host's sockets that are mounted. A read-only mount does not prevent connections.
+fn sockets(container: &ForeignContainer) -> impl Iterator<Item = String> {
+    const ENGINE_SOCKETS: [&str; 4] =
+        ["docker.sock", "podman.sock", "containerd.sock", "crio.sock"];
     let is_socket = |source: &&str| {
-        let named = ENGINES.iter().any(|name| source.ends_with(name));
-        // What cannot be looked at from here goes by its name.
-        named || std::fs::metadata(source).is_ok_and(|file| file.file_type().is_socket())
+        let is_engines = ENGINE_SOCKETS.iter().any(|name| source.ends_with(name));
+        // Known engine sockets count even if they cannot be inspected from here.
+        is_engines || std::fs::metadata(source).is_ok_and(|file| file.file_type().is_socket())
     };
-    let sources = found.mounts.iter().filter_map(|it| it.source.as_deref());
+    let sources = container
+        .mounts
+        .iter()
+        .filter_map(|it| it.source.as_deref());
     sources.filter(is_socket).map(escape)
 }
 
@@ -142,12 +150,12 @@ mod tests {
     use bollard::models::{DeviceMapping, DeviceRequest, MountPoint};
 
     use super::*;
-    use crate::applied::Process;
+    use crate::verify::ObservedProcess;
 
     fn of(host: HostConfig) -> Vec<Hole> {
-        holes(&Found {
+        holes(&ForeignContainer {
             host,
-            ..Found::default()
+            ..ForeignContainer::default()
         })
     }
 
@@ -156,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_as_engines_make_it_has_none() {
+    fn default_container_has_no_holes() {
         let host = HostConfig {
             ipc_mode: text("shareable"),
             pid_mode: text("private"),
@@ -171,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn every_hole_is_named_and_takes_what_it_concerns() {
+    fn each_hole_is_named_with_its_capabilities() {
         let options = |option: &str| HostConfig {
             security_opt: Some(vec![option.to_owned()]),
             ..HostConfig::default()
@@ -277,14 +285,14 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_that_only_the_kernel_shows_is_named() {
-        let process = Process {
+    fn shared_namespace_is_found_through_the_kernel() {
+        let process = ObservedProcess {
             shared_namespaces: vec!["ipc"],
-            ..Process::default()
+            ..ObservedProcess::default()
         };
-        let found = holes(&Found {
+        let found = holes(&ForeignContainer {
             process: Some(process),
-            ..Found::default()
+            ..ForeignContainer::default()
         });
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(found[0].name.contains("host's ipc"), "{found:?}");
@@ -292,16 +300,16 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_of_the_engine_opens_everything() {
+    fn mounted_engine_socket_voids_all_isolation() {
         let mount = MountPoint {
             source: text("/nowhere/docker.sock"),
             rw: Some(false),
             ..MountPoint::default()
         };
-        let found = holes(&Found {
+        let found = holes(&ForeignContainer {
             mounts: vec![mount],
             unmasked: text("/proc/sys is not read-only"),
-            ..Found::default()
+            ..ForeignContainer::default()
         });
         assert_eq!(found.len(), 2, "{found:?}");
         assert_eq!(found[0].of, FILES);

@@ -1,16 +1,17 @@
-//! Whether a foreign container keeps the kernel's own files from its root user.
+//! Checks whether a foreign container protects kernel files from its root user.
 
 use std::path::Path;
 
 use bollard::models::HostConfig;
+use sandbox_host::disk_split::is_below;
 
-use crate::applied::Process;
-use crate::lower::is_below;
+use crate::verify::ObservedProcess;
 
-/// What has to be hidden: memory of the kernel, keys of its users, the machine's firmware.
+/// Files that must be hidden: kernel memory, users' keys, firmware.
 const HIDDEN: [&str; 3] = ["/proc/kcore", "/proc/keys", "/sys/firmware"];
 
-/// What has to be read-only: through these, user 0 changes the host's kernel without any capability.
+/// Paths that must be read-only: through them, user 0 changes the host's kernel without
+/// capabilities.
 const READ_ONLY: [&str; 5] = [
     "/proc/bus",
     "/proc/fs",
@@ -19,15 +20,15 @@ const READ_ONLY: [&str; 5] = [
     "/proc/sysrq-trigger",
 ];
 
-/// What of the kernel's files is open, in words; `None` where nothing is.
+/// Describes the kernel files that are open; `None` if there are none.
 ///
-/// The engine's own lists count. Where it tells none, as Podman does not, what the kernel shows of the container's first process does;
-/// without either, the files count as open.
-pub(super) fn unmasked(host: &HostConfig, process: Option<&Process>) -> Option<String> {
+/// Uses the engine's lists of paths. If the engine reports none, as Podman does, uses the mounts of
+/// the container's first process. Without either, the files count as open.
+pub(super) fn unmasked(host: &HostConfig, process: Option<&ObservedProcess>) -> Option<String> {
     if let Some((masked, read_only)) = host.masked_paths.as_ref().zip(host.readonly_paths.as_ref())
     {
         let below_any = |path: &str, list: &[String]| list.iter().any(|it| is_below(path, it));
-        return open(
+        return open_files(
             |path| below_any(path, masked),
             |path| below_any(path, read_only),
         );
@@ -35,22 +36,28 @@ pub(super) fn unmasked(host: &HostConfig, process: Option<&Process>) -> Option<S
     let Some(mounts) = process.and_then(|process| process.mounts.as_ref()) else {
         return Some("whether the kernel's own files are masked cannot be told".into());
     };
-    // A later mount lies over an earlier one.
-    let over = |path: &str| {
+    // A later mount covers an earlier one.
+    let covering_mount = |path: &str| {
         let mut mounts = mounts.iter().rev();
         mounts.find(|mount| is_below(path, &mount.target))
     };
-    // What this kernel does not have needs no mask.
-    let missing = |path: &str| !Path::new(path).exists();
-    open(
-        |path| missing(path) || over(path).is_some_and(|it| it.target.matches('/').count() > 1),
-        |path| missing(path) || over(path).is_some_and(|it| it.read_only),
+    // Files that this kernel lacks need no mask.
+    let is_missing = |path: &str| !Path::new(path).exists();
+    open_files(
+        |path| {
+            is_missing(path)
+                || covering_mount(path).is_some_and(|it| it.target.matches('/').count() > 1)
+        },
+        |path| is_missing(path) || covering_mount(path).is_some_and(|it| it.read_only),
     )
 }
 
-fn open(is_hidden: impl Fn(&str) -> bool, is_read_only: impl Fn(&str) -> bool) -> Option<String> {
+fn open_files(
+    is_hidden: impl Fn(&str) -> bool,
+    is_read_only: impl Fn(&str) -> bool,
+) -> Option<String> {
     let shown = HIDDEN.into_iter().filter(|path| !is_hidden(path));
-    // What is hidden cannot be written either.
+    // A hidden file cannot be written either.
     let writable = READ_ONLY
         .into_iter()
         .filter(|path| !is_read_only(path) && !is_hidden(path));
@@ -71,30 +78,30 @@ mod tests {
         }
     }
 
-    fn process(table: &str) -> Process {
-        Process {
-            mounts: Some(crate::applied::mounts(table)),
-            ..Process::default()
+    fn process(table: &str) -> ObservedProcess {
+        ObservedProcess {
+            mounts: Some(crate::verify::parse_mounts(table)),
+            ..ObservedProcess::default()
         }
     }
 
     #[test]
-    fn an_engines_lists_are_taken_at_their_word() {
+    fn engine_lists_decide_if_there_are_any() {
         assert_eq!(unmasked(&lists(&HIDDEN, &READ_ONLY), None), None);
-        let said = unmasked(&lists(&[], &[]), None).expect("all open");
+        let text = unmasked(&lists(&[], &[]), None).expect("all open");
         for path in HIDDEN.iter().chain(&READ_ONLY) {
-            assert!(said.contains(path), "{said}");
+            assert!(text.contains(path), "{text}");
         }
-        let said = unmasked(&lists(&HIDDEN, &READ_ONLY[1..]), None).expect("one open");
-        assert!(said.ends_with(": /proc/bus"), "{said}");
+        let text = unmasked(&lists(&HIDDEN, &READ_ONLY[1..]), None).expect("one open");
+        assert!(text.ends_with(": /proc/bus"), "{text}");
     }
 
     #[test]
-    fn without_lists_the_kernels_table_tells() {
+    fn mount_table_decides_without_lists() {
         let open = "10 1 0:5 / /proc rw - proc proc rw\n11 1 0:6 / /sys ro - sysfs sysfs ro\n";
         let none = HostConfig::default();
-        let said = unmasked(&none, Some(&process(open))).expect("open");
-        assert!(said.contains("/proc/sys"), "{said}");
+        let text = unmasked(&none, Some(&process(open))).expect("open");
+        assert!(text.contains("/proc/sys"), "{text}");
         let mut closed = open.to_owned();
         for path in READ_ONLY {
             closed += &format!("12 10 0:5 {path} {path} ro - proc proc rw\n");
@@ -106,8 +113,8 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_tells_counts_as_open() {
-        for process in [None, Some(&Process::default())] {
+    fn unknown_state_counts_as_open() {
+        for process in [None, Some(&ObservedProcess::default())] {
             assert!(unmasked(&HostConfig::default(), process).is_some());
         }
     }

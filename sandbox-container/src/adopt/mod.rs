@@ -1,15 +1,15 @@
-//! Containers that somebody else has made: entered, and left as they were.
+//! Adopts running containers that this client did not create, without changing them.
 //!
-//! The agent's program is put into a folder of its own at the container's root, over the engine's endpoint for archives (nothing is
-//! read through that), and executed there by the engine. Once it answers it is taken away again: it runs on without its file, and
-//! nothing is left whatever becomes of us.
+//! The agent's program is uploaded into a new folder at the container's root, and the engine
+//! executes it there. Nothing is read through the upload endpoint. Once the agent answers, the
+//! folder is removed again: the agent runs on without its file, so nothing is left behind.
 
-mod found;
+mod foreign_container;
 mod holes;
-mod isolator;
+mod installed_agent;
 mod masks;
-mod planted;
 mod report;
+mod running_agent;
 
 use bollard::exec::{CreateExecOptions, StartExecOptions, StartExecResults};
 use sandbox_agent::protocol::Confinement;
@@ -23,51 +23,53 @@ use crate::engine::Engine;
 use crate::error::{Operation, engine_error};
 use crate::stream::AttachStream;
 
-pub(crate) use found::Found;
+pub(crate) use foreign_container::ForeignContainer;
 use holes::{Hole, holes};
-use isolator::Served;
-use planted::Planted;
+use installed_agent::InstalledAgent;
+use running_agent::RunningAgent;
 
-/// A container to enter.
+/// A container to adopt.
 #[derive(Debug)]
 pub(crate) struct Adoption<'a> {
     pub tier: Tier,
     pub engine: &'a Engine,
     pub plan: &'a Plan,
-    pub found: Found,
-    /// `None` where no policy applies.
+    pub container: ForeignContainer,
+    /// `None` without a policy.
     pub kernel: Option<Kernel>,
-    /// What its maker has opened.
+    /// Options that disable isolation.
     holes: Vec<Hole>,
 }
 
 impl<'a> Adoption<'a> {
+    /// Prepares the adoption.
+    ///
     /// # Errors
     ///
-    /// `Unsupported` where a policy applies and code would be the host's root in all but name: user 0 of the host, with the kernel's
-    /// own files open to it.
+    /// `Unsupported` if a policy applies and code would be user 0 of the host with access to kernel
+    /// files: it could control the host.
     pub(crate) fn new(
         tier: Tier,
         engine: &'a Engine,
         plan: &'a Plan,
-        found: Found,
+        container: ForeignContainer,
         kernel: Option<Kernel>,
     ) -> Result<Self> {
         let adoption = Self {
             tier,
             engine,
             plan,
-            holes: holes(&found),
-            found,
+            holes: holes(&container),
+            container,
             kernel,
         };
         adoption.check_root()?;
         Ok(adoption)
     }
 
-    /// A lie: only that a container is privileged, and what it mounts, is looked at.
+    /// A mutant: checks only for `privileged` and mounts.
     #[cfg(feature = "mutants")]
-    pub(crate) fn looking_at_mounts_alone(mut self) -> Self {
+    pub(crate) fn ignoring_most_holes(mut self) -> Self {
         self.holes
             .retain(|hole| hole.name.contains("is privileged"));
         self
@@ -76,11 +78,11 @@ impl<'a> Adoption<'a> {
     fn check_root(&self) -> Result<()> {
         let facts = &self.engine.facts;
         let namespace = facts.rootless
-            || (facts.user_namespace && self.found.host.userns_mode.as_deref() != Some("host"));
-        let (Some(unmasked), Some(_)) = (&self.found.unmasked, &self.kernel) else {
+            || (facts.user_namespace && self.container.host.userns_mode.as_deref() != Some("host"));
+        let (Some(unmasked), Some(_)) = (&self.container.unmasked, &self.kernel) else {
             return Ok(());
         };
-        if namespace || !Found::is_root(&self.user()) {
+        if namespace || !ForeignContainer::is_root(&self.user()) {
             return Ok(());
         }
         let context = format!(
@@ -92,33 +94,34 @@ impl<'a> Adoption<'a> {
         ))
     }
 
-    /// What is enforced in the container.
+    /// Reports what is enforced in the container.
     pub(crate) fn report(&self) -> EnforcementReport {
         match &self.kernel {
             Some(kernel) => {
-                report::report(self.plan, &self.found, self.engine, kernel, &self.holes)
+                report::report(self.plan, &self.container, self.engine, kernel, &self.holes)
             }
             None => EnforcementReport::nothing(&format!("{} applies no policy", self.tier)),
         }
     }
 
-    /// Enters it.
+    /// Uploads and starts the agent.
     ///
     /// # Errors
     ///
-    /// `Unsupported` for a container into which nothing can be put; what the engine or the agent refuses. Nothing is left there then.
+    /// `Unsupported` for a container that cannot take an upload, else errors of the engine or the
+    /// agent. Nothing is left in the container then.
     pub(crate) async fn enter(self, program: &[u8]) -> Result<AgentInstance> {
         let Self { tier, engine, .. } = self;
         let sandbox = self.sandbox()?;
-        let planted = Planted::put(tier, engine, &self.found, program).await?;
-        let entered = self.start(&planted, sandbox).await;
-        let removed = planted.remove().await;
+        let installed = InstalledAgent::install(tier, engine, &self.container, program).await?;
+        let entered = self.start(&installed, sandbox).await;
+        let removed = installed.remove().await;
         let instance = entered?;
         removed?;
         Ok(instance)
     }
 
-    async fn start(&self, planted: &Planted, sandbox: Sandbox) -> Result<AgentInstance> {
+    async fn start(&self, installed: &InstalledAgent, sandbox: Sandbox) -> Result<AgentInstance> {
         let (tier, engine) = (self.tier, self.engine);
         let refused = |error| engine_error(tier, Operation::Adopt, error);
         let options = CreateExecOptions {
@@ -126,14 +129,14 @@ impl<'a> Adoption<'a> {
             attach_stdout: Some(true),
             attach_stderr: Some(true),
             tty: Some(false),
-            cmd: Some(vec![planted.program(), "serve".into(), "--stdio".into()]),
+            cmd: Some(vec![installed.program(), "serve".into(), "--stdio".into()]),
             user: Some(self.user()),
             working_dir: Some("/".into()),
             ..CreateExecOptions::default()
         };
         let execution = engine
             .client
-            .create_exec(&self.found.id, options)
+            .create_exec(&self.container.id, options)
             .await
             .map_err(refused)?
             .id;
@@ -143,27 +146,28 @@ impl<'a> Adoption<'a> {
             .await
             .map_err(refused)?;
         let StartExecResults::Attached { output, input } = attached else {
-            let context = "the engine gives no stream to what it executes";
+            let context = "the engine returned no stream for the agent's exec";
             return Err(Error::new(ErrorKind::Protocol, "adopt container", context).on(tier));
         };
         let stream = AttachStream::new(output, input);
-        let served = Served {
+        let served = RunningAgent {
             tier,
             engine: engine.clone(),
-            container: self.found.id.clone(),
+            container: self.container.id.clone(),
             execution,
-            last_words: stream.last_words(),
+            agent_stderr: stream.agent_stderr(),
         };
         let (stream, cut) = CutStream::new(stream);
         let isolator = AdoptedIsolator::new(served, cut, self.plan.lifetime);
         AgentInstance::connect(stream, sandbox, Box::new(isolator)).await
     }
 
-    /// As whom the engine executes the agent, and so the code runs: two users would need capabilities that few containers have.
+    /// The user of the agent and the code: separate users would need capabilities that few
+    /// containers have.
     fn user(&self) -> String {
         match self.plan.user {
             Some((user, group)) => format!("{user}:{group}"),
-            None => self.found.user.clone(),
+            None => self.container.user.clone(),
         }
     }
 
@@ -180,10 +184,10 @@ impl<'a> Adoption<'a> {
             }
         };
         let mut sandbox = Sandbox::new(self.plan, confinement, self.report())?;
-        // Nothing is made in a container that is not ours.
+        // The foreign container's files stay unchanged.
         sandbox.settings.make_dirs = Vec::new();
         if self.plan.workdir.is_none() {
-            sandbox.settings.workdir = self.found.workdir.clone().into_bytes();
+            sandbox.settings.workdir = self.container.workdir.clone().into_bytes();
         }
         Ok(sandbox)
     }

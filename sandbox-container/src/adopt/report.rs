@@ -1,4 +1,5 @@
-//! What holds in a container that somebody else has made: what its own options say, and what the agent does for each execution.
+//! Reports what is enforced in a foreign container: by its own options, and by the agent for each
+//! execution.
 
 use std::path::Path;
 
@@ -9,14 +10,14 @@ use sandbox_host::adopted;
 use sandbox_host::confinement::Kernel;
 use sandbox_lang::packages;
 
-use super::Found;
+use super::ForeignContainer;
 use super::holes::Hole;
 use crate::engine::Engine;
 
-/// What is enforced of each demand of a plan.
+/// Reports the enforcement of each demand of a plan.
 pub(super) fn report(
     plan: &Plan,
-    found: &Found,
+    container: &ForeignContainer,
     engine: &Engine,
     kernel: &Kernel,
     holes: &[Hole],
@@ -27,15 +28,15 @@ pub(super) fn report(
         version => format!("cgroup v{version}"),
     };
     for demand in &plan.demands {
-        let entry = entry(demand.capability, plan, found, kernel, &cgroup);
-        let entry = through(demand.capability, holes).unwrap_or(entry);
+        let entry = entry(demand.capability, plan, container, kernel, &cgroup);
+        let entry = weakened_by(demand.capability, holes).unwrap_or(entry);
         report.set(demand.capability, entry);
     }
     report
 }
 
-/// What of the container's options takes a capability away; `None` where none does.
-fn through(capability: Capability, holes: &[Hole]) -> Option<Enforcement> {
+/// The options that disable a capability; `None` if there are none.
+fn weakened_by(capability: Capability, holes: &[Hole]) -> Option<Enforcement> {
     let holes = holes.iter().filter(|hole| hole.of.contains(&capability));
     let names = holes.map(|hole| hole.name.as_str()).collect::<Vec<_>>();
     (!names.is_empty()).then(|| Enforcement::unenforced(names.join("; ")))
@@ -44,14 +45,14 @@ fn through(capability: Capability, holes: &[Hole]) -> Option<Enforcement> {
 fn entry(
     capability: Capability,
     plan: &Plan,
-    found: &Found,
+    container: &ForeignContainer,
     kernel: &Kernel,
     cgroup: &str,
 ) -> Enforcement {
-    let host = &found.host;
+    let host = &container.host;
     match capability {
-        Capability::FilesystemReadRoots => files(plan, found, false),
-        Capability::FilesystemWriteRoots => files(plan, found, true),
+        Capability::FilesystemReadRoots => files(plan, container, false),
+        Capability::FilesystemWriteRoots => files(plan, container, true),
         Capability::NetworkAccess | Capability::Egress => network(plan, host, kernel),
         Capability::Processes => match host.pid_mode.as_deref().unwrap_or_default() {
             "" | "private" => Enforcement::partial(
@@ -69,7 +70,7 @@ fn entry(
 }
 
 /// Whether the container shows more of the host than the plan allows.
-fn files(plan: &Plan, found: &Found, writing: bool) -> Enforcement {
+fn files(plan: &Plan, container: &ForeignContainer, writing: bool) -> Enforcement {
     let allowed = |source: &str| {
         let roots = plan.write_roots.iter();
         let roots = roots.chain(plan.read_roots.iter().filter(|_| !writing));
@@ -77,11 +78,11 @@ fn files(plan: &Plan, found: &Found, writing: bool) -> Enforcement {
             .into_iter()
             .any(|root| Path::new(source).starts_with(root))
     };
-    let counted = |mount: &&MountPoint| !writing || mount.rw != Some(false);
+    let is_relevant = |mount: &&MountPoint| !writing || mount.rw != Some(false);
     let is = |mount: &MountPoint, kind: &str| mount.typ.as_deref() == Some(kind);
-    // What an engine does not name otherwise is taken for the host's.
+    // Mounts of unknown types count as the host's.
     let of_host = |mount: &MountPoint| !is(mount, "volume") && !is(mount, "tmpfs");
-    let mounts = found.mounts.iter().filter(counted);
+    let mounts = container.mounts.iter().filter(is_relevant);
     let sources = mounts
         .clone()
         .filter(|mount| of_host(mount))
@@ -146,7 +147,7 @@ fn cpus(plan: &Plan, host: &HostConfig, cgroup: &str) -> Enforcement {
     let some = |value: Option<i64>| value.filter(|value| *value > 0);
     let milli = match (some(host.nano_cpus), some(host.cpu_quota)) {
         (Some(nano), _) => Some(nano / 1_000_000),
-        // The kernel's period where the container names none.
+        // The kernel's default period if the container sets none.
         (None, Some(quota)) => Some(quota * 1000 / some(host.cpu_period).unwrap_or(100_000)),
         (None, None) => None,
     };
@@ -175,15 +176,18 @@ mod tests {
     use crate::adopt::holes::holes;
     use crate::engine::EngineFacts;
     use crate::family::samples::TIER;
-    use crate::lower::samples::plan;
+    use crate::lowering::samples::plan;
     use sandbox_core::{CapabilityPolicy, SandboxSpec};
 
-    fn statuses(found: &Found, policy: &CapabilityPolicy) -> Vec<(Capability, &'static str)> {
+    fn statuses(
+        container: &ForeignContainer,
+        policy: &CapabilityPolicy,
+    ) -> Vec<(Capability, &'static str)> {
         let plan = plan(&SandboxSpec::new("sb"), policy);
         let kernel = crate::backend::kernel(TIER, &EngineFacts::sample()).expect("kernel");
         let entries = plan.demands.iter().map(|demand| {
-            let entry = entry(demand.capability, &plan, found, &kernel, "cgroup v1");
-            let entry = through(demand.capability, &holes(found)).unwrap_or(entry);
+            let entry = entry(demand.capability, &plan, container, &kernel, "cgroup v1");
+            let entry = weakened_by(demand.capability, &holes(container)).unwrap_or(entry);
             (demand.capability, entry.status())
         });
         entries.collect()
@@ -198,22 +202,26 @@ mod tests {
         }
     }
 
-    fn status(found: &Found, policy: &CapabilityPolicy, capability: Capability) -> &'static str {
-        let all = statuses(found, policy);
-        let found = all.iter().find(|(known, _)| *known == capability);
-        found.expect("an entry").1
+    fn status(
+        container: &ForeignContainer,
+        policy: &CapabilityPolicy,
+        capability: Capability,
+    ) -> &'static str {
+        let all = statuses(container, policy);
+        let entry = all.iter().find(|(known, _)| *known == capability);
+        entry.expect("an entry").1
     }
 
     #[test]
-    fn a_container_as_engines_make_it_enforces_little() {
-        let found = Found {
+    fn default_container_enforces_little() {
+        let container = ForeignContainer {
             host: HostConfig {
                 network_mode: Some("bridge".into()),
                 ..HostConfig::default()
             },
-            ..Found::default()
+            ..ForeignContainer::default()
         };
-        let statuses = statuses(&found, &CapabilityPolicy::new());
+        let statuses = statuses(&container, &CapabilityPolicy::new());
         let with = |status| {
             let all = statuses.iter().filter(|(_, known)| *known == status);
             all.map(|(capability, _)| *capability).collect::<Vec<_>>()
@@ -230,8 +238,8 @@ mod tests {
     }
 
     #[test]
-    fn limits_hold_where_they_are_as_low_as_the_plans() {
-        let limited = |memory: i64, milli: i64, pids: i64| Found {
+    fn limit_is_enforced_if_it_is_no_higher_than_the_plans() {
+        let limited = |memory: i64, milli: i64, pids: i64| ForeignContainer {
             host: HostConfig {
                 network_mode: Some("none".into()),
                 memory: Some(memory),
@@ -240,7 +248,7 @@ mod tests {
                 pids_limit: Some(pids),
                 ..HostConfig::default()
             },
-            ..Found::default()
+            ..ForeignContainer::default()
         };
         let policy = CapabilityPolicy::new();
         let capabilities = [Capability::Memory, Capability::Cpus, Capability::Pids];
@@ -255,15 +263,15 @@ mod tests {
     }
 
     #[test]
-    fn what_the_container_shows_of_the_host_has_to_be_allowed() {
+    fn mounts_must_be_within_the_allowed_roots() {
         let mut policy = CapabilityPolicy::new();
         policy.filesystem_read_roots = Some(vec!["/data".into()]);
         let of = |mounts: &[MountPoint], capability| {
-            let found = Found {
+            let container = ForeignContainer {
                 mounts: mounts.to_vec(),
-                ..Found::default()
+                ..ForeignContainer::default()
             };
-            status(&found, &policy, capability)
+            status(&container, &policy, capability)
         };
         let (read, write) = (
             Capability::FilesystemReadRoots,
@@ -279,15 +287,15 @@ mod tests {
             ..MountPoint::default()
         };
         assert_eq!(of(&[volume], read), "partial");
-        let found = Found {
+        let container = ForeignContainer {
             host: HostConfig {
                 privileged: Some(true),
                 ..HostConfig::default()
             },
-            ..Found::default()
+            ..ForeignContainer::default()
         };
         for capability in [read, write, Capability::Privileges] {
-            assert_eq!(status(&found, &policy, capability), "unenforced");
+            assert_eq!(status(&container, &policy, capability), "unenforced");
         }
     }
 }

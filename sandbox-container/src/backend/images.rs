@@ -1,4 +1,4 @@
-//! Images, as a backend is asked for them.
+//! The backend's operations on images.
 
 use sandbox_core::{
     BuildRequest, ImageInfo, ImagePattern, ImageProgress, ImageReference, Plan, PullPolicy, Result,
@@ -7,18 +7,22 @@ use sandbox_core::{
 use super::ContainerBackend;
 use crate::OfFamily;
 use crate::engine::Engine;
-use crate::image::{self, Build, Puller, Wanted};
+use crate::image::{self, Build, Puller, RequestedImage};
 
 impl<F: OfFamily> ContainerBackend<F> {
-    /// The image of a plan, where it may be used.
-    pub(super) fn wanted<'a>(&'a self, plan: &'a Plan) -> Result<Wanted<'a>> {
-        let written = plan.image.as_deref().unwrap_or(&self.config.default_image);
-        let reference = written.parse()?;
+    /// The image that a plan requests.
+    ///
+    /// # Errors
+    ///
+    /// `PolicyExceeded` for an image that the policy does not allow.
+    pub(super) fn requested_image<'a>(&'a self, plan: &'a Plan) -> Result<RequestedImage<'a>> {
+        let original = plan.image.as_deref().unwrap_or(&self.config.default_image);
+        let reference = original.parse()?;
         plan.check_image(&reference)
             .map_err(|error| error.on(self.tier))?;
-        Ok(Wanted {
+        Ok(RequestedImage {
             reference,
-            written: plan.images.is_none().then_some(written),
+            original: plan.images.is_none().then_some(original),
         })
     }
 
@@ -27,11 +31,11 @@ impl<F: OfFamily> ContainerBackend<F> {
             tier: self.tier,
             engine,
             config: &self.config,
-            brought: &self.brought,
+            pulled: &self.pulled,
         }
     }
 
-    /// The image of a plan: pulled, where somebody says so.
+    /// Pulls the image of a plan, if the pull policy asks for it.
     pub(super) async fn provide(
         &self,
         plan: &Plan,
@@ -44,12 +48,12 @@ impl<F: OfFamily> ContainerBackend<F> {
         let engine = self.engine().await?;
         let provided = self
             .puller(&engine)
-            .provide(&self.wanted(plan)?, pull, progress)
+            .provide(&self.requested_image(plan)?, pull, progress)
             .await;
-        self.noticing(provided).await.map(drop)
+        self.forget_if_unavailable(provided).await.map(drop)
     }
 
-    /// Pulls an image, or sees whether it is there.
+    /// Pulls an image, or checks that it exists.
     pub(super) async fn pull(
         &self,
         reference: &ImageReference,
@@ -57,17 +61,19 @@ impl<F: OfFamily> ContainerBackend<F> {
         progress: &mut ImageProgress<'_>,
     ) -> Result<ImageInfo> {
         let engine = self.engine().await?;
-        let wanted = Wanted {
+        let requested = RequestedImage {
             reference: reference.clone(),
-            written: None,
+            original: None,
         };
-        let provided = self.puller(&engine).provide(&wanted, pull, progress).await;
-        let (image, brought) = self.noticing(provided).await?;
-        Ok(image::info(&image, brought))
+        let provided = self
+            .puller(&engine)
+            .provide(&requested, pull, progress)
+            .await;
+        let (image, is_new) = self.forget_if_unavailable(provided).await?;
+        Ok(image::info(&image, is_new))
     }
 
-    /// Builds an image.
-    pub(super) async fn make(
+    pub(super) async fn build_image_from(
         &self,
         request: &BuildRequest,
         allowed: Option<&[ImagePattern]>,
@@ -80,20 +86,20 @@ impl<F: OfFamily> ContainerBackend<F> {
             allowed,
         };
         let built = build.run(progress).await;
-        self.noticing(built).await
+        self.forget_if_unavailable(built).await
     }
 
-    /// What the engine has.
-    pub(super) async fn stock(&self) -> Result<Vec<ImageInfo>> {
+    /// The images that the engine has.
+    pub(super) async fn list_images(&self) -> Result<Vec<ImageInfo>> {
         let engine = self.engine().await?;
         let images = image::images(self.tier, &engine).await;
-        self.noticing(images).await
+        self.forget_if_unavailable(images).await
     }
 
-    /// Removes an image, or this name of it.
-    pub(super) async fn discard(&self, reference: &ImageReference) -> Result<()> {
+    /// Removes an image, or only this name if the image has more.
+    pub(super) async fn remove_named_image(&self, reference: &ImageReference) -> Result<()> {
         let engine = self.engine().await?;
         let removed = image::remove(self.tier, &engine, reference).await;
-        self.noticing(removed).await
+        self.forget_if_unavailable(removed).await
     }
 }

@@ -1,72 +1,62 @@
-//! The backend: from a plan to a sandbox whose agent answers.
+//! The backend for one family of engines: from a plan to a sandbox whose agent answers.
 
-mod draft;
+mod container_plan;
+mod create_sandbox;
 mod images;
 
 use std::marker::PhantomData;
-use std::path::PathBuf;
 
 use async_trait::async_trait;
-use bollard::models::ImageInspect;
 use sandbox_core::spi::{Backend, Finding, Found, Instance};
 use sandbox_core::{
     BuildRequest, EnforcementReport, Error, ErrorKind, ImageInfo, ImagePattern, ImageProgress,
-    ImageReference, ImageRetention, Plan, PullPolicy, Result, SandboxInfo,
+    ImageReference, Plan, PullPolicy, Result, SandboxInfo,
 };
 use sandbox_host::seccomp::Arch;
-use sandbox_host::{AgentInstance, Sandbox, WORK_FOLDER, state};
-use sandbox_lang::packages::in_reach;
 use tokio::sync::Mutex;
 
-use crate::adopt::{Adoption, Found as Foreign};
-use crate::applied;
+use crate::adopt::{Adoption, ForeignContainer};
+use crate::background_removal;
 use crate::config::ContainerConfig;
+use crate::detached::{DetachedRegistry, RecordStore};
 use crate::doctor;
 use crate::engine::{Engine, EngineFacts};
-use crate::folders::{self, check_nested};
-use crate::image::{self, Brought, ImageFacts, Source};
-use crate::isolator::{Container, ContainerIsolator};
-use crate::kept::{self, HandOver, Registry, Store};
-use crate::labels;
-use crate::launch::Launch;
-use crate::lower::{self, Parts};
-use crate::packages::Provisioner;
-use crate::quota::Trial;
-use crate::remover;
+use crate::image::PulledImages;
+use crate::quota::QuotaTrial;
 use crate::sweep;
-use crate::usual_paths::usual_paths;
 use crate::volume::AgentVolume;
 use crate::{OfFamily, Tier};
 
-pub(crate) use draft::kernel;
+pub(crate) use container_plan::kernel;
 
-/// What files of code without a policy get: the usual mask.
+/// The umask of code without a policy: the usual default.
 pub(crate) const UMASK: u32 = 0o022;
 
 /// Sandboxes as containers of an engine of the family `F`.
 ///
-/// A backend names its own: `pub type DockerBackend = ContainerBackend<Docker>`.
+/// Each backend defines an alias: `pub type DockerBackend = ContainerBackend<Docker>`.
 #[derive(Debug)]
 pub struct ContainerBackend<F> {
     tier: Tier,
     config: ContainerConfig,
     applies_policy: bool,
     volume: AgentVolume,
-    /// The engine once it was found. One that vanished is looked for again.
+    /// The engine, found on first use. Cleared when it becomes unavailable, so it is searched
+    /// again.
     engine: Mutex<Option<Engine>>,
-    /// The images that came by this backend.
-    brought: Brought,
+    /// The images that this backend pulled or built.
+    pulled: PulledImages,
     family: PhantomData<fn() -> F>,
 }
 
 impl<F: OfFamily> ContainerBackend<F> {
-    /// The tier that applies the policy. Connects to nothing yet.
+    /// The tier that applies the policy. Does not connect yet.
     #[must_use]
     pub fn new(config: ContainerConfig) -> Self {
         let form = F::FAMILY.profile_form;
         let volume = match &config.agent {
             Some(program) => AgentVolume::new(program.clone(), form),
-            None => AgentVolume::ours(form),
+            None => AgentVolume::built_in(form),
         };
         Self {
             tier: F::FAMILY.confined(),
@@ -74,12 +64,12 @@ impl<F: OfFamily> ContainerBackend<F> {
             applies_policy: true,
             volume,
             engine: Mutex::new(None),
-            brought: Brought::default(),
+            pulled: PulledImages::default(),
             family: PhantomData,
         }
     }
 
-    /// The tier that applies none: containers as the engine makes them by default. Connects to nothing yet.
+    /// The tier without a policy: containers with the engine's defaults. Does not connect yet.
     #[must_use]
     pub fn without_policy(config: ContainerConfig) -> Self {
         Self {
@@ -90,37 +80,38 @@ impl<F: OfFamily> ContainerBackend<F> {
     }
 
     async fn engine(&self) -> Result<Engine> {
-        let mut found = self.engine.lock().await;
-        if let Some(engine) = &*found {
+        let mut cached = self.engine.lock().await;
+        if let Some(engine) = &*cached {
             return Ok(engine.clone());
         }
         let engine = Engine::find(self.tier, &self.config).await?;
-        self.usable(&engine.facts)?;
-        let (tier, swept) = (self.tier, engine.clone());
+        self.check_usable(&engine.facts)?;
+        let (tier, swept_engine) = (self.tier, engine.clone());
         tokio::spawn(async move {
-            if let Some(error) = sweep::sweep(tier, &swept).await.failed {
-                tracing::warn!(%tier, %error, "what killed owners left is not wholly removed");
+            if let Some(error) = sweep::sweep(tier, &swept_engine).await.failed {
+                tracing::warn!(%tier, %error, "cannot remove all leftovers of killed owners");
             }
         });
-        Ok(found.insert(engine).clone())
+        Ok(cached.insert(engine).clone())
     }
 
-    /// Refuses an engine that no sandbox of ours can run on.
-    fn usable(&self, facts: &EngineFacts) -> Result<()> {
-        let refused = |reason: String, fix: String| Err(Error::unavailable(self.tier, reason, fix));
+    /// Refuses an engine that cannot run sandboxes.
+    fn check_usable(&self, facts: &EngineFacts) -> Result<()> {
+        let refuse = |reason: String, fix: String| Err(Error::unavailable(self.tier, reason, fix));
         let native = Arch::native();
         if self.config.agent.is_none() && native != Arch::from_name(&facts.architecture) {
-            let theirs = &facts.architecture;
-            let reason =
-                format!("the engine's architecture is {theirs:?}, the built-in agent's another");
-            return refused(
+            let architecture = &facts.architecture;
+            let reason = format!(
+                "the engine's architecture is {architecture:?}, the built-in agent is for another one"
+            );
+            return refuse(
                 reason,
                 "configure an agent that was built for the engine's architecture".into(),
             );
         }
         if self.volume.is_empty() {
             let reason = "this build has no agent (it was compiled for documentation only)".into();
-            return refused(
+            return refuse(
                 reason,
                 "build with a C linker for Linux on x86_64 or aarch64".into(),
             );
@@ -131,14 +122,14 @@ impl<F: OfFamily> ContainerBackend<F> {
                 "{} takes no runtime from a request and would use its own, {}, instead of {:?}",
                 family.engine, facts.default_runtime, facts.runtime
             );
-            return refused(
+            return refuse(
                 reason,
                 "make it the engine's default (`runtime` in containers.conf)".into(),
             );
         }
         if !facts.runtime_known {
             let reason = format!("the engine has no runtime {:?}", facts.runtime);
-            return refused(
+            return refuse(
                 reason,
                 format!(
                     "choose one of those that `{} info` names",
@@ -149,8 +140,8 @@ impl<F: OfFamily> ContainerBackend<F> {
         Ok(())
     }
 
-    /// An engine that does not answer any more may be another one by the next time.
-    async fn noticing<T>(&self, result: Result<T>) -> Result<T> {
+    /// Forgets an unavailable engine: a different one may answer next time.
+    async fn forget_if_unavailable<T>(&self, result: Result<T>) -> Result<T> {
         if let Err(error) = &result
             && error.kind() == ErrorKind::SandboxUnavailable
         {
@@ -159,7 +150,7 @@ impl<F: OfFamily> ContainerBackend<F> {
         result
     }
 
-    /// A container that somebody else has made, and that runs.
+    /// Inspects a running container that this client did not create.
     async fn adoption<'a>(
         &self,
         engine: &'a Engine,
@@ -168,251 +159,45 @@ impl<F: OfFamily> ContainerBackend<F> {
     ) -> Result<Adoption<'a>> {
         sandbox_host::check_export_paths(&plan.export_paths)
             .map_err(|error| error.on(self.tier))?;
-        let found = Foreign::look(self.tier, engine, container, plan).await?;
+        let container = ForeignContainer::inspect(self.tier, engine, container, plan).await?;
         let kernel = match self.applies_policy {
             true => Some(kernel(self.tier, &engine.facts)?),
             false => None,
         };
-        let adoption = Adoption::new(self.tier, engine, plan, found, kernel)?;
+        let adoption = Adoption::new(self.tier, engine, plan, container, kernel)?;
         #[cfg(feature = "mutants")]
         if self.config.mutation == Some(crate::Mutation::Adoption) {
-            return Ok(adoption.looking_at_mounts_alone());
+            return Ok(adoption.ignoring_most_holes());
         }
         Ok(adoption)
     }
 
-    /// Refuses packages where they could not be installed.
-    fn without_packages(&self, plan: &Plan, why: &str) -> Result<()> {
+    /// Refuses packages that cannot be installed.
+    fn refuse_packages(&self, plan: &Plan, reason: &str) -> Result<()> {
         if plan.packages.is_empty() {
             return Ok(());
         }
-        // A policy may accept that nothing is enforced; what it asks for would be missing all the same.
-        let error = Error::new(ErrorKind::Unsupported, "install packages", why);
+        // A policy may accept missing enforcement, but the packages would be missing as well.
+        let error = Error::new(ErrorKind::Unsupported, "install packages", reason);
         Err(error
             .on(self.tier)
             .with_fix("use an image or a container that has them"))
     }
 
-    /// Makes the sandbox of a plan, with its packages.
-    async fn build(&self, plan: &Plan, engine: &Engine) -> Result<AgentInstance> {
-        let tier = self.tier;
-        let image = image::find(tier, engine, &self.wanted(plan)?).await?;
-        image::check_labels(tier, &image)?;
-        if plan.packages.is_empty() {
-            return self.place(plan, engine, &image, None).await;
-        }
-        if !self.applies_policy {
-            self.without_packages(plan, "sandboxes that follow no policy get none")?;
-        }
-        let provisioner = Provisioner {
-            backend: self,
-            config: &self.config,
-            tier,
-            engine,
-            image: &image,
-        };
-        let (provided, note) = provisioner.provide(plan).await?;
-        let mut instance = self.place(&provided, engine, &image, None).await?;
-        if let Some(note) = note {
-            let mut report = instance.enforcement().clone();
-            report.note(note);
-            instance.set_enforcement(report);
-        }
-        Ok(instance)
-    }
-
-    /// What would be enforced of a plan on this engine.
-    pub(crate) async fn assess_on(
-        &self,
-        plan: &Plan,
-        engine: &Engine,
-        trial: Trial,
-    ) -> Result<EnforcementReport> {
-        Ok(self.draft(plan, engine, trial).await?.report)
-    }
-
-    /// Makes the sandbox of a plan out of this image. Where it has a network, that is `network`, else the engine's default.
-    pub(crate) async fn place(
-        &self,
-        plan: &Plan,
-        engine: &Engine,
-        inspected: &ImageInspect,
-        network: Option<&str>,
-    ) -> Result<AgentInstance> {
-        let tier = self.tier;
-        let draft = self.draft(plan, engine, Trial::Allowed).await?;
-        let source = Source::new(inspected);
-        let image = ImageFacts::new(inspected);
-        let volume = &self.volume;
-        let hidden = self.hidden(plan)?;
-        let folders = draft.folders;
-        #[cfg(feature = "mutants")]
-        let vouched = self.config.mutation != Some(crate::Mutation::Folders);
-        #[cfg(not(feature = "mutants"))]
-        let vouched = true;
-        if vouched && draft.confined.is_some() {
-            check_nested(tier, plan, &hidden)?;
-            folders.vouch(tier, engine).await?;
-        }
-        let store = match plan.detached {
-            true => Some(Store::prepare(tier, self.config.state_folder.as_deref())?),
-            false => None,
-        };
-        let profile = match draft.confined {
-            Some(_) if engine.facts.seccomp => volume.profile(tier, engine).await?,
-            _ => None,
-        };
-        let usual = usual_paths(tier, engine, &self.config.options, &image.id).await?;
-        let parts = Parts {
-            tier,
-            facts: &engine.facts,
-            image: &image,
-            volume: &volume.name,
-            runtime: self.config.runtime.as_deref(),
-            hidden: &hidden,
-            usual: &usual,
-            folders: &folders,
-            network,
-            profile: profile.as_deref(),
-            options: &self.config.options,
-        };
-        let sandbox = Sandbox::new(plan, draft.confinement, draft.report)?;
-        // An engine may be on another machine, or in a virtual one.
-        let mut sandbox = sandbox.counting_memory_kills();
-        if let Some(lifetime) = plan.lifetime {
-            sandbox = sandbox.ending_after(lifetime);
-        }
-        let made = &mut sandbox.settings.make_dirs;
-        let body = match &draft.confined {
-            Some((storage, identity)) => {
-                // What is mounted exists, and the rest of the root is read-only.
-                made.retain(|folder| storage.covers(folder));
-                if plan.writable_root && plan.workspace.is_none() {
-                    made.push(WORK_FOLDER.into());
-                }
-                let lowered = lower::confined(plan, &parts, storage, *identity)?;
-                #[cfg(feature = "mutants")]
-                let lowered = match self.config.mutation {
-                    Some(mutation) => mutation.of(lowered, &mut sandbox, inspected),
-                    None => lowered,
-                };
-                sandbox.settings.give_dirs = lowered.give.into_iter().map(Into::into).collect();
-                lowered.body
-            }
-            None => {
-                made.push(WORK_FOLDER.into());
-                lower::unconfined(plan, &parts)?
-            }
-        };
-        let mut body = body;
-        if let Some(written) = folders::label(&folders.written(plan)) {
-            let labels = body.labels.get_or_insert_default();
-            labels.insert(labels::WRITTEN.to_owned(), written);
-        }
-        if vouched && engine.facts.compares_folders() {
-            sandbox.settings.placed = folders.placed(plan);
-        }
-        let user = body.user.clone().unwrap_or_default();
-        let launch = Launch {
-            tier,
-            engine,
-            volume,
-            name: lower::container_name(&plan.name),
-            body,
-        };
-        let (guard, stream) = launch.run().await?;
-        let confined = draft.confined.is_some();
-        if confined
-            && let Err(error) = applied::note(tier, &mut sandbox.enforcement, guard.warnings())
-        {
-            return Err(match guard.remove(&engine.client).await {
-                Ok(()) => error,
-                Err(left) => error.with_source(left),
-            });
-        }
-        let goes = plan.image_retention == ImageRetention::Remove;
-        let goes = goes && self.brought.contains(&source.id);
-        let goes = goes.then(|| source.id.clone());
-        let guard = guard.with_image(goes.clone());
-        let no_network = draft.confined.is_some() && !lower::has_network(plan);
-        let isolator = ContainerIsolator::new(Container {
-            tier,
-            engine: engine.clone(),
-            id: guard.container().to_owned(),
-            guard: Some(guard),
-            last_words: stream.last_words(),
-            no_network,
-            lifetime: plan.lifetime,
-            store: store.clone(),
-            source: Some(source),
-            image: None,
-        });
-        if let Some(counts) = isolator.counts().await
-            && draft.confined.is_some()
-            && !self.lies()
-        {
-            let report = &mut sandbox.enforcement;
-            applied::lower(report, counts, plan, &engine.facts, &launch.body).await;
-        }
-        let Some(store) = &store else {
-            return AgentInstance::connect(stream, sandbox, Box::new(isolator)).await;
-        };
-        let hand_over = HandOver {
-            tier,
-            engine,
-            store,
-            plan,
-            user,
-            no_network,
-            image: goes,
-            isolator,
-        };
-        hand_over.finish(stream, sandbox).await
-    }
-
-    /// Whether what is claimed is not to be compared with what was made.
-    fn lies(&self) -> bool {
-        #[cfg(feature = "mutants")]
-        return self.config.mutation.is_some();
-        #[cfg(not(feature = "mutants"))]
-        false
-    }
-
-    fn state_folder(&self) -> PathBuf {
-        state::folder(self.config.state_folder.as_deref(), state::user())
-    }
-
-    /// The paths in a sandbox at which this user's keys would be seen, or other sandboxes' packages changed.
-    fn hidden(&self, plan: &Plan) -> Result<Vec<String>> {
-        if !kept::shows_the_host(plan) {
-            return Ok(Vec::new());
-        }
-        let mut seen = kept::hidden(self.tier, plan, &self.state_folder())?;
-        if !seen.is_empty() {
-            // What is not there cannot be covered, and may be there later.
-            Store::prepare(self.tier, self.config.state_folder.as_deref())?;
-        }
-        let cache = in_reach(plan, &self.config.packages);
-        if let Some(cache) = cache.map_err(|error| error.on(self.tier))? {
-            seen.extend(kept::seen_at(plan, &cache));
-        }
-        Ok(seen)
-    }
-
-    /// What of its engine a tier's sandboxes are found on.
+    /// Runs `act` with the detached sandboxes of this tier on its engine.
     async fn with_registry<T>(
         &self,
-        act: impl AsyncFnOnce(Registry<'_>) -> Result<T>,
+        act: impl AsyncFnOnce(DetachedRegistry<'_>) -> Result<T>,
     ) -> Result<T> {
         let engine = self.engine().await?;
-        let store = Store::found(self.tier, self.config.state_folder.as_deref())?;
-        let registry = Registry {
+        let store = RecordStore::open_existing(self.tier, self.config.state_folder.as_deref())?;
+        let registry = DetachedRegistry {
             tier: self.tier,
             engine: &engine,
             store,
         };
-        let done = act(registry).await;
-        self.noticing(done).await
+        let result = act(registry).await;
+        self.forget_if_unavailable(result).await
     }
 }
 
@@ -424,18 +209,18 @@ impl<F: OfFamily> Backend for ContainerBackend<F> {
 
     async fn assess(&self, plan: &Plan) -> Result<EnforcementReport> {
         let engine = self.engine().await?;
-        self.assess_on(plan, &engine, Trial::No).await
+        self.assess_on(plan, &engine, QuotaTrial::CachedOnly).await
     }
 
     async fn measure(&self, plan: &Plan) -> Result<EnforcementReport> {
         let engine = self.engine().await?;
-        self.assess_on(plan, &engine, Trial::Allowed).await
+        self.assess_on(plan, &engine, QuotaTrial::Allowed).await
     }
 
     async fn create(&self, plan: &Plan) -> Result<Box<dyn Instance>> {
         let engine = self.engine().await?;
-        let built = self.build(plan, &engine).await;
-        Ok(Box::new(self.noticing(built).await?))
+        let created = self.create_with_packages(plan, &engine).await;
+        Ok(Box::new(self.forget_if_unavailable(created).await?))
     }
 
     fn keeps_detached(&self) -> bool {
@@ -463,29 +248,26 @@ impl<F: OfFamily> Backend for ContainerBackend<F> {
     }
 
     async fn settle(&self) {
-        remover::settled().await;
+        background_removal::settled().await;
     }
 
     async fn assess_adopted(&self, container: &str, plan: &Plan) -> Result<EnforcementReport> {
         let engine = self.engine().await?;
         let adoption = self.adoption(&engine, container, plan).await;
-        self.noticing(adoption)
+        self.forget_if_unavailable(adoption)
             .await
             .map(|adoption| adoption.report())
     }
 
     async fn adopt(&self, container: &str, plan: &Plan) -> Result<Box<dyn Instance>> {
-        self.without_packages(
-            plan,
-            "nothing is installed for a container that somebody else has made",
-        )?;
+        self.refuse_packages(plan, "packages cannot be installed in an adopted container")?;
         let engine = self.engine().await?;
         let adopted = async {
             let adoption = self.adoption(&engine, container, plan).await?;
             adoption.enter(self.volume.program()).await
         };
         let adopted = adopted.await;
-        Ok(Box::new(self.noticing(adopted).await?))
+        Ok(Box::new(self.forget_if_unavailable(adopted).await?))
     }
 
     async fn provide_image(&self, plan: &Plan, progress: &mut ImageProgress<'_>) -> Result<()> {
@@ -507,21 +289,21 @@ impl<F: OfFamily> Backend for ContainerBackend<F> {
         allowed: Option<&[ImagePattern]>,
         progress: &mut ImageProgress<'_>,
     ) -> Result<ImageInfo> {
-        self.make(request, allowed, progress).await
+        self.build_image_from(request, allowed, progress).await
     }
 
     async fn images(&self) -> Result<Vec<ImageInfo>> {
-        self.stock().await
+        self.list_images().await
     }
 
     async fn remove_image(&self, reference: &ImageReference) -> Result<()> {
-        self.discard(reference).await
+        self.remove_named_image(reference).await
     }
 
     async fn diagnose(&self) -> Vec<Finding> {
         match self.engine().await {
             Ok(engine) => doctor::findings(self.tier, &engine, &self.config).await,
-            Err(error) => vec![doctor::missing(&error)],
+            Err(error) => vec![doctor::engine_missing(&error)],
         }
     }
 

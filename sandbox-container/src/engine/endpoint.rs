@@ -1,4 +1,4 @@
-//! Where an engine may listen.
+//! Addresses of engines.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,23 +7,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bollard::Docker;
 use sandbox_core::{Error, Result};
 
-/// An address of an engine.
+/// The address of an engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Endpoint {
-    /// A unix socket: the engine is taken to run on this host.
+    /// A unix socket. The engine is assumed to run on this host.
     Unix(PathBuf),
-    /// `host:port`, in clear text.
+    /// `host:port`, unencrypted.
     Tcp(String),
-    /// Wherever a client leads that the caller made.
+    /// The destination of a client that the caller created.
     Given(GivenClient),
 }
 
-/// A client of an engine that the caller made.
+/// A client that the caller created.
 #[derive(Debug, Clone)]
 pub struct GivenClient {
     pub(crate) client: Docker,
-    /// Tells it from the others of this process.
+    /// Distinguishes the clients of this process.
     number: u64,
 }
 
@@ -46,11 +46,11 @@ impl PartialEq for GivenClient {
 impl Eq for GivenClient {}
 
 impl Endpoint {
-    /// The endpoint behind an address.
+    /// Parses an address.
     ///
     /// # Errors
     ///
-    /// Why it cannot be used.
+    /// A message that says why the address cannot be used.
     pub(crate) fn parse(host: &str) -> Result<Self, &'static str> {
         if let Some(path) = host.strip_prefix("unix://") {
             return match path.starts_with('/') {
@@ -81,24 +81,24 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// The endpoints to try, and who named them. Whoever names one means that one only.
+/// The endpoints to try. An endpoint named by the user is the only candidate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Candidates {
-    /// Tried in this order; the first one that answers is used.
+    /// Tried in this order; the first that answers is used.
     pub endpoints: Vec<Endpoint>,
-    /// Who named the only one ("DOCKER_HOST"); `None` where these are the usual places.
+    /// What named the endpoint ("DOCKER_HOST"); `None` for the usual addresses.
     pub named_by: Option<String>,
 }
 
 const ADDRESS_FIX: &str = "use unix:///path/to/engine.sock or tcp://host:port";
 
 impl Candidates {
-    /// The engine that `by` names by its address.
+    /// The engine at an address that `by` names.
     ///
     /// # Errors
     ///
-    /// `SandboxUnavailable` for an address that cannot be used.
+    /// `SandboxUnavailable` if the address cannot be used.
     pub fn named(tier: &str, host: &str, by: impl Into<String>) -> Result<Self> {
         let by = by.into();
         let endpoint = Endpoint::parse(host).map_err(|why| {
@@ -110,7 +110,7 @@ impl Candidates {
         })
     }
 
-    /// The engine that the caller's client leads to.
+    /// The engine behind a client that the caller created.
     pub(crate) fn given(client: &GivenClient) -> Self {
         Self {
             endpoints: vec![Endpoint::Given(client.clone())],
@@ -118,7 +118,7 @@ impl Candidates {
         }
     }
 
-    /// These sockets, each once, however many links lead to it.
+    /// These sockets, without duplicates that differ only by symlinks.
     #[must_use]
     pub fn usual(sockets: impl IntoIterator<Item = PathBuf>) -> Self {
         let mut endpoints = Vec::new();
@@ -135,7 +135,7 @@ impl Candidates {
     }
 }
 
-/// The path with its folder's links followed: /var/run is a link to /run on most systems.
+/// Resolves symlinks of the parent folder: on most systems /var/run links to /run.
 fn same_socket(path: PathBuf) -> PathBuf {
     let folder = path.parent().and_then(|folder| folder.canonicalize().ok());
     match (folder, path.file_name()) {
@@ -150,7 +150,7 @@ mod tests {
     use sandbox_core::ErrorKind;
 
     #[test]
-    fn unusable_addresses_are_said_with_the_fix() {
+    fn unusable_address_is_refused_with_a_fix() {
         for host in [
             "ssh://host",
             "unix://relative",
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_names_an_engine_means_that_one() {
+    fn named_engine_is_the_only_candidate() {
         let found = Candidates::named("docker", "tcp://10.0.0.1:2375/", "DOCKER_HOST");
         let found = found.expect("candidates");
         assert_eq!(found.endpoints, [Endpoint::Tcp("10.0.0.1:2375".into())]);
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_with_two_paths_is_tried_once() {
+    fn linked_socket_is_tried_once() {
         let folder = tempfile::tempdir().expect("temporary folder");
         let (real, link) = (folder.path().join("real"), folder.path().join("link"));
         std::fs::create_dir(&real).expect("folder");

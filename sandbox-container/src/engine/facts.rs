@@ -1,76 +1,78 @@
-//! What an engine says of itself, as far as it changes what is enforced.
+//! The engine's self-description, as far as it affects enforcement.
 
 use bollard::ClientVersion;
 use bollard::models::{SystemInfo, SystemInfoCgroupVersionEnum};
 
-use super::{HardLimits, Shell};
+use super::{HardLimits, KernelIsolation};
 
-/// What an engine says of itself.
+/// The engine's self-description, as far as it affects enforcement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EngineFacts {
-    /// Negotiated version of the API: major, minor.
+    /// Negotiated API version: major, minor.
     pub api: (usize, usize),
-    /// The engine's own version ("20.10.24").
+    /// The engine's version ("20.10.24").
     pub version: String,
     /// Architecture as the kernel names it ("`x86_64`").
     pub architecture: String,
-    /// Major and minor version of the kernel; 0.0 where the engine does not say.
+    /// Kernel version (major, minor); (0, 0) if the engine does not report it.
     pub kernel: (u32, u32),
-    /// 1 or 2; 0 where the engine does not say.
+    /// Cgroup version, 1 or 2; 0 if the engine does not report it.
     pub cgroup: u8,
-    /// What sets cgroups up: "cgroupfs", "systemd" or "none".
+    /// The cgroup driver: "cgroupfs", "systemd" or "none".
     pub cgroup_driver: String,
     /// Whether the memory limit works.
     pub memory_limit: bool,
-    /// Whether the limit of memory and swap together works.
+    /// Whether the limit of memory plus swap works.
     pub swap_limit: bool,
     /// Whether the processor quota works.
     pub cpu_quota: bool,
     /// Whether the limit of processes works.
     pub pids_limit: bool,
-    /// How many processors the engine's host has.
+    /// Number of processors of the engine's host.
     pub cpus: u32,
-    /// Whether containers can be given processors and memory nodes of their own.
+    /// Whether containers can be bound to processors and memory nodes.
     pub cpuset: bool,
-    /// The hard resource limits of the engine.
+    /// Hard resource limits of the engine's process.
     pub hard_limits: HardLimits,
-    /// Whether the engine can apply seccomp profiles. What it applies by itself does not matter: a sandbox brings its own.
+    /// Whether the engine can apply seccomp profiles. Its default profile is irrelevant: sandboxes
+    /// bring their own.
     pub seccomp: bool,
-    /// Whether the engine's kernel enforces AppArmor: a container has the engine's own profile then.
+    /// Whether the engine's kernel enforces AppArmor. Containers then get the engine's profile.
     pub apparmor: bool,
     /// Whether the engine's kernel enforces SELinux.
     pub selinux: bool,
     /// Whether the engine runs without root.
     pub rootless: bool,
-    /// Who on the host is the root of its containers, user and group: whoever runs an engine without root, and the first of the users that
-    /// an engine with root gives its containers (`userns-remap`). `None` where that is nobody else than root, or not known.
+    /// The host's user and group that root maps to in containers. For a rootless engine, this is
+    /// the user that runs it. With `userns-remap`, it is the first remapped user. `None` if that is
+    /// root, or not known.
     pub engine_user: Option<(u32, u32)>,
-    /// How many user ids its containers have; an engine with root has them all.
+    /// Number of user ids in a container; all of them for an engine with root.
     pub ids: u32,
-    /// Whether containers get a user namespace of their own (`userns-remap`).
+    /// Whether containers get a separate user namespace (`userns-remap`).
     pub user_namespace: bool,
     /// Storage driver ("overlay2").
     pub storage: String,
-    /// The file system below it ("extfs", "xfs"); empty where the engine does not say.
+    /// The file system below the storage driver ("extfs", "xfs"); empty if not reported.
     pub backing: String,
-    /// The OCI runtime of containers that ask for none.
+    /// The default OCI runtime.
     pub default_runtime: String,
-    /// The OCI runtime of our containers.
+    /// The OCI runtime of sandboxes.
     pub runtime: String,
     /// Whether the engine has that runtime.
     pub runtime_known: bool,
-    /// What that runtime puts between code and the kernel.
-    pub shell: Shell,
-    /// Whether paths of this process mean the same to the engine.
+    /// What the runtime puts between code and the host's kernel.
+    pub kernel_isolation: KernelIsolation,
+    /// Whether paths of this process are valid for the engine.
     pub local: bool,
-    /// Whether the engine's containers run on the kernel of this process, so that both know a file by the same numbers. An engine on this
-    /// host may run in a virtual machine.
+    /// Whether containers run on this process's kernel, so device and inode numbers match. A local
+    /// engine may still run its containers in a virtual machine.
     pub same_kernel: bool,
 }
 
 impl EngineFacts {
-    /// Reads them out of the engine's answer; what is missing counts as not there.
+    /// Reads the engine's response; missing fields count as unsupported.
     pub(crate) fn new(
         info: &SystemInfo,
         api: &ClientVersion,
@@ -87,7 +89,8 @@ impl EngineFacts {
         let runtime = runtime.map_or_else(|| text(&info.default_runtime), ToOwned::to_owned);
         let known = info.runtimes.as_ref().and_then(|known| known.get(&runtime));
         let program = known.and_then(|known| known.path.as_deref());
-        // The engine's own default is there whatever the engine calls it: Podman names one by its path that was given by its path.
+        // The default runtime exists even if it is not listed: Podman lists one configured by path
+        // under that path.
         let is_default = !runtime.is_empty() && info.default_runtime.as_ref() == Some(&runtime);
         Self {
             api: (api.major_version, api.minor_version),
@@ -131,7 +134,7 @@ impl EngineFacts {
             storage: text(&info.driver),
             backing: backing(info),
             runtime_known: known.is_some() || is_default,
-            shell: Shell::of(&runtime, program.unwrap_or_default()),
+            kernel_isolation: KernelIsolation::of(&runtime, program.unwrap_or_default()),
             default_runtime: text(&info.default_runtime),
             runtime,
             local,
@@ -139,12 +142,13 @@ impl EngineFacts {
         }
     }
 
-    /// Whether the agent can compare what is mounted in a container with what was opened on this host.
+    /// Whether the agent can compare mounted folders with those opened on this host.
     pub(crate) fn compares_folders(&self) -> bool {
-        self.same_kernel && self.shell.shares_kernel()
+        self.same_kernel && self.kernel_isolation.shares_kernel()
     }
 
-    /// Major and minor version of the engine ("20.10"): what lies behind them does not change enforcement.
+    /// Major and minor version of the engine ("20.10"). The patch level does not affect
+    /// enforcement.
     pub(crate) fn short_version(&self) -> String {
         self.version
             .splitn(3, '.')
@@ -153,33 +157,36 @@ impl EngineFacts {
             .join(".")
     }
 
-    /// Whether the negotiated API is at least this one.
+    /// Whether the negotiated API version is at least this one.
     pub(crate) fn api_at_least(&self, major: usize, minor: usize) -> bool {
         self.api >= (major, minor)
     }
 }
 
-/// The file system that the engine says its storage driver works on.
+/// The file system below the storage driver.
 fn backing(info: &SystemInfo) -> String {
-    let mut said = info.driver_status.iter().flatten();
-    said.find_map(|pair| match pair.as_slice() {
-        [name, value] if name == "Backing Filesystem" => Some(value.clone()),
-        _ => None,
-    })
-    .unwrap_or_default()
+    let mut status = info.driver_status.iter().flatten();
+    status
+        .find_map(|pair| match pair.as_slice() {
+            [name, value] if name == "Backing Filesystem" => Some(value.clone()),
+            _ => None,
+        })
+        .unwrap_or_default()
 }
 
-/// Whether an engine names the kernel that this process runs on. One in a virtual machine would have to run the very same build.
+/// Whether the engine reports this process's kernel release. A virtual machine would need the very
+/// same build.
 fn is_this_kernel(info: &SystemInfo) -> bool {
-    let ours = std::fs::read_to_string("/proc/sys/kernel/osrelease");
-    let theirs = info.kernel_version.as_deref();
-    ours.is_ok_and(|ours| theirs == Some(ours.trim_end()))
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease");
+    let engine_release = info.kernel_version.as_deref();
+    release.is_ok_and(|release| engine_release == Some(release.trim_end()))
 }
 
-/// How many users an engine gives containers that have users of their own: the count that distributions hand out, which it does not tell.
+/// Number of user ids under `userns-remap`. The engine does not report it; this is the
+/// distributions' default.
 const REMAPPED_IDS: u32 = 65_536;
 
-/// Whose the folder is that an engine keeps its data in where it gives containers users of their own: its name ends in their root's.
+/// The remapped root's user and group, from the data folder's name ("100000.100000").
 fn remapped_root(folder: &str) -> Option<(u32, u32)> {
     let (user, group) = folder.rsplit('/').next()?.split_once('.')?;
     Some((user.parse().ok()?, group.parse().ok()?))
@@ -195,7 +202,7 @@ fn kernel_version(text: &str) -> (u32, u32) {
 
 #[cfg(test)]
 impl EngineFacts {
-    /// A rootful engine on cgroup v1 with everything.
+    /// A rootful engine on cgroup v1 with every feature.
     pub(crate) fn sample() -> Self {
         Self {
             api: (1, 41),
@@ -223,7 +230,7 @@ impl EngineFacts {
             default_runtime: "runc".into(),
             runtime: "runc".into(),
             runtime_known: true,
-            shell: Shell::Namespaces,
+            kernel_isolation: KernelIsolation::Namespaces,
             local: true,
             same_kernel: true,
         }
@@ -235,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_engine_does_not_say_is_not_there() {
+    fn missing_fields_count_as_unsupported() {
         let api = ClientVersion {
             major_version: 1,
             minor_version: 41,
@@ -246,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_default_runtime_that_is_named_by_its_path_is_there() {
+    fn default_runtime_configured_by_path_is_known() {
         let api = ClientVersion {
             major_version: 1,
             minor_version: 41,
@@ -264,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn kernels_are_named_in_many_ways() {
+    fn kernel_versions_are_parsed() {
         for (text, version) in [
             ("6.18.44-fc-v595", (6, 18)),
             ("5.4", (5, 4)),
@@ -276,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn users_of_their_own_are_read_from_the_data_folder() {
+    fn remapped_root_is_read_from_the_data_folder() {
         let api = ClientVersion {
             major_version: 1,
             minor_version: 47,
@@ -297,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn security_options_are_read_with_their_parameters() {
+    fn security_options_are_read_despite_parameters() {
         let info = SystemInfo {
             security_options: Some(vec![
                 "name=seccomp,profile=default".into(),

@@ -1,9 +1,9 @@
-//! The hard resource limits of an engine's own process, above which it can give no container any.
+//! Hard resource limits of the engine's process. No container can exceed them.
 
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-/// The hard resource limits of an engine's own process; `None` where they are not known, or where there is none.
+/// Hard resource limits of the engine's process; `None` if unlimited or unknown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HardLimits {
@@ -16,9 +16,9 @@ pub struct HardLimits {
 }
 
 impl HardLimits {
-    /// Those of the process that listens at a socket of this host. A socket that something else holds for the engine (as systemd does)
-    /// gives that one's, which are no lower.
-    pub(crate) fn behind(socket: &Path) -> Self {
+    /// The limits of the process that listens on a local socket. Under socket activation that is
+    /// systemd, whose limits are no lower.
+    pub(crate) fn of_listener(socket: &Path) -> Self {
         let stream = UnixStream::connect(socket).ok();
         let peer = stream.and_then(|stream| rustix::net::sockopt::socket_peercred(stream).ok());
         let limits = peer.and_then(|peer| {
@@ -30,7 +30,7 @@ impl HardLimits {
             .unwrap_or_default()
     }
 
-    /// Out of the kernel's table: a name of several words, the soft limit, the hard one, the unit.
+    /// Parses the kernel's table: name, soft limit, hard limit, unit.
     fn parse(table: &str) -> Self {
         let hard = |name: &str| {
             let row = table.lines().find_map(|line| line.strip_prefix(name))?;
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernels_table_is_read() {
+    fn kernel_table_is_parsed() {
         let table = "\
 Limit                     Soft Limit           Hard Limit           Units     
 Max processes             96365                unlimited            processes 
@@ -62,14 +62,14 @@ Max open files            1024                 20000                files
     }
 
     #[test]
-    fn the_process_behind_a_socket_is_found() {
+    fn limits_are_those_of_the_listening_process() {
         let folder = tempfile::tempdir().expect("folder");
         let socket = folder.path().join("socket");
         let _listener = std::os::unix::net::UnixListener::bind(&socket).expect("listener");
         let own = std::fs::read_to_string("/proc/self/limits").expect("own limits");
-        assert_eq!(HardLimits::behind(&socket), HardLimits::parse(&own));
+        assert_eq!(HardLimits::of_listener(&socket), HardLimits::parse(&own));
         assert_eq!(
-            HardLimits::behind(Path::new("/nowhere")),
+            HardLimits::of_listener(Path::new("/nowhere")),
             HardLimits::default()
         );
     }

@@ -1,4 +1,4 @@
-//! A container, as the engine describes it.
+//! Inspects containers.
 
 use std::time::Duration;
 
@@ -7,40 +7,40 @@ use bollard::errors::Error;
 use bollard::models::ContainerInspectResponse;
 use tokio::time::Instant;
 
-use crate::error::{is_no_container, is_unreadable};
+use crate::error::{is_container_missing, is_parse_error};
 
-/// How long a container may be in a state that is not understood. Podman says "stopped", which Docker's API does not know, between the
-/// end of a container's process and its cleaning up, some 0.5 s.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// How long an unknown container state is tolerated. Podman reports "stopped", unknown to Docker's
+/// API, for about 0.5 s between the end of a container's process and its cleanup.
+const UNKNOWN_STATE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How often it is asked again.
-const POLL: Duration = Duration::from_millis(20);
+/// Time between two attempts.
+const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Asks for a container by its id or name; once more while its state is a passing one that is not understood.
+/// Inspects a container by id or name. Retries while its state is unknown.
 ///
 /// # Errors
 ///
-/// The engine's, and that its answer is still not understood after `PATIENCE`.
+/// The engine's errors, including a response still unreadable after `UNKNOWN_STATE_TIMEOUT`.
 pub(crate) async fn inspect(
     client: &Docker,
     container: &str,
 ) -> Result<ContainerInspectResponse, Error> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + UNKNOWN_STATE_TIMEOUT;
     loop {
         match client.inspect_container(container, None).await {
-            Err(error) if is_unreadable(&error) && Instant::now() < deadline => {
-                tokio::time::sleep(POLL).await;
+            Err(error) if is_parse_error(&error) && Instant::now() < deadline => {
+                tokio::time::sleep(RETRY_INTERVAL).await;
             }
-            answer => return answer.map_err(gone),
+            response => return response.map_err(as_not_found),
         }
     }
 }
 
-/// What Podman says in its own words, with another status, of a container that goes at this moment.
-fn gone(error: Error) -> Error {
-    let known = is_no_container(&error);
+/// Maps Podman's error for a container being removed to status 404.
+fn as_not_found(error: Error) -> Error {
+    let is_missing = is_container_missing(&error);
     match error {
-        Error::DockerResponseServerError { message, .. } if known => {
+        Error::DockerResponseServerError { message, .. } if is_missing => {
             Error::DockerResponseServerError {
                 status_code: 404,
                 message,

@@ -1,4 +1,4 @@
-//! The containers of an engine.
+//! Lists the containers of an engine.
 
 use std::collections::HashMap;
 
@@ -11,20 +11,20 @@ use super::Endpoint;
 use crate::Tier;
 use crate::error::{Operation, engine_error};
 
-/// A container, as far as a list of containers tells.
+/// A container in the engine's list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Listed {
+pub struct ListedContainer {
     /// Its id.
     pub id: String,
-    /// When it was created, in seconds since 1970; `None` where the engine does not say.
+    /// Creation time in seconds since 1970; `None` if not reported.
     pub created: Option<i64>,
     /// Its labels.
     pub labels: HashMap<String, String>,
-    /// Whether it runs, or is held.
+    /// Whether it runs or is paused.
     pub runs: bool,
 }
 
-impl Listed {
+impl ListedContainer {
     fn new(summary: ContainerSummary) -> Option<Self> {
         Some(Self {
             id: summary.id?,
@@ -38,18 +38,18 @@ impl Listed {
     }
 }
 
-/// The containers that have all of these labels (`name` or `name=value`), whatever their state. `address` is the engine's, where it
-/// is known.
+/// Lists the containers in any state that have all of these labels (`name` or `name=value`).
+/// `address` is the engine's address, if known.
 ///
 /// # Errors
 ///
-/// When the engine does not answer, or says what is not understood.
+/// The engine does not answer, or its response cannot be parsed.
 pub(crate) async fn list(
     tier: Tier,
     client: &Docker,
     address: Option<&Endpoint>,
     labels: &[String],
-) -> Result<Vec<Listed>> {
+) -> Result<Vec<ListedContainer>> {
     if let (Some(native), Some(address)) = (tier.family.native, address) {
         return native.list(address, labels).await.map_err(|why| {
             let command = tier.family.command;
@@ -62,7 +62,10 @@ pub(crate) async fn list(
         ..Default::default()
     };
     match client.list_containers(Some(options)).await {
-        Ok(containers) => Ok(containers.into_iter().filter_map(Listed::new).collect()),
+        Ok(containers) => Ok(containers
+            .into_iter()
+            .filter_map(ListedContainer::new)
+            .collect()),
         Err(error) => Err(engine_error(tier, Operation::List, error)),
     }
 }

@@ -1,4 +1,4 @@
-//! An engine: found, asked for its version, and described.
+//! Finds an engine and queries its version and features.
 
 mod endpoint;
 mod facts;
@@ -22,45 +22,46 @@ pub use endpoint::{Candidates, Endpoint, GivenClient};
 pub use facts::EngineFacts;
 pub use hard_limits::HardLimits;
 pub(crate) use inspect::inspect;
-pub use listing::Listed;
+pub use listing::ListedContainer;
 pub(crate) use listing::list;
 use ping::{Ping, ping};
-pub use runtime::Shell;
+pub use runtime::KernelIsolation;
 
 use crate::config::ContainerConfig;
-use crate::lower::UsualPaths;
-use crate::quota::Quota;
+use crate::lowering::DefaultPaths;
+use crate::quota::LayerQuota;
 use crate::{Family, Tier};
 
-/// Most time for finding an engine that answers: one that is not there is told within 2 s.
-const FIND: Duration = Duration::from_millis(1700);
+/// Time limit for finding an engine that answers: a missing engine is reported within 2 s.
+const FIND_TIMEOUT: Duration = Duration::from_millis(1700);
 
-/// Most time for an engine that has answered to say what it is. Podman asks several programs for their versions first, and takes more
-/// than a second for that on a busy machine.
-const DESCRIBE: Duration = Duration::from_secs(15);
+/// Time limit for an engine's self-description. Podman first runs several programs for their
+/// versions, which takes over a second on a busy machine.
+const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Most seconds for the head of any answer: an engine under load takes seconds to start a container, never minutes.
-const ANSWER_SECONDS: u64 = 60;
+/// Time limit in seconds for the start of any response: a loaded engine takes seconds, never
+/// minutes.
+const RESPONSE_TIMEOUT_SECONDS: u64 = 60;
 
 /// An engine that answered.
 #[derive(Debug, Clone)]
 pub(crate) struct Engine {
-    /// Its API.
+    /// The client of its API.
     pub client: Docker,
     /// Where it was found.
     pub endpoint: Endpoint,
-    /// Its address, where it is known: a client that the caller made may lead anywhere.
+    /// Its address, if known: a client that the caller created may lead anywhere.
     pub address: Option<Endpoint>,
-    /// What it says of itself.
+    /// Its self-description.
     pub facts: EngineFacts,
-    /// Whether its storage bounds a container's own layer, once that was tried.
-    pub quota: Arc<OnceCell<Quota>>,
-    /// What its containers hide by default, once that was asked.
-    pub usual_paths: Arc<OnceCell<UsualPaths>>,
+    /// Whether its storage limits a container's writable layer. Tested once.
+    pub quota: Arc<OnceCell<LayerQuota>>,
+    /// The paths that its containers hide by default. Queried once.
+    pub default_paths: Arc<OnceCell<DefaultPaths>>,
 }
 
 impl Endpoint {
-    /// Itself, where it is an address.
+    /// The endpoint itself, if it is an address.
     pub(crate) fn address(&self) -> Option<&Self> {
         match self {
             Self::Given(_) => None,
@@ -70,8 +71,8 @@ impl Endpoint {
 }
 
 impl Engine {
-    /// The containers that have all of these labels; see [`list`].
-    pub(crate) async fn list(&self, tier: Tier, labels: &[String]) -> Result<Vec<Listed>> {
+    /// Lists the containers that have all of these labels; see [`list`].
+    pub(crate) async fn list(&self, tier: Tier, labels: &[String]) -> Result<Vec<ListedContainer>> {
         list(tier, &self.client, self.address.as_ref(), labels).await
     }
 
@@ -79,7 +80,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// `SandboxUnavailable` with the reason for each place that was tried, in under 2 s.
+    /// `SandboxUnavailable` in under 2 s, with the reason for each endpoint that was tried.
     pub(crate) async fn find(tier: Tier, config: &ContainerConfig) -> Result<Self> {
         let Candidates {
             endpoints,
@@ -90,13 +91,13 @@ impl Engine {
             (None, None) => (tier.family.candidates)(tier.name)?,
         };
         let mut tried = Vec::new();
-        let deadline = Instant::now() + FIND;
+        let deadline = Instant::now() + FIND_TIMEOUT;
         for endpoint in endpoints {
-            let answered = match timeout_at(deadline, reach(&endpoint)).await {
+            let answered = match timeout_at(deadline, connect(&endpoint)).await {
                 Ok(Ok((client, ping))) => {
-                    // It is there; what it is may take it longer to say.
+                    // The engine exists; its description may take longer.
                     let described = Self::describe(tier.family, &endpoint, client, ping, config);
-                    timeout(DESCRIBE, described).await
+                    timeout(DESCRIBE_TIMEOUT, described).await
                 }
                 Ok(Err(failure)) => Ok(Err(failure)),
                 Err(late) => Err(late),
@@ -118,10 +119,10 @@ impl Engine {
         config: &ContainerConfig,
     ) -> Result<Self, Unreachable> {
         let address = match endpoint {
-            Endpoint::Given(_) => config.address().map_err(Unreachable::Native)?,
+            Endpoint::Given(_) => config.address().map_err(Unreachable::NativeApi)?,
             endpoint => Some(endpoint.clone()),
         };
-        let said = async {
+        let native_facts = async {
             match family.native {
                 None => Ok(None),
                 Some(native) => match &address {
@@ -130,15 +131,19 @@ impl Engine {
                 },
             }
         };
-        let (api, info, said) = tokio::join!(spoken(family, &client, ping), client.info(), said);
+        let (api, info, correction) = tokio::join!(
+            negotiate(family, &client, ping),
+            client.info(),
+            native_facts
+        );
         let api = api?;
         let info = info.map_err(Unreachable::Answer)?;
         let local = matches!(address, Some(Endpoint::Unix(_)));
         let mut facts = EngineFacts::new(&info, &api, local, config.runtime.as_deref());
         if let Some(Endpoint::Unix(socket)) = &address {
-            facts.hard_limits = HardLimits::behind(socket);
+            facts.hard_limits = HardLimits::of_listener(socket);
         }
-        if let Some(correct) = said.map_err(Unreachable::Native)? {
+        if let Some(correct) = correction.map_err(Unreachable::NativeApi)? {
             correct(&mut facts);
         }
         Ok(Self {
@@ -147,24 +152,24 @@ impl Engine {
             address,
             facts,
             quota: Arc::default(),
-            usual_paths: Arc::default(),
+            default_paths: Arc::default(),
         })
     }
 }
 
-/// A client of the engine at `endpoint`, if one answers there.
-async fn reach(endpoint: &Endpoint) -> Result<(Docker, Option<Ping>), Unreachable> {
-    // bollard wraps the reason of a failed connection so deep that it gets lost.
-    let said = ping(endpoint).await.map_err(Unreachable::Connect)?;
+/// Connects to the engine at `endpoint`.
+async fn connect(endpoint: &Endpoint) -> Result<(Docker, Option<Ping>), Unreachable> {
+    // bollard hides the cause of a failed connection deep in its errors.
+    let pong = ping(endpoint).await.map_err(Unreachable::Connect)?;
     let client = client(endpoint).map_err(Unreachable::Answer)?;
-    if said.is_none() {
+    if pong.is_none() {
         client.ping().await.map_err(Unreachable::Answer)?;
     }
-    Ok((client, said))
+    Ok((client, pong))
 }
 
-/// The version of the API that is spoken with the engine, which is of this family.
-async fn spoken(
+/// Checks the engine's family and negotiates the API version.
+async fn negotiate(
     family: &Family,
     client: &Docker,
     ping: Option<Ping>,
@@ -180,38 +185,41 @@ async fn spoken(
     version::negotiated(&version).ok_or(Unreachable::Version)
 }
 
-/// A client of the engine at `endpoint`; it connects anew for each request, so that it belongs to no runtime.
+/// Creates a client for `endpoint`. It opens a new connection per request, so it is bound to no
+/// runtime.
 pub(crate) fn client(endpoint: &Endpoint) -> Result<Docker, bollard::errors::Error> {
     match endpoint {
-        Endpoint::Unix(path) => {
-            Docker::connect_with_unix(&path.to_string_lossy(), ANSWER_SECONDS, API_DEFAULT_VERSION)
-        }
+        Endpoint::Unix(path) => Docker::connect_with_unix(
+            &path.to_string_lossy(),
+            RESPONSE_TIMEOUT_SECONDS,
+            API_DEFAULT_VERSION,
+        ),
         Endpoint::Tcp(address) => {
-            Docker::connect_with_http(address, ANSWER_SECONDS, API_DEFAULT_VERSION)
+            Docker::connect_with_http(address, RESPONSE_TIMEOUT_SECONDS, API_DEFAULT_VERSION)
         }
         Endpoint::Given(given) => Ok(given.client.clone()),
     }
 }
 
 fn check_family(family: &Family, names: &[&str]) -> Result<(), Unreachable> {
-    if (family.is_ours)(names) {
+    if (family.is_member)(names) {
         return Ok(());
     }
     let name = names.first().copied().unwrap_or("an unknown engine");
-    Err(Unreachable::Stranger(name.escape_debug().to_string()))
+    Err(Unreachable::OtherFamily(name.escape_debug().to_string()))
 }
 
-/// Why an endpoint is of no use.
+/// Why an endpoint cannot be used.
 #[derive(Debug)]
 enum Unreachable {
     Connect(io::Error),
     Answer(bollard::errors::Error),
-    /// It is an engine of another family, which calls itself so.
-    Stranger(String),
-    /// It does not say which versions of the API it knows.
+    /// An engine of another family, with its name.
+    OtherFamily(String),
+    /// The engine does not report its API version.
     Version,
-    /// It does not answer over its own API.
-    Native(String),
+    /// The query over the engine's own API failed.
+    NativeApi(String),
     Silent,
 }
 
@@ -224,17 +232,17 @@ impl std::fmt::Display for Unreachable {
                 io::ErrorKind::PermissionDenied => f.write_str("permission denied"),
                 _ => error.fmt(f),
             },
-            Self::Answer(error) => write!(f, "{}", crate::error::Causes(error)),
-            Self::Stranger(name) => write!(f, "that is {name}"),
-            Self::Version => f.write_str("it says no version of its API"),
-            Self::Native(why) => f.write_str(why),
+            Self::Answer(error) => write!(f, "{}", crate::error::ErrorChain(error)),
+            Self::OtherFamily(name) => write!(f, "it is {name}"),
+            Self::Version => f.write_str("it reports no API version"),
+            Self::NativeApi(why) => f.write_str(why),
             Self::Silent => f.write_str("no answer in time"),
         }
     }
 }
 
 fn unavailable(tier: Tier, named_by: Option<&str>, tried: &[(Endpoint, Unreachable)]) -> Error {
-    let places = tried
+    let attempts = tried
         .iter()
         .map(|(endpoint, why)| format!("{endpoint}: {why}"))
         .collect::<Vec<_>>()
@@ -251,7 +259,7 @@ fn unavailable(tier: Tier, named_by: Option<&str>, tried: &[(Endpoint, Unreachab
     let engine = tier.family.engine;
     Error::unavailable(
         tier,
-        format!("no {engine} engine answers{by}: {places}"),
+        format!("no {engine} engine answers{by}: {attempts}"),
         fix,
     )
 }

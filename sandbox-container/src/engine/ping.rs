@@ -1,7 +1,7 @@
-//! What an engine says of itself in the head of its first answer.
+//! Reads the engine's version and family from the headers of its ping response.
 //!
-//! Podman runs several programs before it answers `GET /version`, for some 0.4 s; what is needed of that stands in the head of its
-//! answer to a ping, for half a millisecond. bollard does not show heads.
+//! Podman runs several programs before it answers `GET /version`, about 0.4 s. The ping response
+//! has the same facts in its headers after half a millisecond. bollard does not expose headers.
 
 use std::io;
 
@@ -14,17 +14,17 @@ use super::{Endpoint, version};
 const REQUEST: &[u8] =
     b"GET /_ping HTTP/1.1\r\nHost: engine\r\nAccept: */*\r\nConnection: close\r\n\r\n";
 
-/// The longest head that is read; those of engines have some 300 bytes.
-const LONGEST: u64 = 16 * 1024;
-const MOST_HEADERS: usize = 64;
+/// Byte limit for the headers; those of engines have about 300 bytes.
+const HEAD_LIMIT: u64 = 16 * 1024;
+const MAX_HEADERS: usize = 64;
 const HEAD_END: &[u8] = b"\r\n\r\n";
 
-/// What an engine says of itself when it is pinged.
+/// The headers of a ping response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Ping {
-    /// The version of the API that both sides know: major, minor.
+    /// The highest API version that both sides support: major, minor.
     pub api: (usize, usize),
-    /// What it calls itself, in the words of `GET /version`.
+    /// The engine's name, as in `GET /version`.
     pub engine: String,
 }
 
@@ -38,30 +38,31 @@ impl Ping {
     }
 }
 
-/// Pings the engine at `endpoint`. `None` where its answer does not say all of that; then `GET /version` does, or says why not.
+/// Pings the engine at `endpoint`. `None` if the response lacks a header; `GET /version` then has
+/// the facts, or the error.
 ///
 /// # Errors
 ///
-/// Those of connecting.
+/// The error of the connection.
 pub(super) async fn ping(endpoint: &Endpoint) -> io::Result<Option<Ping>> {
     let head = match endpoint {
-        Endpoint::Unix(path) => ask(UnixStream::connect(path).await?).await,
+        Endpoint::Unix(path) => request(UnixStream::connect(path).await?).await,
         Endpoint::Tcp(address) => match TcpStream::connect(address).await {
-            // No port is said: whoever makes the client knows the usual one.
+            // The address has no port: bollard adds the default one.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Ok(None),
-            connected => ask(connected?).await,
+            connected => request(connected?).await,
         },
         Endpoint::Given(_) => return Ok(None),
     };
-    // Whatever is wrong with the answer, the next request meets it too and has the words for it.
-    Ok(head.ok().and_then(|head| read(&head)))
+    // Other failures recur in the next request, which reports them better.
+    Ok(head.ok().and_then(|head| parse(&head)))
 }
 
-/// The answer, at least its head: whoever stands between may keep the connection open behind it.
-async fn ask(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<Vec<u8>> {
+/// Reads at least the headers: a proxy may keep the connection open after them.
+async fn request(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<Vec<u8>> {
     stream.write_all(REQUEST).await?;
     let mut answer = Vec::new();
-    let mut stream = stream.take(LONGEST);
+    let mut stream = stream.take(HEAD_LIMIT);
     while !answer.windows(HEAD_END.len()).any(|end| end == HEAD_END) {
         if stream.read_buf(&mut answer).await? == 0 {
             break;
@@ -70,8 +71,8 @@ async fn ask(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<Vec<
     Ok(answer)
 }
 
-fn read(answer: &[u8]) -> Option<Ping> {
-    let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
+fn parse(answer: &[u8]) -> Option<Ping> {
+    let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut response = httparse::Response::new(&mut headers);
     if !response.parse(answer).ok()?.is_complete() || response.code != Some(200) {
         return None;
@@ -89,7 +90,7 @@ fn read(answer: &[u8]) -> Option<Ping> {
         None => value("Server")?.split('/').next()?,
     };
     Some(Ping {
-        api: version::common(value("Api-Version")?)?,
+        api: version::common_version(value("Api-Version")?)?,
         engine: engine.to_owned(),
     })
 }
@@ -103,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn engines_are_told_apart_by_their_heads() {
+    fn engine_family_is_read_from_headers() {
         let podman = answer(
             "API-Version: 1.41\r\nLibpod-Api-Version: 4.3.1\r\nServer: Libpod/4.3.1 (linux)\r\n",
         );
@@ -114,24 +115,24 @@ mod tests {
                 engine: engine.to_owned(),
             })
         };
-        assert_eq!(read(&podman), ping("Podman Engine"));
-        assert_eq!(read(&docker), ping("Docker"));
+        assert_eq!(parse(&podman), ping("Podman Engine"));
+        assert_eq!(parse(&docker), ping("Docker"));
     }
 
     #[test]
-    fn an_answer_that_does_not_say_all_is_none() {
-        let whole = answer("Api-Version: 1.41\r\nServer: Docker/20.10.24 (linux)\r\n");
-        assert!(read(&whole).is_some());
-        assert_eq!(read(&whole[..40]), None, "cut off");
-        assert_eq!(read(&answer("Api-Version: 1.41\r\n")), None);
-        assert_eq!(read(&answer("Server: Docker/1\r\n")), None);
+    fn incomplete_response_is_none() {
+        let complete = answer("Api-Version: 1.41\r\nServer: Docker/20.10.24 (linux)\r\n");
+        assert!(parse(&complete).is_some());
+        assert_eq!(parse(&complete[..40]), None, "cut off");
+        assert_eq!(parse(&answer("Api-Version: 1.41\r\n")), None);
+        assert_eq!(parse(&answer("Server: Docker/1\r\n")), None);
         assert_eq!(
-            read(&answer("Api-Version: x\r\nServer: Docker/1\r\n")),
+            parse(&answer("Api-Version: x\r\nServer: Docker/1\r\n")),
             None
         );
-        assert_eq!(read(b"HTTP/1.1 403 Forbidden\r\n\r\n"), None);
-        assert_eq!(read(b"\x15\x03\x01"), None, "another protocol");
-        let many = "X: y\r\n".repeat(MOST_HEADERS + 1);
-        assert_eq!(read(&answer(&many)), None);
+        assert_eq!(parse(b"HTTP/1.1 403 Forbidden\r\n\r\n"), None);
+        assert_eq!(parse(b"\x15\x03\x01"), None, "another protocol");
+        let many = "X: y\r\n".repeat(MAX_HEADERS + 1);
+        assert_eq!(parse(&answer(&many)), None);
     }
 }

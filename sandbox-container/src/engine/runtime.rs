@@ -1,20 +1,22 @@
-//! What an OCI runtime puts between code and the host's kernel.
+//! How far an OCI runtime separates code from the host's kernel.
 
 use std::fmt;
 
-/// What an OCI runtime puts between code and the host's kernel. Told by its name and its program: a name is the engine's owner's word.
+/// How far an OCI runtime separates code from the host's kernel, by the runtime's name and program.
+/// The names come from the engine's configuration, which is trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shell {
-    /// Nothing: namespaces of the host's kernel, as runc, crun and youki make them.
+pub enum KernelIsolation {
+    /// Namespaces of the host's kernel, as runc, crun and youki create them.
     Namespaces,
-    /// A kernel in a process of the host (gVisor's runsc): it answers the code's system calls by itself.
+    /// A kernel in a host process (gVisor's runsc) handles the code's system calls.
     UserKernel,
-    /// A virtual machine with a kernel of its own (Kata Containers, libkrun).
+    /// A virtual machine with a separate kernel (Kata Containers, libkrun).
     Machine,
 }
 
-impl Shell {
-    /// What a runtime of this name, with this program, is. An unknown one counts as namespaces, of which the most is asked.
+impl KernelIsolation {
+    /// Classifies a runtime by name and program. Unknown ones count as namespaces, which require
+    /// the most enforcement.
     pub(crate) fn of(name: &str, program: &str) -> Self {
         let is = |words: &[&str]| {
             [name, program]
@@ -30,20 +32,21 @@ impl Shell {
         }
     }
 
-    /// Whether the code's kernel takes this resource limit (`RLIMIT_*`). A kernel in user space refuses those of what it does not have:
-    /// message queues, priorities.
+    /// Whether the code's kernel accepts this resource limit (`RLIMIT_*`). A user-space kernel
+    /// refuses limits of features it lacks: message queues, priorities.
     pub(crate) fn takes_limit(self, resource: u32) -> bool {
         const MESSAGE_QUEUES: u32 = 12;
         self != Self::UserKernel || resource < MESSAGE_QUEUES
     }
 
-    /// Whether the code's kernel is the host's: what that counts, filters and limits by process is then the code's.
+    /// Whether the code runs on the host's kernel, so that its counters, filters and limits apply
+    /// to the code.
     pub(crate) fn shares_kernel(self) -> bool {
         self == Self::Namespaces
     }
 }
 
-impl fmt::Display for Shell {
+impl fmt::Display for KernelIsolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Namespaces => "namespaces",
@@ -55,19 +58,23 @@ impl fmt::Display for Shell {
 
 #[cfg(test)]
 mod tests {
-    use super::Shell;
+    use super::KernelIsolation;
 
     #[test]
-    fn runtimes_are_known_by_name_or_program() {
-        for (name, program, shell) in [
-            ("runc", "runc", Shell::Namespaces),
-            ("io.containerd.runc.v2", "", Shell::Namespaces),
-            ("runsc", "/usr/bin/runsc", Shell::UserKernel),
-            ("secure", "/opt/runsc-kvm", Shell::UserKernel),
-            ("kata-fc", "io.containerd.kata.v2", Shell::Machine),
-            ("mine", "/opt/mine", Shell::Namespaces),
+    fn runtime_is_classified_by_name_or_program() {
+        for (name, program, isolation) in [
+            ("runc", "runc", KernelIsolation::Namespaces),
+            ("io.containerd.runc.v2", "", KernelIsolation::Namespaces),
+            ("runsc", "/usr/bin/runsc", KernelIsolation::UserKernel),
+            ("secure", "/opt/runsc-kvm", KernelIsolation::UserKernel),
+            ("kata-fc", "io.containerd.kata.v2", KernelIsolation::Machine),
+            ("mine", "/opt/mine", KernelIsolation::Namespaces),
         ] {
-            assert_eq!(Shell::of(name, program), shell, "{name} {program}");
+            assert_eq!(
+                KernelIsolation::of(name, program),
+                isolation,
+                "{name} {program}"
+            );
         }
     }
 }

@@ -1,23 +1,23 @@
-//! The version of the API that both sides know.
+//! Negotiates the API version.
 
 use bollard::models::SystemVersion;
 use bollard::{API_DEFAULT_VERSION, ClientVersion};
 
-/// The engine's version of the API, or ours where that is older. `None` where the engine says none.
+/// The lower of the engine's and the client's API version. `None` if the engine reports none.
 pub(super) fn negotiated(version: &SystemVersion) -> Option<ClientVersion> {
-    let (major_version, minor_version) = common(version.api_version.as_deref()?)?;
+    let (major_version, minor_version) = common_version(version.api_version.as_deref()?)?;
     Some(ClientVersion {
         major_version,
         minor_version,
     })
 }
 
-/// The same, major and minor, of an engine whose version is written so ("1.41").
-pub(super) fn common(theirs: &str) -> Option<(usize, usize)> {
-    let (major, minor) = theirs.split_once('.')?;
-    let theirs = (major.parse().ok()?, minor.parse().ok()?);
-    let ours = API_DEFAULT_VERSION;
-    Some(theirs.min((ours.major_version, ours.minor_version)))
+/// The same for a version as text ("1.41").
+pub(super) fn common_version(engine_version: &str) -> Option<(usize, usize)> {
+    let (major, minor) = engine_version.split_once('.')?;
+    let engine_version = (major.parse().ok()?, minor.parse().ok()?);
+    let client_version = API_DEFAULT_VERSION;
+    Some(engine_version.min((client_version.major_version, client_version.minor_version)))
 }
 
 #[cfg(test)]
@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_older_version_of_both_sides_is_spoken() {
+    fn lower_version_is_negotiated() {
         let of = |api: Option<&str>| {
             let version = SystemVersion {
                 api_version: api.map(ToOwned::to_owned),
@@ -34,11 +34,11 @@ mod tests {
             negotiated(&version).map(|found| (found.major_version, found.minor_version))
         };
         assert_eq!(of(Some("1.41")), Some((1, 41)));
-        let ours = (
+        let client_version = (
             API_DEFAULT_VERSION.major_version,
             API_DEFAULT_VERSION.minor_version,
         );
-        assert_eq!(of(Some("1.9999")), Some(ours));
+        assert_eq!(of(Some("1.9999")), Some(client_version));
         assert_eq!(of(Some("one")), None);
         assert_eq!(of(None), None);
     }

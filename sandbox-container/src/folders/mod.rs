@@ -1,16 +1,17 @@
-//! The host's folders of a sandbox, opened once before an engine is asked to mount them.
+//! Opens a sandbox's host folders before the engine mounts them.
 //!
-//! An engine takes a path, not a descriptor. So three things stand in for one:
+//! An engine takes a path, not a descriptor. Three measures replace the descriptor:
 //!
-//! - Each path is opened without following links that code could have made, and stays open until the agent has answered.
-//! - A path is refused where somebody else could exchange a part of it: another user ([`vouch`]), or the code of another sandbox on the
-//!   same engine ([`live`]).
-//! - The agent is told which object each place of the container must be, and refuses to serve where it is another one. Nothing has run by
-//!   then.
+//! - Each path is opened without following links that code could have made. It stays open until the
+//!   agent has answered.
+//! - A path is refused if someone else could replace a part of it: another user ([`trusted_path`]),
+//!   or the code of another sandbox on the same engine ([`active_writers`]).
+//! - The agent is told which object to expect at each mount point. It refuses to serve if it finds
+//!   another one. No code has run by then.
 
-mod live;
+mod active_writers;
 mod nested;
-mod vouch;
+mod trusted_path;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -23,107 +24,115 @@ use sandbox_host::safe_path::{Identity, LinkRule, Opened, PathError};
 
 use crate::Tier;
 use crate::engine::{Engine, EngineFacts};
-pub(crate) use live::label;
+pub(crate) use active_writers::encode as encode_folders;
 pub(crate) use nested::check as check_nested;
 
-/// The host's folders of a plan, by the paths that the plan names.
+/// The host folders of a plan, by the paths in the plan.
 #[derive(Debug, Default)]
-pub(crate) struct Folders(BTreeMap<PathBuf, Opened>);
+pub(crate) struct HostFolders(BTreeMap<PathBuf, Opened>);
 
 /// Owner and permission bits of a folder.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Owned {
+pub(crate) struct FolderOwner {
     pub user: u32,
     pub group: u32,
     /// Permission bits.
     pub mode: u32,
 }
 
-impl Folders {
-    /// Opens the folders of a plan. An engine on another host has none of them.
+impl HostFolders {
+    /// Opens the folders of a plan. Empty for an engine on another host.
     ///
     /// # Errors
     ///
-    /// `InvalidSpec` for a folder that is not there or cannot be reached, and for a link that is not followed.
+    /// `InvalidSpec` for a folder that does not exist or cannot be reached, and for a link that
+    /// must not be followed.
     pub(crate) fn open(tier: Tier, plan: &Plan, facts: &EngineFacts) -> Result<Self> {
         if !facts.local {
             return Ok(Self::default());
         }
         let rule = LinkRule::new(plan.follow_links);
-        // By name first, so that no link there is followed. What was opened counts in the end.
-        let rule = rule.writable(Identity::of_paths(writable(plan)));
+        // First by path, so that no link in a writable folder is followed; then by what was opened.
+        let rule = rule.writable(Identity::of_paths(writable_paths(plan)));
         let mut opened = BTreeMap::new();
-        for (field, path) in named(plan) {
-            let found = rule.open(path);
-            let found = found.map_err(|error| refused(tier, field, path, &error))?;
-            opened.insert(path.to_owned(), found);
+        for (field, path) in named_paths(plan) {
+            let folder = rule.open(path);
+            let folder = folder.map_err(|error| open_error(tier, field, path, &error))?;
+            opened.insert(path.to_owned(), folder);
         }
         let folders = Self(opened);
-        let written = folders.written(plan);
-        for (field, path) in named(plan) {
-            if let Some(found) = folders.0.get(path) {
-                let links = found.refuse_links_in(&written);
-                links.map_err(|error| refused(tier, field, path, &error))?;
+        let writable_folders = folders.writable_folders(plan);
+        for (field, path) in named_paths(plan) {
+            if let Some(folder) = folders.0.get(path) {
+                let links = folder.refuse_links_in(&writable_folders);
+                links.map_err(|error| open_error(tier, field, path, &error))?;
             }
         }
         Ok(folders)
     }
 
-    /// Refuses folders whose way can be changed by somebody else than this user, root and whoever runs the engine, and by the code of
-    /// a sandbox that lives on the engine.
+    /// Refuses folders that could be replaced before the engine mounts them: by users other than
+    /// this one, root and the engine's user, or by code of a running sandbox.
     ///
     /// # Errors
     ///
-    /// `Unsupported` with the part of the path and who can change it; where the engine does not list its containers.
-    pub(crate) async fn vouch(&self, tier: Tier, engine: &Engine) -> Result<()> {
+    /// `Unsupported` with the part of the path and who can replace it; also if the engine cannot
+    /// list its containers.
+    pub(crate) async fn check_trusted(&self, tier: Tier, engine: &Engine) -> Result<()> {
         if self.0.is_empty() {
             return Ok(());
         }
-        let trusted = vouch::trusted(&engine.facts).map_err(|cause| {
+        let trusted = trusted_path::trusted_users(&engine.facts).map_err(|cause| {
             let error = Error::new(ErrorKind::Io, "create sandbox", format!("/: {cause}"));
             error.on(tier)
         })?;
         for (path, opened) in &self.0 {
-            if let Some(doubt) = vouch::doubt(opened, &trusted) {
-                return Err(unsure(tier, path, &doubt.to_string()).with_fix(doubt.fix()));
+            if let Some(untrusted) = trusted_path::find_untrusted(opened, &trusted) {
+                return Err(
+                    untrusted_error(tier, path, &untrusted.to_string()).with_fix(untrusted.fix())
+                );
             }
         }
-        for sandbox in live::writers(tier, engine).await? {
-            if let Some((path, _)) = self.0.iter().find(|(_, opened)| sandbox.reaches(opened)) {
+        for sandbox in active_writers::writers(tier, engine).await? {
+            if let Some((path, _)) = self
+                .0
+                .iter()
+                .find(|(_, opened)| sandbox.can_replace_parent_of(opened))
+            {
                 let why = format!(
                     "code of the sandbox {:?} can exchange a part of it",
                     sandbox.name
                 );
                 let fix = "wait for the end of that sandbox, or name a folder outside of what it can write to";
-                return Err(unsure(tier, path, &why).with_fix(fix));
+                return Err(untrusted_error(tier, path, &why).with_fix(fix));
             }
         }
         Ok(())
     }
 
-    /// The path that the engine is asked to mount for one that the plan names: the same without links.
+    /// The link-free path for the engine to mount in place of a path of the plan.
     pub(crate) fn source<'a>(&'a self, path: &'a Path) -> &'a Path {
         self.0.get(path).map_or(path, |opened| &opened.path)
     }
 
-    /// Owner and permission bits of a folder of the plan: of the object that was opened.
+    /// Owner and permission bits of a folder of the plan, as it was opened.
     ///
     /// # Errors
     ///
-    /// What the kernel says of a path that was not opened.
-    pub(crate) fn owned(&self, path: &Path) -> io::Result<Owned> {
-        let found = match self.0.get(path) {
+    /// The kernel's error for a path that was not opened.
+    pub(crate) fn owned(&self, path: &Path) -> io::Result<FolderOwner> {
+        let stat = match self.0.get(path) {
             Some(opened) => opened.found,
             None => rustix::fs::stat(path)?,
         };
-        Ok(Owned {
-            user: found.st_uid,
-            group: found.st_gid,
-            mode: found.st_mode,
+        Ok(FolderOwner {
+            user: stat.st_uid,
+            group: stat.st_gid,
+            mode: stat.st_mode,
         })
     }
 
-    /// What the agent has to find, and where.
+    /// The objects that the agent must find, by mount point.
     pub(crate) fn placed(&self, plan: &Plan) -> Vec<Placed> {
         let same = plan.read_roots.iter().chain(&plan.write_roots);
         let same = same.map(|root| (root.as_path(), root.as_path()));
@@ -144,14 +153,14 @@ impl Folders {
     }
 
     /// The folders that code of the plan may write to, as they were opened.
-    pub(crate) fn written(&self, plan: &Plan) -> Vec<Identity> {
-        let opened = writable(plan).filter_map(|path| self.0.get(path));
+    pub(crate) fn writable_folders(&self, plan: &Plan) -> Vec<Identity> {
+        let opened = writable_paths(plan).filter_map(|path| self.0.get(path));
         opened.map(Opened::identity).collect()
     }
 }
 
-/// The paths of the host that a plan names, each with the field that names it.
-fn named(plan: &Plan) -> impl Iterator<Item = (&'static str, &Path)> {
+/// The host paths in a plan, each with the name of its field.
+fn named_paths(plan: &Plan) -> impl Iterator<Item = (&'static str, &Path)> {
     let read = plan.read_roots.iter();
     let read = read.map(|root| ("filesystem_read_roots", root.as_path()));
     let write = plan.write_roots.iter();
@@ -163,14 +172,14 @@ fn named(plan: &Plan) -> impl Iterator<Item = (&'static str, &Path)> {
     read.chain(write).chain(workspace).chain(provided)
 }
 
-/// The paths of the host that code of a plan may write to.
-fn writable(plan: &Plan) -> impl Iterator<Item = &Path> {
+/// The host paths that code of a plan may write to.
+fn writable_paths(plan: &Plan) -> impl Iterator<Item = &Path> {
     let workspace = plan.workspace.iter().filter(|it| !it.read_only);
     let workspace = workspace.map(|it| it.path.as_path());
     workspace.chain(plan.write_roots.iter().map(PathBuf::as_path))
 }
 
-fn refused(tier: Tier, field: &str, path: &Path, error: &PathError) -> Error {
+fn open_error(tier: Tier, field: &str, path: &Path, error: &PathError) -> Error {
     let path = path.display();
     let missing = matches!(
         error,
@@ -192,7 +201,7 @@ fn refused(tier: Tier, field: &str, path: &Path, error: &PathError) -> Error {
     error.on(tier).with_fix(fix)
 }
 
-fn unsure(tier: Tier, path: &Path, why: &str) -> Error {
+fn untrusted_error(tier: Tier, path: &Path, why: &str) -> Error {
     let engine = tier.family.engine;
     let context = format!("{}: {why} while {engine} mounts it", path.display());
     Error::new(ErrorKind::Unsupported, "create sandbox", context).on(tier)

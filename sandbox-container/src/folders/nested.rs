@@ -1,7 +1,7 @@
-//! Mount points in a folder that code can write to.
+//! Refuses mount points nested in a writable folder.
 //!
-//! A mount point itself cannot be renamed, but the folders above it can, with the mount in them. What code then puts in their place is
-//! taken for what was mounted: by the host, and by the next sandbox.
+//! A mount point itself cannot be renamed, but its parent folders can, with the mount in them. The
+//! host and the next sandbox would mistake a replacement for the mounted folder.
 
 use std::path::{Path, PathBuf};
 
@@ -10,40 +10,41 @@ use sandbox_host::WORK_FOLDER;
 
 use crate::Tier;
 
-/// What is mounted, or hidden, at a place in the sandbox.
+/// A mounted or hidden path in the sandbox.
 #[derive(Debug)]
-struct Point<'a> {
+struct CoveredPath<'a> {
     what: &'a str,
     target: &'a Path,
     fix: &'a str,
 }
 
-/// Refuses a read root, and what is `hidden`, deeper than directly in a folder that code can write to.
+/// Refuses read roots and `hidden` paths that are nested more than one level deep in a writable
+/// folder.
 ///
 /// # Errors
 ///
-/// `Unsupported` with both places.
+/// `Unsupported` with both paths.
 pub(crate) fn check(tier: Tier, plan: &Plan, hidden: &[String]) -> Result<()> {
     let roots = plan.read_roots.iter();
     let roots = roots.filter(|root| !plan.write_roots.contains(root));
-    let roots = roots.map(|root| Point {
+    let roots = roots.map(|root| CoveredPath {
         what: "the read root",
         target: root,
         fix: "put it directly into the folder that code can write to, or elsewhere",
     });
-    let hidden = hidden.iter().map(|path| Point {
+    let hidden = hidden.iter().map(|path| CoveredPath {
         what: "what no sandbox may change",
         target: Path::new(path),
         fix: APART,
     });
     for point in roots.chain(hidden) {
-        let above = writable(plan).find(|folder| {
+        let above = writable_paths(plan).find(|folder| {
             point.target.starts_with(folder)
                 && point.target != *folder
                 && point.target.parent() != Some(folder)
         });
         if let Some(folder) = above {
-            let Point { what, target, fix } = point;
+            let CoveredPath { what, target, fix } = point;
             let context = format!(
                 "{what} {} lies deep in {}, which code can write to: it could replace the folders between",
                 target.display(),
@@ -61,8 +62,8 @@ fn refused(tier: Tier, context: String) -> Error {
     Error::new(ErrorKind::Unsupported, "create sandbox", context).on(tier)
 }
 
-/// The places in a sandbox that are folders of the host which code can write to.
-fn writable(plan: &Plan) -> impl Iterator<Item = &Path> {
+/// The paths in a sandbox that map to writable host folders.
+fn writable_paths(plan: &Plan) -> impl Iterator<Item = &Path> {
     let workspace = plan.workspace.iter().filter(|it| !it.read_only);
     let workspace = workspace.map(|_| Path::new(WORK_FOLDER));
     let roots = plan.write_roots.iter().map(PathBuf::as_path);
@@ -75,7 +76,7 @@ mod tests {
 
     use super::*;
     use crate::family::samples::TIER;
-    use crate::lower::samples::plan;
+    use crate::lowering::samples::plan;
 
     fn of(read: &[&str], hidden: &[&str]) -> Result<()> {
         let mut policy = CapabilityPolicy::new();
@@ -93,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mount_point_with_movable_folders_above_it_is_refused() {
+    fn nested_mount_point_in_a_writable_folder_is_refused() {
         for fine in ["/data", "/data/ro", "/database/a/b", "/home/me/a/b"] {
             of(&[fine], &[]).expect(fine);
         }

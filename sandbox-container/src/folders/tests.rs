@@ -4,9 +4,9 @@ use sandbox_core::{CapabilityPolicy, SandboxSpec, Workspace};
 
 use super::*;
 use crate::family::samples::TIER;
-use crate::lower::samples::plan;
+use crate::lowering::samples::plan;
 
-fn place() -> (tempfile::TempDir, PathBuf) {
+fn temporary_folder() -> (tempfile::TempDir, PathBuf) {
     let place = tempfile::tempdir().expect("a folder");
     let base = place.path().canonicalize().expect("a path");
     (place, base)
@@ -20,13 +20,13 @@ fn with(read: &Path, workspace: &Path, follow: bool) -> Plan {
     plan(&spec, &policy)
 }
 
-fn open(plan: &Plan) -> Result<Folders> {
-    Folders::open(TIER, plan, &EngineFacts::sample())
+fn open(plan: &Plan) -> Result<HostFolders> {
+    HostFolders::open(TIER, plan, &EngineFacts::sample())
 }
 
 #[test]
-fn a_link_where_code_can_write_is_refused_and_others_need_to_be_asked_for() {
-    let (_place, base) = place();
+fn link_in_a_writable_folder_is_refused_and_others_need_follow_links() {
+    let (_place, base) = temporary_folder();
     for folder in ["proj", "secret", "data"] {
         std::fs::create_dir(base.join(folder)).expect("made");
     }
@@ -58,8 +58,8 @@ fn a_link_where_code_can_write_is_refused_and_others_need_to_be_asked_for() {
 }
 
 #[test]
-fn a_folder_that_is_not_there_is_told() {
-    let (_place, base) = place();
+fn missing_folder_is_reported() {
+    let (_place, base) = temporary_folder();
     let error = open(&with(&base.join("missing"), &base, false)).expect_err("missing");
     assert_eq!(error.kind(), ErrorKind::InvalidSpec);
     assert!(
@@ -69,8 +69,8 @@ fn a_folder_that_is_not_there_is_told() {
 }
 
 #[test]
-fn what_was_opened_stays_what_it_was() {
-    let (_place, base) = place();
+fn replaced_folder_is_detected() {
+    let (_place, base) = temporary_folder();
     std::fs::create_dir(base.join("data")).expect("made");
     let (read, work) = (base.join("data"), base.join("work"));
     std::fs::create_dir(&work).expect("made");
@@ -80,8 +80,14 @@ fn what_was_opened_stays_what_it_was() {
     std::fs::rename(&read, base.join("old")).expect("renamed");
     std::fs::create_dir(&read).expect("made");
     assert_eq!(folders.placed(&plan), before);
-    let trusted = vouch::trusted(&EngineFacts::sample()).expect("users");
-    let doubt = vouch::doubt(&folders.0[&read], &trusted).expect("exchanged");
-    assert!(doubt.to_string().contains("was exchanged"), "{doubt}");
-    assert_eq!(vouch::doubt(&folders.0[&work], &trusted), None);
+    let trusted = trusted_path::trusted_users(&EngineFacts::sample()).expect("users");
+    let untrusted = trusted_path::find_untrusted(&folders.0[&read], &trusted).expect("exchanged");
+    assert!(
+        untrusted.to_string().contains("was exchanged"),
+        "{untrusted}"
+    );
+    assert_eq!(
+        trusted_path::find_untrusted(&folders.0[&work], &trusted),
+        None
+    );
 }

@@ -1,8 +1,9 @@
-//! What an engine says when an image does not come, typed. Engines pass on what registries and the network say as text.
+//! Classifies pull and build failures. Engines pass on the messages of registries and the network
+//! as text.
 
 use sandbox_core::ErrorKind;
 
-/// Words of the network, which come before all others: "no such host" is no missing image.
+/// Messages of the network. Checked first: "no such host" is not a missing image.
 const UNREACHABLE: [&str; 12] = [
     "dial tcp",
     "no such host",
@@ -18,7 +19,7 @@ const UNREACHABLE: [&str; 12] = [
     "unexpected eof",
 ];
 
-/// Words of registries that want to know who asks. Some say so of images that do not exist, too.
+/// Messages of registries that require authentication. Some also use them for missing images.
 const DENIED: [&str; 6] = [
     "denied",
     "unauthorized",
@@ -28,7 +29,7 @@ const DENIED: [&str; 6] = [
     "403 ",
 ];
 
-/// Words of registries that have no such image.
+/// Messages of registries without such an image.
 const NOT_FOUND: [&str; 5] = [
     "manifest unknown",
     "name unknown",
@@ -37,24 +38,24 @@ const NOT_FOUND: [&str; 5] = [
     "no such image",
 ];
 
-/// Words of a registry that does not want to answer now.
+/// Messages of an overloaded registry.
 const BUSY: [&str; 3] = [
     "toomanyrequests",
     "too many requests",
     "service unavailable",
 ];
 
-/// What kind of failure an engine's message tells of; `None` where it says none of these.
+/// The error kind for an engine's message; `None` if unknown.
 pub(super) fn classify(message: &str) -> Option<ErrorKind> {
     let message = message.to_lowercase();
-    let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
-    if says(&["no space left on device"]) {
+    let contains_any = |words: &[&str]| words.iter().any(|word| message.contains(word));
+    if contains_any(&["no space left on device"]) {
         Some(ErrorKind::StorageFull)
-    } else if says(&UNREACHABLE) || says(&BUSY) {
+    } else if contains_any(&UNREACHABLE) || contains_any(&BUSY) {
         Some(ErrorKind::RegistryUnreachable)
-    } else if says(&DENIED) {
+    } else if contains_any(&DENIED) {
         Some(ErrorKind::ImageDenied)
-    } else if says(&NOT_FOUND) {
+    } else if contains_any(&NOT_FOUND) {
         Some(ErrorKind::ImageNotFound)
     } else {
         None
@@ -66,8 +67,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_engines_said_is_told_apart() {
-        for (said, kind) in [
+    fn engine_messages_are_classified() {
+        for (message, kind) in [
             (
                 "manifest for 127.0.0.1:1/x:2 not found: manifest unknown: manifest unknown",
                 ErrorKind::ImageNotFound,
@@ -101,7 +102,7 @@ mod tests {
                 ErrorKind::StorageFull,
             ),
         ] {
-            assert_eq!(classify(said), Some(kind), "{said}");
+            assert_eq!(classify(message), Some(kind), "{message}");
         }
         assert_eq!(classify("something else"), None);
     }

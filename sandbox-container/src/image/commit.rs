@@ -1,7 +1,8 @@
-//! An image of a sandbox's files.
+//! Commits a sandbox's files to an image.
 //!
-//! The engine makes it of the container, whose labels, entry point and variables it cannot leave out. So what it makes has no name,
-//! is saved, configured like the sandbox's own image, loaded under the name that was asked for, and removed.
+//! The engine's commit includes the container's labels, entry point and variables, and cannot leave
+//! them out. So the committed image gets no name. It is saved, given the configuration of the
+//! sandbox's own image, loaded under the requested name, and removed.
 
 use std::time::Duration;
 
@@ -11,60 +12,64 @@ use bollard::query_parameters::{CommitContainerOptions, ImportImageOptions};
 use futures_util::StreamExt;
 use sandbox_core::{Error, ErrorKind, ImageInfo, ImageReference, Result};
 
-use super::find::look;
-use super::repack::{Target, repack};
+use super::find::inspect_named;
+use super::repack::{CommittedImage, repack};
 use super::{info, pipe};
 use crate::engine::{Engine, inspect};
-use crate::error::{Operation, engine_error, is_no_container};
+use crate::error::{Operation, engine_error, is_container_missing};
 use crate::{Tier, labels, removal};
 
-/// How long each of the engine's steps may take: it copies whole images.
-const STEP: Duration = Duration::from_secs(600);
+/// Time limit of each step: the engine copies whole images.
+const STEP_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// The image that a sandbox was made of.
+/// The image that a sandbox was created from.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Source {
+pub(crate) struct SourceImage {
     pub id: String,
     names: Vec<String>,
     config: Option<ImageConfig>,
 }
 
-impl Source {
+impl SourceImage {
     pub(crate) fn new(image: &ImageInspect) -> Self {
-        let known = info(image, false);
+        let info = info(image, false);
         Self {
-            id: known.id,
-            names: known.names,
+            id: info.id,
+            names: info.names,
             config: image.config.clone(),
         }
     }
 }
 
-/// The image that a container of somebody else was made of.
-pub(crate) async fn of_container(tier: Tier, engine: &Engine, container: &str) -> Result<Source> {
+/// The image that a container was created from.
+pub(crate) async fn source_of_container(
+    tier: Tier,
+    engine: &Engine,
+    container: &str,
+) -> Result<SourceImage> {
     let failed = |error| engine_error(tier, Operation::Inspect, error);
-    let found = inspect(&engine.client, container).await;
-    let image = found.map_err(failed)?.image.ok_or_else(|| {
+    let inspected = inspect(&engine.client, container).await;
+    let image = inspected.map_err(failed)?.image.ok_or_else(|| {
         let context = format!("the engine does not say which image container {container} is of");
         Error::new(ErrorKind::Io, "inspect container", context).on(tier)
     })?;
     let image = engine.client.inspect_image(&image).await;
-    image.map(|image| Source::new(&image)).map_err(failed)
+    image.map(|image| SourceImage::new(&image)).map_err(failed)
 }
 
-/// A sandbox that becomes an image.
+/// A sandbox to commit.
 #[derive(Debug)]
 pub(crate) struct Commit<'a> {
     pub tier: Tier,
     pub engine: &'a Engine,
     pub container: &'a str,
-    pub source: &'a Source,
-    /// The name of the image.
+    pub source: &'a SourceImage,
+    /// The name of the new image.
     pub tag: &'a ImageReference,
 }
 
 impl Commit<'_> {
-    /// Makes the image.
+    /// Commits the sandbox.
     ///
     /// # Errors
     ///
@@ -78,40 +83,43 @@ impl Commit<'_> {
         if self.source.names.contains(&self.tag.to_string()) {
             return Err(taken("the sandbox was made of this image"));
         }
-        if look(self.tier, self.engine, self.tag).await?.is_some() {
+        if inspect_named(self.tier, self.engine, self.tag)
+            .await?
+            .is_some()
+        {
             return Err(taken("another image has this name"));
         }
-        let made = self.commit().await?;
-        let loaded = self.rename(&made).await;
-        let removed = removal::remove_image(self.tier, &self.engine.client, &made).await;
+        let committed = self.commit().await?;
+        let loaded = self.rename(&committed).await;
+        let removed = removal::remove_image(self.tier, &self.engine.client, &committed).await;
         loaded?;
         removed?;
-        match look(self.tier, self.engine, self.tag).await? {
+        match inspect_named(self.tier, self.engine, self.tag).await? {
             Some(image) => Ok(info(&image, true)),
             None => {
-                let context = format!("{} was loaded, and the engine does not have it", self.tag);
+                let context = format!("{} was loaded, but the engine does not have it", self.tag);
                 Err(self.error(ErrorKind::Io, context))
             }
         }
     }
 
-    /// Has the engine make an image without a name; gives its id.
+    /// Commits to an image without a name; returns its id.
     async fn commit(&self) -> Result<String> {
         let options = CommitContainerOptions {
             container: Some(self.container.to_owned()),
-            // The agent has to answer meanwhile.
+            // The agent must answer during the commit.
             pause: false,
-            // By which it is known, should this process end before it is removed.
-            changes: Some(format!("LABEL {}=commit", labels::PASSING)),
+            // Marks the image as a leftover if this process ends before it is removed.
+            changes: Some(format!("LABEL {}=commit", labels::TEMPORARY)),
             ..CommitContainerOptions::default()
         };
-        let client = self.engine.client.clone().with_timeout(STEP);
+        let client = self.engine.client.clone().with_timeout(STEP_TIMEOUT);
         match client
             .commit_container(options, ContainerConfig::default())
             .await
         {
-            Ok(made) => Ok(made.id),
-            Err(error) if is_no_container(&error) => {
+            Ok(committed) => Ok(committed.id),
+            Err(error) if is_container_missing(&error) => {
                 let context = "the sandbox's container is gone".to_owned();
                 Err(self.error(ErrorKind::SandboxEnded, context))
             }
@@ -119,22 +127,22 @@ impl Commit<'_> {
         }
     }
 
-    /// Gives what was made its name and configuration.
-    async fn rename(&self, made: &str) -> Result<()> {
+    /// Gives the committed image its name and configuration.
+    async fn rename(&self, committed: &str) -> Result<()> {
         let config = serde_json::to_value(self.source.config.clone().unwrap_or_default());
         let config = config.map_err(|error| self.error(ErrorKind::Io, error.to_string()))?;
-        let target = Target {
+        let target = CommittedImage {
             name: self.tag.to_string(),
             config,
         };
-        let client = self.engine.client.clone().with_timeout(STEP);
-        let mut saved = pipe::reader(client.export_image(made));
+        let client = self.engine.client.clone().with_timeout(STEP_TIMEOUT);
+        let mut saved = pipe::reader(client.export_image(committed));
         let (mut writer, archive) = pipe::writer();
         let packing = tokio::task::spawn_blocking(move || {
             let packed = repack(&mut saved, &mut writer, &target);
-            let said = packed.as_ref().err().map(ToString::to_string);
+            let failure = packed.as_ref().err().map(ToString::to_string);
             writer.finish(packed);
-            said
+            failure
         });
         let options = ImportImageOptions {
             quiet: true,
@@ -147,29 +155,29 @@ impl Commit<'_> {
             }
             Ok(())
         };
-        let loaded = tokio::time::timeout(STEP, loaded).await;
+        let loaded = tokio::time::timeout(STEP_TIMEOUT, loaded).await;
         drop(loading);
-        // The engine only says that its request broke; we know why.
-        if let Ok(Some(said)) = packing.await {
-            return Err(self.error(ErrorKind::Io, said));
+        // The engine only reports a broken request; this is the cause.
+        if let Ok(Some(failure)) = packing.await {
+            return Err(self.error(ErrorKind::Io, failure));
         }
         match loaded {
             Ok(loaded) => loaded.map_err(|error| self.refused(error)),
             Err(_) => {
-                let context = format!("the image was not loaded after {STEP:?}");
+                let context = format!("the image was not loaded after {STEP_TIMEOUT:?}");
                 Err(self.error(ErrorKind::ImageTimedOut, context))
             }
         }
     }
 
     fn refused(&self, error: EngineError) -> Error {
-        let said = error.to_string();
+        let message = error.to_string();
         let error = engine_error(self.tier, Operation::Commit, error);
-        if said.contains("no space left on device") {
+        if message.contains("no space left on device") {
             return self.error(ErrorKind::StorageFull, error.context().to_owned());
         }
-        // Podman without root goes without them until it commits.
-        if said.contains("runroot must be set") {
+        // Rootless Podman needs these settings only for a commit.
+        if message.contains("runroot must be set") {
             return error.with_fix(
                 "set runroot and graphroot beside the driver in ~/.config/containers/storage.conf",
             );

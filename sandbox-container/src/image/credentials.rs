@@ -1,5 +1,5 @@
-//! Credentials for a registry, as the engines' own clients keep them. Read when they are needed, sent to the engine, and neither
-//! kept nor shown.
+//! Registry credentials, as stored by the engines' own clients. Read on demand, sent to the engine,
+//! and neither stored nor shown.
 
 use std::path::{Path, PathBuf};
 
@@ -9,14 +9,14 @@ use bollard::auth::DockerCredentials;
 use sandbox_core::ImageReference;
 use serde_json::Value;
 
-/// What the clients of the engines know for the registry of this image: `docker login` and `podman login` write it. Programs that
-/// keep credentials for them are not asked.
+/// The credentials for the image's registry, as written by `docker login` and `podman login`.
+/// Credential helper programs are not run.
 pub(super) fn of_clients(reference: &ImageReference) -> Option<DockerCredentials> {
     let registry = reference.name()?.split('/').next()?;
     files().iter().find_map(|file| read(file, registry))
 }
 
-/// Where clients keep credentials, in the order in which they are looked at.
+/// The clients' credential files, in the order of lookup.
 fn files() -> Vec<PathBuf> {
     let variable = |name| {
         std::env::var_os(name)
@@ -38,7 +38,7 @@ fn files() -> Vec<PathBuf> {
     .collect()
 }
 
-/// A file that is missing or not as it should be knows nothing, as for the clients.
+/// A missing or invalid file counts as empty, as in the clients.
 fn read(file: &Path, registry: &str) -> Option<DockerCredentials> {
     let config: Value = serde_json::from_slice(&std::fs::read(file).ok()?).ok()?;
     let entries = config["auths"].as_object()?;
@@ -67,20 +67,20 @@ fn read(file: &Path, registry: &str) -> Option<DockerCredentials> {
     })
 }
 
-/// Whether an entry of such a file is for this registry and not for a folder of it.
+/// Whether an entry is for this registry, and not for a namespace in it.
 fn is_of(key: &str, registry: &str) -> bool {
     let address = key
         .strip_prefix("https://")
         .or_else(|| key.strip_prefix("http://"))
         .unwrap_or(key);
     let (host, path) = address.split_once('/').unwrap_or((address, ""));
-    let whole = matches!(path.trim_end_matches('/'), "" | "v1" | "v2");
-    whole && (host == registry || known_as(host).is_some_and(|name| name == registry))
+    let is_registry = matches!(path.trim_end_matches('/'), "" | "v1" | "v2");
+    is_registry && (host == registry || known_as(host).is_some_and(|name| name == registry))
 }
 
-/// The name of a registry in references, where clients file it under another of its hosts.
+/// The registry's name in image references, if clients store it under another host name.
 fn known_as(host: &str) -> Option<String> {
-    // A word without a dot would be a folder of the default registry.
+    // A word without a dot would be a namespace in the default registry.
     if !host.contains('.') {
         return None;
     }
@@ -93,16 +93,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn credentials_are_those_of_the_registry_alone() {
+    fn credentials_are_selected_by_registry() {
         let folder = tempfile::tempdir().expect("temporary folder");
         let file = folder.path().join("config.json");
-        // What an image without a registry is of, and the older host of it that clients file it under.
+        // The default registry, and the older host name that clients store it under.
         let image = "image".parse::<ImageReference>().expect("a reference");
-        let usual = image.name().and_then(|name| name.split('/').next());
-        let usual = usual.expect("a registry");
+        let default_registry = image.name().and_then(|name| name.split('/').next());
+        let default_registry = default_registry.expect("a registry");
         let auth = |auth: &str| serde_json::json!({ "auth": auth });
         let config = serde_json::json!({"auths": {
-            format!("https://index.{usual}/v1/"): auth("aHViOnNlY3JldDp3aXRoOmNvbG9ucw=="),
+            format!("https://index.{default_registry}/v1/"): auth("aHViOnNlY3JldDp3aXRoOmNvbG9ucw=="),
             "127.0.0.1:5000": auth("bWU6cGFzcw=="),
             "example.org/team": auth("bWU6cGFzcw=="),
             "token.example.org": {"identitytoken": "t"},
@@ -117,7 +117,7 @@ mod tests {
         let pair = |name: &str, password: &str| {
             Some((Some(name.to_owned()), Some(password.to_owned()), None))
         };
-        assert_eq!(user(usual), pair("hub", "secret:with:colons"));
+        assert_eq!(user(default_registry), pair("hub", "secret:with:colons"));
         assert_eq!(user("127.0.0.1:5000"), pair("me", "pass"));
         assert_eq!(user("127.0.0.1:5001"), None);
         assert_eq!(user("example.org"), None);
@@ -127,6 +127,6 @@ mod tests {
             Some((None, None, Some("t".to_owned())))
         );
         std::fs::write(&file, "no JSON").expect("file");
-        assert_eq!(user(usual), None);
+        assert_eq!(user(default_registry), None);
     }
 }

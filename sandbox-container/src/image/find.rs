@@ -1,4 +1,4 @@
-//! An image that the engine has, and what it brings along that a sandbox must override.
+//! Finds an image on the engine, and reads what sandboxes must override.
 
 use bollard::models::ImageInspect;
 use sandbox_core::{Error, ErrorKind, ImageReference, Result};
@@ -7,17 +7,17 @@ use crate::engine::Engine;
 use crate::error::{Operation, engine_error, has_status};
 use crate::{Tier, labels};
 
-/// What an image brings along.
+/// The image properties that a sandbox uses or overrides.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ImageFacts {
-    /// Its id: what containers are made of, so that a name which moves meanwhile changes nothing.
+    /// Its id. Containers use it, so that a moved name has no effect.
     pub id: String,
-    /// Paths for which the engine would make writable volumes, sorted.
+    /// Paths that the engine would mount writable volumes at, sorted.
     pub volumes: Vec<String>,
 }
 
 impl ImageFacts {
-    /// What the engine says of an image.
+    /// Reads the engine's response.
     pub(crate) fn new(image: &ImageInspect) -> Self {
         let volumes = image
             .config
@@ -32,18 +32,19 @@ impl ImageFacts {
     }
 }
 
-/// A label of an image by which its containers would pass for sandboxes.
+/// An image label that would make its containers look like sandboxes.
 pub(crate) fn sandbox_label(image: &ImageInspect) -> Option<&String> {
     let config = image.config.as_ref();
     let names = config.and_then(|config| config.labels.as_ref());
-    labels::foreign(names.into_iter().flat_map(|names| names.keys()))
+    labels::inherited_reserved(names.into_iter().flat_map(|names| names.keys()))
 }
 
-/// Refuses an image whose labels would make its containers something else than they are: whoever looks after sandboxes goes by them.
+/// Refuses an image whose labels would be inherited by its containers: sandboxes are found by
+/// labels.
 ///
 /// # Errors
 ///
-/// `InvalidSpec` naming the label.
+/// `InvalidSpec` with the label.
 pub(crate) fn check_labels(tier: Tier, image: &ImageInspect) -> Result<()> {
     let Some(label) = sandbox_label(image) else {
         return Ok(());
@@ -57,66 +58,70 @@ pub(crate) fn check_labels(tier: Tier, image: &ImageInspect) -> Result<()> {
     )
 }
 
-/// An image that somebody wants.
+/// An image that a specification or build requests.
 #[derive(Debug, Clone)]
-pub(crate) struct Wanted<'a> {
+pub(crate) struct RequestedImage<'a> {
     pub reference: ImageReference,
-    /// As it was written, where the engine's own command may mean another image by that. An operator's list names complete
-    /// references, so under one nothing else is meant.
-    pub written: Option<&'a str>,
+    /// The original text, if the engine's own command may resolve it differently. `None` under a
+    /// policy's image list, which has only full references.
+    pub original: Option<&'a str>,
 }
 
-/// The image of this name, as the engine has it.
+/// Finds a requested image on the engine.
 ///
 /// # Errors
 ///
-/// `ImageNotFound` with the fix; an image that the engine gives for this name and that does not have it.
-pub(crate) async fn find(tier: Tier, engine: &Engine, wanted: &Wanted<'_>) -> Result<ImageInspect> {
-    match look_for(tier, engine, wanted).await? {
+/// `ImageNotFound` with the fix, also if the engine's image does not have the requested name.
+pub(crate) async fn find(
+    tier: Tier,
+    engine: &Engine,
+    requested: &RequestedImage<'_>,
+) -> Result<ImageInspect> {
+    match inspect_requested(tier, engine, requested).await? {
         Some(image) => Ok(image),
-        None => Err(missing(tier, &wanted.reference)),
+        None => Err(not_found(tier, &requested.reference)),
     }
 }
 
-/// As [`find`]; `None` where the engine has none.
+/// As [`find`]; `None` if the engine has no such image.
 ///
 /// # Errors
 ///
-/// As [`look`].
-pub(crate) async fn look_for(
+/// As [`inspect_named`].
+pub(crate) async fn inspect_requested(
     tier: Tier,
     engine: &Engine,
-    wanted: &Wanted<'_>,
+    requested: &RequestedImage<'_>,
 ) -> Result<Option<ImageInspect>> {
-    let found = look(tier, engine, &wanted.reference).await;
-    let (Ok(None), Some(written)) = (&found, wanted.written) else {
-        return found;
+    let image = inspect_named(tier, engine, &requested.reference).await;
+    let (Ok(None), Some(original)) = (&image, requested.original) else {
+        return image;
     };
     let (Some(native), Some(address)) = (tier.family.native, &engine.address) else {
-        return found;
+        return image;
     };
-    let meant = native.image(address, written).await.map_err(|why| {
+    let image_id = native.image(address, original).await.map_err(|why| {
         let fix = format!("see whether `{} info` works", tier.family.command);
         Error::unavailable(tier, why, fix)
     })?;
-    match meant {
-        Some(id) => look(tier, engine, &id.parse()?).await,
-        None => found,
+    match image_id {
+        Some(id) => inspect_named(tier, engine, &id.parse()?).await,
+        None => image,
     }
 }
 
-/// The image of this complete name or id; `None` where the engine has none.
+/// Inspects the image with this full name or id; `None` if the engine has none.
 ///
 /// # Errors
 ///
-/// An image that the engine gives for this name and that does not have it.
-pub(crate) async fn look(
+/// `ImageNotFound` if the engine's image does not have the requested name.
+pub(crate) async fn inspect_named(
     tier: Tier,
     engine: &Engine,
     reference: &ImageReference,
 ) -> Result<Option<ImageInspect>> {
     match engine.client.inspect_image(&request_name(reference)).await {
-        Ok(image) => match check(reference, &image) {
+        Ok(image) => match check_name(reference, &image) {
             Ok(()) => Ok(Some(image)),
             Err(why) => Err(Error::new(
                 ErrorKind::ImageNotFound,
@@ -131,8 +136,8 @@ pub(crate) async fn look(
     }
 }
 
-/// The error of an image that the engine does not have and that is not to be pulled.
-pub(crate) fn missing(tier: Tier, reference: &ImageReference) -> Error {
+/// The error for an image that the engine does not have and must not pull.
+pub(crate) fn not_found(tier: Tier, reference: &ImageReference) -> Error {
     let command = tier.family.command;
     let fix = match reference.id() {
         Some(_) => format!("name an image of `{command} images`: an id cannot be pulled"),
@@ -140,13 +145,14 @@ pub(crate) fn missing(tier: Tier, reference: &ImageReference) -> Error {
             "pull it (`--pull missing`, or `{command} pull {reference}`), or name an image of `{command} images`"
         ),
     };
-    let context = format!("the engine has no image {reference}, and it is not to be pulled");
+    let context =
+        format!("the engine has no image {reference}, and the pull policy forbids pulling it");
     Error::new(ErrorKind::ImageNotFound, "find image", context)
         .on(tier)
         .with_fix(fix)
 }
 
-/// How the engine is asked for an image. The tag beside a digest says nothing, and some engines refuse both together.
+/// The image's name in requests. A tag next to a digest is redundant, and some engines refuse both.
 pub(crate) fn request_name(reference: &ImageReference) -> String {
     match (reference.name(), reference.digest()) {
         (Some(name), Some(digest)) => format!("{name}@{digest}"),
@@ -154,8 +160,8 @@ pub(crate) fn request_name(reference: &ImageReference) -> String {
     }
 }
 
-/// Whether the engine's answer is what was asked for: an engine takes a name for the first digits of an id, too.
-fn check(reference: &ImageReference, image: &ImageInspect) -> Result<(), String> {
+/// Checks that the engine returned the requested image: engines also take a name as an id prefix.
+fn check_name(reference: &ImageReference, image: &ImageInspect) -> Result<(), String> {
     let id = image.id.as_deref().filter(|id| !id.is_empty());
     let id = id.ok_or("the engine gives an image without an id")?;
     let named = |names: &Option<Vec<String>>, same: &dyn Fn(&ImageReference) -> bool| {
@@ -203,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn the_engines_answer_has_to_have_the_name() {
+    fn returned_image_must_have_the_requested_name() {
         for good in [
             "python:3".to_owned(),
             "docker.io/library/python:3".to_owned(),
@@ -213,7 +219,7 @@ mod tests {
             DIGITS.to_owned(),
             DIGITS[..12].to_owned(),
         ] {
-            assert_eq!(check(&reference(&good), &image()), Ok(()), "{good}");
+            assert_eq!(check_name(&reference(&good), &image()), Ok(()), "{good}");
         }
         let other = DIGITS.replace('0', "1");
         for bad in [
@@ -224,12 +230,12 @@ mod tests {
             format!("python@sha256:{other}"),
             other.clone(),
         ] {
-            assert!(check(&reference(&bad), &image()).is_err(), "{bad}");
+            assert!(check_name(&reference(&bad), &image()).is_err(), "{bad}");
         }
     }
 
     #[test]
-    fn labels_of_an_image_cannot_make_its_containers_sandboxes() {
+    fn image_with_sandbox_labels_is_refused() {
         let labelled = |name: &str| ImageInspect {
             config: Some(bollard::models::ImageConfig {
                 labels: Some([(name.to_owned(), "x".to_owned())].into()),
@@ -244,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_is_asked_for_without_the_tag() {
+    fn digest_is_requested_without_the_tag() {
         let pinned = reference(&format!("python:3@sha256:{DIGITS}"));
         assert_eq!(
             request_name(&pinned),

@@ -1,4 +1,4 @@
-//! Bytes between a task and a thread that works with files: tar archives are read and written there.
+//! Pipes between a task and a blocking thread, which reads and writes tar archives.
 
 use std::io::{self, Read, Write};
 
@@ -6,18 +6,18 @@ use bytes::{Buf, Bytes, BytesMut};
 use futures_util::{Stream, StreamExt};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-/// How much is sent at once.
+/// Size of a piece in bytes.
 const PIECE: usize = 64 * 1024;
 
-/// How many pieces may wait.
-const WAITING: usize = 8;
+/// Number of buffered pieces.
+const CAPACITY: usize = 8;
 
-/// A writer for a thread, and what is written as a stream. A stream that nobody reads any more breaks the writer.
+/// A writer for a thread, and a stream of the written bytes. Dropping the stream makes writes fail.
 pub(super) fn writer() -> (
     PipeWriter,
     impl Stream<Item = io::Result<Bytes>> + Send + 'static,
 ) {
-    let (sender, receiver) = channel(WAITING);
+    let (sender, receiver) = channel(CAPACITY);
     let writer = PipeWriter {
         sender,
         piece: BytesMut::with_capacity(PIECE),
@@ -31,12 +31,13 @@ fn stream<T: Send + 'static>(receiver: Receiver<T>) -> impl Stream<Item = T> + S
     })
 }
 
-/// A reader for a thread of what a stream gives. Has to be made in a task; dropping it stops the reading of the stream.
+/// A reader for a thread, of a stream's bytes. Requires a runtime; dropping the reader stops the
+/// stream.
 pub(super) fn reader<E>(stream: impl Stream<Item = Result<Bytes, E>> + Send + 'static) -> PipeReader
 where
     E: std::error::Error + Send + Sync + 'static,
 {
-    let (sender, receiver) = channel(WAITING);
+    let (sender, receiver) = channel(CAPACITY);
     tokio::spawn(async move {
         let mut stream = std::pin::pin!(stream);
         while let Some(item) = stream.next().await {
@@ -51,7 +52,7 @@ where
     }
 }
 
-/// Writes into a stream. What was written is whole only after [`PipeWriter::finish`].
+/// Writes into a stream. The data is complete only after [`PipeWriter::finish`].
 pub(super) struct PipeWriter {
     sender: Sender<io::Result<Bytes>>,
     piece: BytesMut,
@@ -60,12 +61,12 @@ pub(super) struct PipeWriter {
 impl PipeWriter {
     fn send(&mut self, item: io::Result<Bytes>) -> io::Result<()> {
         let sent = self.sender.blocking_send(item);
-        sent.map_err(|_| io::Error::new(io::ErrorKind::BrokenPipe, "nobody reads any more"))
+        sent.map_err(|_| io::Error::new(io::ErrorKind::BrokenPipe, "the reader was dropped"))
     }
 
-    /// Ends the stream: as it should be, or with the error that whoever reads it then gets.
+    /// Ends the stream, with an error for its reader if `result` is one.
     pub(super) fn finish(mut self, result: io::Result<()>) {
-        // A reader that is gone has its own error.
+        // A dropped reader has reported its own error.
         let _ = match result {
             Ok(()) => self.flush(),
             Err(error) => self.send(Err(error)),
@@ -92,7 +93,7 @@ impl Write for PipeWriter {
     }
 }
 
-/// Reads what a stream gives.
+/// Reads a stream's bytes.
 pub(super) struct PipeReader {
     receiver: Receiver<io::Result<Bytes>>,
     rest: Bytes,
@@ -118,15 +119,15 @@ mod tests {
     use super::*;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn what_goes_in_comes_out_in_order() {
+    async fn bytes_arrive_in_order() {
         let bytes = (0..200_000_u32)
             .flat_map(u32::to_le_bytes)
             .collect::<Vec<_>>();
         let sent = bytes.clone();
         let (mut writer, stream) = writer();
         let writing = tokio::task::spawn_blocking(move || {
-            let written = writer.write_all(&sent);
-            writer.finish(written);
+            let original = writer.write_all(&sent);
+            writer.finish(original);
         });
         let mut reader = reader(stream);
         let read = tokio::task::spawn_blocking(move || {
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn an_error_reaches_the_other_end_and_a_lost_reader_ends_the_writer() {
+    async fn error_reaches_the_reader_and_a_dropped_reader_fails_the_writer() {
         let (lost, stream) = writer();
         tokio::task::spawn_blocking(move || lost.finish(Err(io::Error::other("lost"))));
         let mut broken = reader(stream);

@@ -1,4 +1,4 @@
-//! Images out of registries.
+//! Pulls images from registries.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -12,60 +12,60 @@ use sandbox_core::{
 };
 use tokio::time::Instant;
 
-use super::Brought;
+use super::PulledImages;
 use super::classify::classify;
 use super::credentials;
-use super::find::{Wanted, look_for, missing};
-use super::stock::list;
+use super::find::{RequestedImage, inspect_requested, not_found};
+use super::list::list;
 use crate::Tier;
 use crate::config::ContainerConfig;
 use crate::engine::Engine;
-use crate::error::{Causes, Operation, engine_error};
+use crate::error::{ErrorChain, Operation, engine_error};
 
-/// How long a pull may go on without a word from the engine, which tells of progress several times a second.
-const SILENCE: Duration = Duration::from_secs(90);
+/// Time limit between two progress events; engines send several per second.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// By how much the engine's client waits longer than we do.
-const GRACE: Duration = Duration::from_secs(10);
+/// Added to the engine client's timeout, so that ours expires first.
+const CLIENT_GRACE: Duration = Duration::from_secs(10);
 
-/// Sees to it that images are there.
+/// Ensures that images exist on the engine.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Puller<'a> {
     pub tier: Tier,
     pub engine: &'a Engine,
     pub config: &'a ContainerConfig,
-    pub brought: &'a Brought,
+    pub pulled: &'a PulledImages,
 }
 
 impl Puller<'_> {
-    /// The image of this name: as the engine has it, or pulled first. Says whether it was brought by that.
+    /// Finds an image or pulls it first. Also returns whether the pull added it.
     ///
     /// # Errors
     ///
-    /// Typed as [`sandbox_core::spi::Backend::provide_image`] says.
+    /// See [`sandbox_core::spi::Backend::provide_image`].
     pub(crate) async fn provide(
         &self,
-        wanted: &Wanted<'_>,
+        requested: &RequestedImage<'_>,
         pull: PullPolicy,
         progress: &mut ImageProgress<'_>,
     ) -> Result<(ImageInspect, bool)> {
-        let reference = &wanted.reference;
-        let there = look_for(self.tier, self.engine, wanted).await;
-        // What the engine has under this name and is something else, a pull may put right.
-        let there = match there {
+        let reference = &requested.reference;
+        let existing = inspect_requested(self.tier, self.engine, requested).await;
+        // A pull may correct a name that resolves to another image.
+        let existing = match existing {
             Err(error) if error.kind() == ErrorKind::ImageNotFound && pull != PullPolicy::Never => {
                 None
             }
-            there => there?,
+            result => result?,
         };
-        match (pull, there) {
+        match (pull, existing) {
             (PullPolicy::Never | PullPolicy::Missing, Some(image)) => return Ok((image, false)),
             // The content of an id cannot change.
             (PullPolicy::Always, Some(image)) if reference.id().is_some() => {
                 return Ok((image, false));
             }
-            (PullPolicy::Never, None) => return Err(missing(self.tier, reference)),
-            (_, None) if reference.id().is_some() => return Err(missing(self.tier, reference)),
+            (PullPolicy::Never, None) => return Err(not_found(self.tier, reference)),
+            (_, None) if reference.id().is_some() => return Err(not_found(self.tier, reference)),
             _ => {}
         }
         let all = ListImagesOptions {
@@ -74,19 +74,19 @@ impl Puller<'_> {
         };
         let before = self.ids(&all).await?;
         self.pull(reference, progress).await?;
-        let Some(image) = look_for(self.tier, self.engine, wanted).await? else {
-            let context = format!("{reference} was pulled, and the engine does not have it");
+        let Some(image) = inspect_requested(self.tier, self.engine, requested).await? else {
+            let context = format!("{reference} was pulled, but the engine does not have it");
             return Err(self.error(ErrorKind::ImageNotFound, context));
         };
         let id = image.id.clone().unwrap_or_default();
-        let brought = !before.contains(&id);
-        if brought {
-            self.brought.add(&id);
+        let is_new = !before.contains(&id);
+        if is_new {
+            self.pulled.add(&id);
         }
-        Ok((image, brought))
+        Ok((image, is_new))
     }
 
-    /// The ids of the images that the engine lists.
+    /// The ids of the engine's images.
     pub(super) async fn ids(&self, options: &ListImagesOptions) -> Result<HashSet<String>> {
         let images = list(self.tier, self.engine, options.clone()).await?;
         Ok(images.into_iter().map(|image| image.id).collect())
@@ -109,19 +109,23 @@ impl Puller<'_> {
             false => None,
         };
         let limit = self.config.image_timeout;
-        // The head of the answer comes with the first layer.
-        let client = self.engine.client.clone().with_timeout(limit + GRACE);
+        // The response starts with the first layer.
+        let client = self
+            .engine
+            .client
+            .clone()
+            .with_timeout(limit + CLIENT_GRACE);
         let mut events = Box::pin(client.create_image(Some(options), None, credentials));
         progress(&ImageEvent::Pulling {
             reference: reference.to_string(),
         });
         let deadline = Instant::now() + limit;
         loop {
-            let until = deadline.min(Instant::now() + SILENCE);
-            // When this future or the stream is dropped, the engine stops pulling.
+            let until = deadline.min(Instant::now() + IDLE_TIMEOUT);
+            // Dropping this future or the stream stops the engine's pull.
             match tokio::time::timeout_at(until, events.next()).await {
                 Ok(None) => return Ok(()),
-                Ok(Some(Ok(event))) => tell(event, progress),
+                Ok(Some(Ok(event))) => report_progress(event, progress),
                 Ok(Some(Err(error))) => return Err(self.refused(reference, error)),
                 Err(_) => return Err(self.timed_out(reference, Instant::now() >= deadline)),
             }
@@ -138,14 +142,14 @@ impl Puller<'_> {
                 "{reference} was not there after {:?}",
                 self.config.image_timeout
             ),
-            false => format!("{reference}: nothing came for {SILENCE:?}"),
+            false => format!("{reference}: nothing came for {IDLE_TIMEOUT:?}"),
         };
         self.error(ErrorKind::ImageTimedOut, context)
             .with_fix("see whether the registry answers, or allow more time (image_timeout)")
     }
 
     fn refused(&self, reference: &ImageReference, error: EngineError) -> Error {
-        let said = match &error {
+        let message = match &error {
             EngineError::DockerResponseServerError { message, .. } => message.trim().to_owned(),
             EngineError::DockerStreamError { error } => error.trim().to_owned(),
             EngineError::RequestTimeoutError => return self.timed_out(reference, true),
@@ -154,8 +158,11 @@ impl Puller<'_> {
         let command = self.tier.family.command;
         let registry = reference.name().and_then(|name| name.split('/').next());
         let registry = registry.unwrap_or_default();
-        let Some(kind) = classify(&said) else {
-            return self.error(ErrorKind::Io, format!("{reference}: {}", Causes(&error)));
+        let Some(kind) = classify(&message) else {
+            return self.error(
+                ErrorKind::Io,
+                format!("{reference}: {}", ErrorChain(&error)),
+            );
         };
         let fix = match kind {
             ErrorKind::ImageNotFound => format!("see whether {registry} has it under this name"),
@@ -167,12 +174,12 @@ impl Puller<'_> {
             }
             _ => format!("see whether the engine's host reaches {registry}"),
         };
-        self.error(kind, format!("{reference}: {said}"))
+        self.error(kind, format!("{reference}: {message}"))
             .with_fix(fix)
     }
 }
 
-fn tell(event: CreateImageInfo, progress: &mut ImageProgress<'_>) {
+fn report_progress(event: CreateImageInfo, progress: &mut ImageProgress<'_>) {
     let (Some(id), Some(status)) = (event.id, event.status) else {
         return;
     };

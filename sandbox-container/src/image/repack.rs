@@ -1,38 +1,38 @@
-//! An archive of an image as the engine saves it, with another configuration: neither engine can take away labels or variables that
-//! a container has, when it makes an image of it.
+//! Replaces the configuration in a saved image. A commit cannot remove the container's labels or
+//! variables from the image.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
 
 use serde_json::{Map, Value, json};
 
-/// The list of what an archive holds.
+/// The archive's list of images.
 const MANIFEST: &str = "manifest.json";
 
-/// Where the new configuration lies in the archive.
+/// Path of the new configuration in the archive.
 const CONFIG: &str = "sandbox-commit.json";
 
-/// What else says which images an archive holds: with it the old configuration would be found.
+/// Other lists of images, which would point to the old configuration.
 const OTHER_LISTS: [&str; 3] = ["index.json", "oci-layout", "repositories"];
 
-/// The largest file that may be a configuration or a list; layers are passed through without a bound.
-const LARGEST_TEXT: u64 = 4 << 20;
+/// Byte limit of a configuration or list; layers have no limit.
+const TEXT_LIMIT: u64 = 4 << 20;
 
-/// What the image is to be.
+/// The image to write.
 #[derive(Debug, Clone)]
-pub(super) struct Target {
-    /// Its complete name with a tag.
+pub(super) struct CommittedImage {
+    /// Its full name with a tag.
     pub name: String,
-    /// What containers of it start as: the `config` of the image that it comes from.
+    /// The `config` of the sandbox's own image.
     pub config: Value,
 }
 
-/// Copies the archive of one image, with the configuration of `target`.
+/// Copies the archive of one image, with the configuration in `target`.
 ///
 /// # Errors
 ///
-/// What reading and writing report, and an archive that is not as engines save them.
-pub(super) fn repack(from: impl Read, to: impl Write, target: &Target) -> io::Result<()> {
+/// Errors of reading and writing, and an archive in an unknown format.
+pub(super) fn repack(from: impl Read, to: impl Write, target: &CommittedImage) -> io::Result<()> {
     let mut archive = tar::Archive::new(from);
     let mut out = tar::Builder::new(to);
     let mut texts = HashMap::new();
@@ -44,11 +44,11 @@ pub(super) fn repack(from: impl Read, to: impl Write, target: &Target) -> io::Re
         if header.entry_type().is_symlink() || header.entry_type().is_hard_link() {
             let link = entry
                 .link_name()?
-                .ok_or_else(|| broken("a link without a target"))?;
+                .ok_or_else(|| unknown_format("a link without a target"))?;
             out.append_link(&mut header, &path, link)?;
         } else if name == MANIFEST || OTHER_LISTS.contains(&name.as_str()) {
             texts.insert(name, text(&mut entry)?);
-        } else if entry.size() <= LARGEST_TEXT && header.entry_type().is_file() {
+        } else if entry.size() <= TEXT_LIMIT && header.entry_type().is_file() {
             let content = text(&mut entry)?;
             out.append_data(&mut header, &path, content.as_slice())?;
             if content.first() == Some(&b'{') {
@@ -67,37 +67,39 @@ pub(super) fn repack(from: impl Read, to: impl Write, target: &Target) -> io::Re
 
 fn text(entry: &mut impl Read) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
-    entry.take(LARGEST_TEXT + 1).read_to_end(&mut content)?;
-    match content.len() as u64 > LARGEST_TEXT {
-        true => Err(broken("a list that is too long")),
+    entry.take(TEXT_LIMIT + 1).read_to_end(&mut content)?;
+    match content.len() as u64 > TEXT_LIMIT {
+        true => Err(unknown_format("a list that is too long")),
         false => Ok(content),
     }
 }
 
-/// The configuration of the archive's one image, and where its layers lie.
+/// The configuration of the archive's only image, and the paths of its layers.
 fn read(texts: &HashMap<String, Vec<u8>>) -> io::Result<(Map<String, Value>, Value)> {
     let manifest = texts
         .get(MANIFEST)
-        .ok_or_else(|| broken("no manifest.json"))?;
+        .ok_or_else(|| unknown_format("no manifest.json"))?;
     let mut images: Vec<Value> = serde_json::from_slice(manifest)?;
     let image = match (images.pop(), images.len()) {
         (Some(image), 0) => image,
-        _ => return Err(broken("not exactly one image")),
+        _ => return Err(unknown_format("not exactly one image")),
     };
     let name = image["Config"].as_str().unwrap_or_default();
-    let config = texts.get(name).ok_or_else(|| broken("no configuration"))?;
+    let config = texts
+        .get(name)
+        .ok_or_else(|| unknown_format("no configuration"))?;
     Ok((serde_json::from_slice(config)?, image["Layers"].clone()))
 }
 
-fn configured(mut config: Map<String, Value>, target: &Target) -> io::Result<Value> {
-    // What Docker notes of the container that an image was made of.
+fn configured(mut config: Map<String, Value>, target: &CommittedImage) -> io::Result<Value> {
+    // Docker's notes about the committed container.
     config.remove("container");
     config.remove("container_config");
     config.insert("config".into(), target.config.clone());
     if let Some(history) = config.get_mut("history").and_then(Value::as_array_mut) {
         let last = history
             .last_mut()
-            .ok_or_else(|| broken("an empty history"))?;
+            .ok_or_else(|| unknown_format("an empty history"))?;
         *last = json!({ "created": last["created"], "created_by": "sandbox commit" });
     }
     Ok(Value::Object(config))
@@ -111,7 +113,7 @@ fn append(out: &mut tar::Builder<impl Write>, name: &str, content: &Value) -> io
     out.append_data(&mut header, name, content.as_slice())
 }
 
-fn broken(why: &str) -> io::Error {
+fn unknown_format(why: &str) -> io::Error {
     let why = format!("the engine saved an image in a way that is not known: {why}");
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
@@ -120,8 +122,8 @@ fn broken(why: &str) -> io::Error {
 mod tests {
     use super::*;
 
-    fn target() -> Target {
-        Target {
+    fn target() -> CommittedImage {
+        CommittedImage {
             name: "docker.io/library/mine:1".into(),
             config: json!({ "Env": ["PATH=/bin"] }),
         }
@@ -158,7 +160,7 @@ mod tests {
         "history":[{"created_by":"base"},{"created":"now","created_by":"/.sandbox-agent/agent serve"}]}"#;
 
     #[test]
-    fn the_layers_stay_and_the_configuration_is_the_sources() {
+    fn layers_stay_and_configuration_is_replaced() {
         let layer = vec![7; 5 << 20];
         let saved = archive(&[
             ("a/layer.tar", &layer),
@@ -192,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_refused() {
+    fn unknown_archive_formats_are_refused() {
         let manifest = br#"[{"Config":"c.json","Layers":[]}]"#;
         for files in [
             vec![],

@@ -1,8 +1,9 @@
-//! Whether the engine's storage bounds what a container writes into its own layer over the image: tried, not believed.
+//! Tests whether the engine's storage limits a container's writable layer.
 //!
-//! Engines take a size for that layer on some storage drivers. What becomes of it differs: some refuse it, some ignore it, and where
-//! the kernel's own quotas of btrfs count for it, the image's files count too and the kernel suspends all limits whenever a container
-//! goes. So a container of a small image is made, never started, and written to through the engine.
+//! Engines accept a size for that layer on some storage drivers. Some then refuse it, some ignore
+//! it. With classic btrfs quotas the image's files count as well, and the kernel suspends all
+//! limits whenever a container is removed. So a container of a small image is created, never
+//! started, and written to through the engine.
 
 mod trial;
 
@@ -11,39 +12,39 @@ use sandbox_core::Plan;
 use crate::Tier;
 use crate::engine::{Engine, EngineFacts};
 
-/// Whether a container's own layer can be given a size.
+/// Whether a container's writable layer can have a size limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Quota {
-    /// It can, and holds whatever of the image is below.
+pub(crate) enum LayerQuota {
+    /// It can, regardless of the image's size.
     Works,
     /// It cannot, for this reason.
     Missing(String),
-    /// Nobody has asked: no layer can be written.
+    /// Not tested: the plan has no writable root.
     NotNeeded,
 }
 
-/// Whether a container may be made to find out.
+/// Whether a container may be created to find out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Trial {
+pub(crate) enum QuotaTrial {
     Allowed,
-    /// Only what is known already is told: nothing is made for a question.
-    No,
+    /// Only a cached result is used.
+    CachedOnly,
 }
 
-/// The name that engines know the size by.
+/// The engines' name for the size option.
 pub(crate) const OPTION: &str = "size";
 
-impl Quota {
-    /// What the engine can do for the root of this plan: tried once in the engine's life in this process, and again where it could
-    /// not be tried.
-    pub(crate) async fn of(tier: Tier, engine: &Engine, plan: &Plan, trial: Trial) -> Self {
+impl LayerQuota {
+    /// The result for the root of this plan. Tested once per engine and process, and again if the
+    /// test failed.
+    pub(crate) async fn of(tier: Tier, engine: &Engine, plan: &Plan, trial: QuotaTrial) -> Self {
         if !plan.writable_root {
             return Self::NotNeeded;
         }
-        if let Some(why) = hopeless(&engine.facts) {
+        if let Some(why) = unsupported_reason(&engine.facts) {
             return Self::Missing(why);
         }
-        if trial == Trial::No {
+        if trial == QuotaTrial::CachedOnly {
             return engine.quota.get().cloned().unwrap_or_else(|| {
                 Self::Missing(format!(
                     "not measured: whether the engine's storage ({}) has quotas is tried when a sandbox is made",
@@ -63,8 +64,9 @@ impl Quota {
     }
 }
 
-/// Why it needs no trial: drivers of layers over a file system without quotas for folders refuse a size. `None` where there may be some.
-fn hopeless(facts: &EngineFacts) -> Option<String> {
+/// Why a test is pointless: overlay drivers refuse a size on file systems without project quotas.
+/// `None` if quotas may work.
+fn unsupported_reason(facts: &EngineFacts) -> Option<String> {
     let (driver, backing) = (facts.storage.as_str(), facts.backing.as_str());
     let layers = matches!(driver, "overlay" | "overlay2" | "fuse-overlayfs");
     (layers && !matches!(backing, "xfs" | "")).then(|| {
@@ -79,9 +81,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_storage_that_may_have_quotas_is_tried() {
+    fn only_storage_that_may_have_quotas_is_tested() {
         let of = |storage: &str, backing: &str| {
-            hopeless(&EngineFacts {
+            unsupported_reason(&EngineFacts {
                 storage: storage.into(),
                 backing: backing.into(),
                 ..EngineFacts::sample()

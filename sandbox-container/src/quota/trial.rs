@@ -1,4 +1,4 @@
-//! The trial of an engine's quotas.
+//! The test of an engine's quotas.
 
 use std::collections::HashMap;
 use std::io;
@@ -10,31 +10,32 @@ use bollard::query_parameters::{CreateImageOptions, UploadToContainerOptions};
 use futures_util::StreamExt;
 use sandbox_core::{Error, ErrorKind, Result};
 
-use super::{OPTION, Quota};
+use super::{LayerQuota, OPTION};
 use crate::Tier;
 use crate::create::create;
 use crate::engine::Engine;
-use crate::error::{Causes, Operation, engine_error};
+use crate::error::{ErrorChain, Operation, engine_error};
 use crate::{labels, removal};
 
-/// Size of the layer that is tried.
-const SIZE: usize = 4 << 20;
+/// Size of the tested layer in bytes.
+const LAYER_SIZE: usize = 4 << 20;
 
-/// Bytes of the image below: more than the layer may have, so that a quota which counts them is full at once.
-const IMAGE: usize = 6 << 20;
+/// Size of the image in bytes: above the layer's limit, so a quota that counts the image is full at
+/// once.
+const IMAGE_SIZE: usize = 6 << 20;
 
-/// What must fit.
-const LITTLE: usize = 512 << 10;
+/// Size of a file that must fit, in bytes.
+const FITTING_SIZE: usize = 512 << 10;
 
-/// What must not fit beside it.
-const MUCH: usize = 5 << 20;
+/// Size of a file that must not fit in addition, in bytes.
+const EXCEEDING_SIZE: usize = 5 << 20;
 
-/// Tries it.
+/// Runs the test.
 ///
 /// # Errors
 ///
-/// What the engine says instead.
-pub(super) async fn run(tier: Tier, engine: &Engine) -> Result<Quota> {
+/// The engine's errors.
+pub(super) async fn run(tier: Tier, engine: &Engine) -> Result<LayerQuota> {
     let image = import(tier, engine).await?;
     let quota = with_image(tier, engine, &image).await;
     let removed = removal::remove_image(tier, &engine.client, &image).await;
@@ -43,16 +44,16 @@ pub(super) async fn run(tier: Tier, engine: &Engine) -> Result<Quota> {
     Ok(quota)
 }
 
-async fn with_image(tier: Tier, engine: &Engine, image: &str) -> Result<Quota> {
+async fn with_image(tier: Tier, engine: &Engine, image: &str) -> Result<LayerQuota> {
     let storage = &engine.facts.storage;
     let body = ContainerCreateBody {
         image: Some(image.to_owned()),
-        // It is never started.
+        // Never started.
         cmd: Some(vec!["/none".to_owned()]),
-        labels: Some(labels::ours(tier)),
+        labels: Some(labels::managed(tier)),
         host_config: Some(HostConfig {
             network_mode: Some("none".into()),
-            storage_opt: Some(HashMap::from([(OPTION.to_owned(), SIZE.to_string())])),
+            storage_opt: Some(HashMap::from([(OPTION.to_owned(), LAYER_SIZE.to_string())])),
             ..HostConfig::default()
         }),
         ..ContainerCreateBody::default()
@@ -60,54 +61,60 @@ async fn with_image(tier: Tier, engine: &Engine, image: &str) -> Result<Quota> {
     let container = match create(tier, engine, None, body).await {
         Ok(container) => container,
         Err(error) if error.kind() == ErrorKind::SandboxUnavailable => return Err(error),
-        Err(error) if says_full(error.context()) => return Ok(Quota::Missing(shared(storage))),
+        Err(error) if is_full_message(error.context()) => {
+            return Ok(LayerQuota::Missing(shared_quota_reason(storage)));
+        }
         Err(error) => {
-            let said = error.context();
-            return Ok(Quota::Missing(format!(
-                "the engine's storage ({storage}) takes no size: {said}"
+            let message = error.context();
+            return Ok(LayerQuota::Missing(format!(
+                "the engine's storage ({storage}) takes no size: {message}"
             )));
         }
     };
-    let written = written(tier, engine, container.container()).await;
+    let outcomes = upload_both(tier, engine, container.container()).await;
     container.remove(&engine.client).await?;
-    Ok(match written? {
-        (Written::Whole, Written::Full) => Quota::Works,
-        (Written::Whole, Written::Whole) => Quota::Missing(format!(
+    Ok(match outcomes? {
+        (UploadOutcome::Complete, UploadOutcome::StorageFull) => LayerQuota::Works,
+        (UploadOutcome::Complete, UploadOutcome::Complete) => LayerQuota::Missing(format!(
             "the engine's storage ({storage}) takes a size and does not keep to it"
         )),
-        (Written::Full, _) => Quota::Missing(shared(storage)),
+        (UploadOutcome::StorageFull, _) => LayerQuota::Missing(shared_quota_reason(storage)),
     })
 }
 
-/// The reason where quotas count what the container shares with its image.
-fn shared(storage: &str) -> String {
+/// The reason if quotas count the files shared with the image.
+fn shared_quota_reason(storage: &str) -> String {
     format!(
         "the quotas of the engine's storage ({storage}) count the image's files too, and btrfs suspends them whenever a container goes; simple quotas do neither (`btrfs quota enable --simple`)"
     )
 }
 
-/// What became of a file.
+/// The result of an upload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Written {
-    Whole,
-    /// There was no room for it.
-    Full,
+enum UploadOutcome {
+    Complete,
+    /// The storage was full.
+    StorageFull,
 }
 
-/// Writes a little into a container, and then more than it may have.
-async fn written(tier: Tier, engine: &Engine, container: &str) -> Result<(Written, Written)> {
-    let little = write(tier, engine, container, "little", LITTLE).await?;
-    let much = write(tier, engine, container, "much", MUCH).await?;
-    Ok((little, much))
+/// Uploads a file that fits, and then one that does not.
+async fn upload_both(
+    tier: Tier,
+    engine: &Engine,
+    container: &str,
+) -> Result<(UploadOutcome, UploadOutcome)> {
+    let fitting = upload(tier, engine, container, "little", FITTING_SIZE).await?;
+    let exceeding = upload(tier, engine, container, "much", EXCEEDING_SIZE).await?;
+    Ok((fitting, exceeding))
 }
 
-async fn write(
+async fn upload(
     tier: Tier,
     engine: &Engine,
     container: &str,
     name: &str,
     size: usize,
-) -> Result<Written> {
+) -> Result<UploadOutcome> {
     let failed = |error| engine_error(tier, Operation::Quota, error);
     let archive = archive(name, size).map_err(|error| failed(error.into()))?;
     let options = UploadToContainerOptions {
@@ -119,25 +126,25 @@ async fn write(
         .client
         .upload_to_container(container, Some(options), body);
     match uploaded.await {
-        Ok(()) => Ok(Written::Whole),
-        Err(error) if is_full(&error) => Ok(Written::Full),
+        Ok(()) => Ok(UploadOutcome::Complete),
+        Err(error) if is_full(&error) => Ok(UploadOutcome::StorageFull),
         Err(error) => Err(failed(error)),
     }
 }
 
-/// The kernel's words for a quota and for a file system that is full: projects of xfs have those of the latter.
+/// Whether the error is about a quota or a full file system, which xfs project quotas report.
 fn is_full(error: &EngineError) -> bool {
-    says_full(&Causes(error).to_string())
+    is_full_message(&ErrorChain(error).to_string())
 }
 
-fn says_full(said: &str) -> bool {
-    let said = said.to_lowercase();
+fn is_full_message(message: &str) -> bool {
+    let message = message.to_lowercase();
     ["quota exceeded", "no space left"]
         .iter()
-        .any(|words| said.contains(words))
+        .any(|words| message.contains(words))
 }
 
-/// An archive of one file that nothing can make smaller.
+/// An archive of one incompressible file.
 fn archive(name: &str, size: usize) -> io::Result<Vec<u8>> {
     let mut content = vec![0; size];
     let mut hash = blake3::Hasher::new();
@@ -153,19 +160,20 @@ fn archive(name: &str, size: usize) -> io::Result<Vec<u8>> {
     archive.into_inner()
 }
 
-/// Makes the image; gives its id. Should this process end before it is removed, a later client finds it by its label.
+/// Imports the image and returns its id. If this process ends before it removes the image, a later
+/// client finds it by its label.
 async fn import(tier: Tier, engine: &Engine) -> Result<String> {
     let failed = |error| engine_error(tier, Operation::Quota, error);
-    let archive = archive("image", IMAGE).map_err(|error| failed(error.into()))?;
+    let archive = archive("image", IMAGE_SIZE).map_err(|error| failed(error.into()))?;
     let options = CreateImageOptions {
         from_src: Some("-".to_owned()),
-        changes: vec![format!("LABEL {}=trial", labels::PASSING)],
+        changes: vec![format!("LABEL {}=trial", labels::TEMPORARY)],
         ..CreateImageOptions::default()
     };
     let body = body_full(archive.into());
-    let mut said = std::pin::pin!(engine.client.create_image(Some(options), Some(body), None));
+    let mut progress = std::pin::pin!(engine.client.create_image(Some(options), Some(body), None));
     let mut id = None;
-    while let Some(line) = said.next().await {
+    while let Some(line) = progress.next().await {
         let status = line.map_err(failed)?.status.unwrap_or_default();
         if is_id(&status) {
             id = Some(status);
@@ -187,29 +195,38 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_cannot_be_made_smaller() {
-        const { assert!(LITTLE < SIZE && MUCH > SIZE && IMAGE > SIZE) };
-        let packed = archive("little", LITTLE).expect("an archive");
-        let mut bytes = packed[512..512 + LITTLE].to_vec();
+    fn uploaded_file_is_incompressible() {
+        const {
+            assert!(
+                FITTING_SIZE < LAYER_SIZE && EXCEEDING_SIZE > LAYER_SIZE && IMAGE_SIZE > LAYER_SIZE
+            )
+        };
+        let packed = archive("little", FITTING_SIZE).expect("an archive");
+        let mut bytes = packed[512..512 + FITTING_SIZE].to_vec();
         bytes.sort_unstable();
-        // Every byte as often as the others, or nearly.
+        // All byte values are about equally frequent.
         let most = bytes.chunk_by(|a, b| a == b).map(<[u8]>::len).max();
-        assert!(most.is_some_and(|most| most < LITTLE / 200), "{most:?}");
+        assert!(
+            most.is_some_and(|most| most < FITTING_SIZE / 200),
+            "{most:?}"
+        );
     }
 
     #[test]
-    fn a_full_disk_is_told_from_other_failures() {
-        let said = |message: &str| EngineError::DockerResponseServerError {
+    fn full_storage_is_distinguished_from_other_errors() {
+        let engine_error = |message: &str| EngineError::DockerResponseServerError {
             status_code: 500,
             message: message.to_owned(),
         };
-        assert!(is_full(&said("write /two: disk quota exceeded")));
-        assert!(is_full(&said("write /two: No space left on device")));
-        assert!(!is_full(&said("write /two: permission denied")));
+        assert!(is_full(&engine_error("write /two: disk quota exceeded")));
+        assert!(is_full(&engine_error(
+            "write /two: No space left on device"
+        )));
+        assert!(!is_full(&engine_error("write /two: permission denied")));
     }
 
     #[test]
-    fn ids_are_known_with_and_without_their_kind() {
+    fn image_id_is_recognized_with_and_without_prefix() {
         let digits = "0123456789abcdef".repeat(4);
         assert!(is_id(&digits) && is_id(&format!("sha256:{digits}")));
         assert!(!is_id("Importing") && !is_id(""));

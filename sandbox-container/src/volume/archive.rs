@@ -1,20 +1,20 @@
-//! The agent's volume as the tar archives that the engine takes and gives.
+//! The agent's volume as tar archives for the engine.
 
 use std::io::Read;
 
-use super::Content;
+use super::VolumeContent;
 
-/// A file of the volume. Everyone may read it, and nobody write it.
+/// A file of the volume. Everyone may read it, and no user may write it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Carried<'a> {
+pub(super) struct VolumeFile<'a> {
     pub name: &'a str,
     /// Permission bits.
     pub mode: u32,
     pub content: &'a [u8],
 }
 
-/// An archive with these files alone.
-pub(super) fn build(files: &[Carried<'_>]) -> std::io::Result<Vec<u8>> {
+/// Builds an archive of these files.
+pub(super) fn build(files: &[VolumeFile<'_>]) -> std::io::Result<Vec<u8>> {
     let mut archive = tar::Builder::new(Vec::new());
     for file in files {
         let mut header = tar::Header::new_gnu();
@@ -29,16 +29,21 @@ pub(super) fn build(files: &[Carried<'_>]) -> std::io::Result<Vec<u8>> {
     archive.into_inner()
 }
 
-/// Compares what the engine gave with what must be there: the folder, and in it these files alone, of root's. `root` is who that is on the
-/// engine's host, which some engines name instead.
-pub(super) fn compare(bytes: &[u8], files: &[Carried<'_>], root: (u32, u32)) -> Content {
+/// Compares the engine's archive with the expected content: the folder and exactly these files,
+/// owned by root. `root` is root's user and group on the engine's host, which some engines report
+/// instead.
+pub(super) fn compare(bytes: &[u8], files: &[VolumeFile<'_>], root: (u32, u32)) -> VolumeContent {
     match read(bytes, files, root) {
         Ok(content) => content,
-        Err(error) => Content::Other(format!("unreadable archive: {error}")),
+        Err(error) => VolumeContent::Other(format!("unreadable archive: {error}")),
     }
 }
 
-fn read(bytes: &[u8], files: &[Carried<'_>], root: (u32, u32)) -> std::io::Result<Content> {
+fn read(
+    bytes: &[u8],
+    files: &[VolumeFile<'_>],
+    root: (u32, u32),
+) -> std::io::Result<VolumeContent> {
     let roots = [(0, 0), (root.0.into(), root.1.into())];
     let mut archive = tar::Archive::new(bytes);
     let mut missing = files.to_vec();
@@ -51,16 +56,16 @@ fn read(bytes: &[u8], files: &[Carried<'_>], root: (u32, u32)) -> std::io::Resul
             continue;
         }
         let name = path.file_name().unwrap_or_default();
-        let Some(place) = missing
+        let Some(index) = missing
             .iter()
             .position(|file| parts == 2 && name == file.name)
         else {
-            return Ok(Content::Other(format!(
+            return Ok(VolumeContent::Other(format!(
                 "there is also {:?}",
                 path.display().to_string()
             )));
         };
-        let file = missing.swap_remove(place);
+        let file = missing.swap_remove(index);
         let (mode, owner) = (header.mode()? & 0o7777, (header.uid()?, header.gid()?));
         if !header.entry_type().is_file() || mode != file.mode || !roots.contains(&owner) {
             let what = format!(
@@ -68,18 +73,21 @@ fn read(bytes: &[u8], files: &[Carried<'_>], root: (u32, u32)) -> std::io::Resul
                 file.name,
                 header.entry_type()
             );
-            return Ok(Content::Other(what));
+            return Ok(VolumeContent::Other(what));
         }
         let mut content = Vec::new();
         entry.read_to_end(&mut content)?;
         if content != file.content {
-            return Ok(Content::Other(format!("the bytes of {} differ", file.name)));
+            return Ok(VolumeContent::Other(format!(
+                "the bytes of {} differ",
+                file.name
+            )));
         }
     }
     Ok(match missing.first() {
-        None => Content::Agent,
-        Some(_) if missing.len() == files.len() => Content::Empty,
-        Some(file) => Content::Other(format!("{} is missing", file.name)),
+        None => VolumeContent::Agent,
+        Some(_) if missing.len() == files.len() => VolumeContent::Empty,
+        Some(file) => VolumeContent::Other(format!("{} is missing", file.name)),
     })
 }
 
@@ -91,22 +99,22 @@ mod tests {
 
     const PROGRAM: &[u8] = b"\x7fELF and more";
 
-    const AGENT: Carried<'_> = Carried {
+    const AGENT: VolumeFile<'_> = VolumeFile {
         name: "agent",
         mode: 0o555,
         content: PROGRAM,
     };
 
-    const BOTH: [Carried<'_>; 2] = [
+    const BOTH: [VolumeFile<'_>; 2] = [
         AGENT,
-        Carried {
+        VolumeFile {
             name: "other",
             mode: 0o444,
             content: b"{}",
         },
     ];
 
-    /// An archive as the engine gives it: the folder, then what is in it.
+    /// An archive as the engine returns it: the folder, then its files.
     fn given(files: &[(&str, u32, u64, &[u8])]) -> Vec<u8> {
         let mut archive = tar::Builder::new(Vec::new());
         let mut header = tar::Header::new_gnu();
@@ -130,10 +138,13 @@ mod tests {
     }
 
     #[test]
-    fn only_the_agent_alone_is_right() {
+    fn content_must_be_exactly_the_agent() {
         let right = ("agent", 0o555, 0, PROGRAM);
-        assert_eq!(compare(&given(&[right]), &[AGENT], ROOT), Content::Agent);
-        assert_eq!(compare(&given(&[]), &[AGENT], ROOT), Content::Empty);
+        assert_eq!(
+            compare(&given(&[right]), &[AGENT], ROOT),
+            VolumeContent::Agent
+        );
+        assert_eq!(compare(&given(&[]), &[AGENT], ROOT), VolumeContent::Empty);
         for wrong in [
             vec![("agent", 0o555, 0, &PROGRAM[1..])],
             vec![("agent", 0o755, 0, PROGRAM)],
@@ -143,47 +154,62 @@ mod tests {
             vec![("agent2", 0o555, 0, PROGRAM)],
         ] {
             let found = compare(&given(&wrong), &[AGENT], ROOT);
-            assert!(matches!(found, Content::Other(_)), "{wrong:?}: {found:?}");
+            assert!(
+                matches!(found, VolumeContent::Other(_)),
+                "{wrong:?}: {found:?}"
+            );
         }
     }
 
     #[test]
-    fn the_owner_may_be_root_by_its_number_on_the_host() {
+    fn owner_may_be_root_by_its_host_uid() {
         let agent = given(&[("agent", 0o555, 100_000, PROGRAM)]);
-        assert!(matches!(compare(&agent, &[AGENT], ROOT), Content::Other(_)));
-        assert_eq!(compare(&agent, &[AGENT], (100_000, 0)), Content::Agent);
+        assert!(matches!(
+            compare(&agent, &[AGENT], ROOT),
+            VolumeContent::Other(_)
+        ));
+        assert_eq!(
+            compare(&agent, &[AGENT], (100_000, 0)),
+            VolumeContent::Agent
+        );
     }
 
     #[test]
-    fn nothing_may_be_missing() {
+    fn every_file_must_be_present() {
         let (agent, other) = (
             ("agent", 0o555, 0, PROGRAM),
             ("other", 0o444, 0, b"{}".as_slice()),
         );
         assert_eq!(
             compare(&given(&[other, agent]), &BOTH, ROOT),
-            Content::Agent
+            VolumeContent::Agent
         );
-        assert_eq!(compare(&given(&[]), &BOTH, ROOT), Content::Empty);
+        assert_eq!(compare(&given(&[]), &BOTH, ROOT), VolumeContent::Empty);
         for wrong in [vec![agent], vec![other], vec![agent, agent]] {
             let found = compare(&given(&wrong), &BOTH, ROOT);
-            assert!(matches!(found, Content::Other(_)), "{wrong:?}: {found:?}");
+            assert!(
+                matches!(found, VolumeContent::Other(_)),
+                "{wrong:?}: {found:?}"
+            );
         }
     }
 
     #[test]
-    fn garbage_is_not_the_agent() {
+    fn invalid_archive_is_not_the_agent() {
         let mut cut = given(&[("agent", 0o555, 0, PROGRAM)]);
         cut.truncate(1024 + 5);
-        assert!(matches!(compare(&cut, &[AGENT], ROOT), Content::Other(_)));
+        assert!(matches!(
+            compare(&cut, &[AGENT], ROOT),
+            VolumeContent::Other(_)
+        ));
         assert!(matches!(
             compare(&[7; 4096], &[AGENT], ROOT),
-            Content::Other(_)
+            VolumeContent::Other(_)
         ));
     }
 
     #[test]
-    fn what_is_sent_is_what_is_expected_back() {
+    fn sent_archive_has_the_expected_files() {
         let sent = build(&BOTH).expect("archive");
         let mut archive = tar::Archive::new(sent.as_slice());
         let entries = archive.entries().expect("entries");

@@ -1,4 +1,4 @@
-//! Filling the volume, one process at a time.
+//! Fills the volume, one process at a time.
 
 use std::time::Duration;
 
@@ -8,28 +8,28 @@ use bollard::query_parameters::UploadToContainerOptions;
 use sandbox_core::{Error, ErrorKind, Result};
 use tokio::time::Instant;
 
-use super::{AGENT, AgentVolume, Content, FOLDER, archive, spoiled};
+use super::{AGENT, AgentVolume, FOLDER, VolumeContent, archive, content_error};
 use crate::Tier;
 use crate::create::create;
 use crate::engine::{Engine, inspect};
 use crate::error::{Operation, engine_error, has_status};
 use crate::labels;
-use crate::removal::{self, Guard};
+use crate::removal::{self, ContainerGuard};
 
-/// How long another process may take to fill the volume, which takes it about 0.1 s.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long another process may take to fill the volume; it needs about 0.1 s.
+const FILL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How often we look whether it is done.
+/// Time between two attempts.
 const POLL: Duration = Duration::from_millis(30);
 
-/// Fills the volume, through a container of `image` that is never started, and compares what is then in it.
+/// Fills the volume through a container of `image` that is never started, and verifies its content.
 ///
-/// The container's name is the lock: the engine has it only once, so only one process writes at a time, and it disappears with
-/// whoever looks next when its owner died.
+/// The container's name is the lock: it is unique, so only one process writes at a time. If that
+/// process dies, the next one removes the container after a timeout.
 ///
 /// # Errors
 ///
-/// When the volume cannot be made to hold the agent and nothing else.
+/// The volume cannot be made to hold exactly the agent.
 pub(crate) async fn fill(
     tier: Tier,
     engine: &Engine,
@@ -49,14 +49,14 @@ async fn fill_locked(
     container: &str,
 ) -> Result<()> {
     match volume.inspect(tier, engine, container).await? {
-        Content::Agent => return Ok(()),
-        Content::Empty => {}
-        Content::Other(why) => {
+        VolumeContent::Agent => return Ok(()),
+        VolumeContent::Empty => {}
+        VolumeContent::Other(why) => {
             tracing::warn!(
                 %tier,
                 volume = volume.name,
                 why,
-                "the agent's volume is written anew"
+                "the agent's volume has unexpected content; filling it again"
             );
         }
     }
@@ -72,18 +72,23 @@ async fn fill_locked(
             .upload_to_container(container, Some(options), body_full(archive.into()));
     upload.await.map_err(failed)?;
     match volume.inspect(tier, engine, container).await? {
-        Content::Agent => Ok(()),
-        Content::Empty => Err(spoiled(tier, volume, "nothing arrived in it")),
-        Content::Other(why) => Err(spoiled(tier, volume, &why)),
+        VolumeContent::Agent => Ok(()),
+        VolumeContent::Empty => Err(content_error(tier, volume, "it is empty after the upload")),
+        VolumeContent::Other(why) => Err(content_error(tier, volume, &why)),
     }
 }
 
-async fn acquire(tier: Tier, engine: &Engine, volume: &AgentVolume, image: &str) -> Result<Guard> {
+async fn acquire(
+    tier: Tier,
+    engine: &Engine,
+    volume: &AgentVolume,
+    image: &str,
+) -> Result<ContainerGuard> {
     let name = volume.name.replacen("agent", "fill", 1);
-    let mut holder: Option<(String, Instant)> = None;
-    let deadline = Instant::now() + 3 * PATIENCE;
+    let mut lock_owner: Option<(String, Instant)> = None;
+    let deadline = Instant::now() + 3 * FILL_TIMEOUT;
     while Instant::now() < deadline {
-        let body = carrier(tier, volume, image, false);
+        let body = helper_container(tier, volume, image, false);
         match create(tier, engine, Some(name.clone()), body).await {
             Ok(guard) => return Ok(guard),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
@@ -94,12 +99,12 @@ async fn acquire(tier: Tier, engine: &Engine, volume: &AgentVolume, image: &str)
             Err(error) if has_status(&error, 404) => None,
             Err(error) => return Err(engine_error(tier, Operation::Volume, error)),
         };
-        holder = match (current, holder) {
-            (Some(id), Some((held, since))) if id == held => {
-                if since.elapsed() > PATIENCE {
+        lock_owner = match (current, lock_owner) {
+            (Some(id), Some((owner, since))) if id == owner => {
+                if since.elapsed() > FILL_TIMEOUT {
                     removal::remove(tier, &engine.client, &id).await?;
                 }
-                Some((held, since))
+                Some((owner, since))
             }
             (current, _) => current.map(|id| (id, Instant::now())),
         };
@@ -115,12 +120,21 @@ async fn acquire(tier: Tier, engine: &Engine, volume: &AgentVolume, image: &str)
     .with_fix(format!("{} rm --force {name}", tier.family.command)))
 }
 
-/// A container that is never started, to read the volume through.
-pub(crate) fn reader(tier: Tier, volume: &AgentVolume, image: &str) -> ContainerCreateBody {
-    carrier(tier, volume, image, true)
+/// A container for reading the volume. Never started.
+pub(crate) fn reader_container(
+    tier: Tier,
+    volume: &AgentVolume,
+    image: &str,
+) -> ContainerCreateBody {
+    helper_container(tier, volume, image, true)
 }
 
-fn carrier(tier: Tier, volume: &AgentVolume, image: &str, read_only: bool) -> ContainerCreateBody {
+fn helper_container(
+    tier: Tier,
+    volume: &AgentVolume,
+    image: &str,
+    read_only: bool,
+) -> ContainerCreateBody {
     let mount = Mount {
         target: Some(FOLDER.to_owned()),
         source: Some(volume.name.clone()),
@@ -134,10 +148,10 @@ fn carrier(tier: Tier, volume: &AgentVolume, image: &str, read_only: bool) -> Co
     };
     ContainerCreateBody {
         image: Some(image.to_owned()),
-        // Podman gives what is uploaded to the container's user, which an image may set.
+        // Podman gives uploaded files to the container's user, which an image may set.
         user: Some("0:0".to_owned()),
         entrypoint: Some(vec![AGENT.to_owned()]),
-        labels: Some(labels::ours(tier)),
+        labels: Some(labels::managed(tier)),
         host_config: Some(HostConfig {
             mounts: Some(vec![mount]),
             network_mode: Some("none".into()),

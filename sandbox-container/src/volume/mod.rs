@@ -1,6 +1,7 @@
-//! The volume that carries the agent: named by the agent's hash, filled once per engine, compared before it is used.
+//! The volume with the agent: named by the agent's hash, filled once per engine, and verified
+//! before use.
 //!
-//! It is filled and read through containers that are created and never started, so that nothing of an image runs.
+//! It is filled and read through containers that are never started, so nothing of an image runs.
 
 mod archive;
 mod fill;
@@ -15,32 +16,32 @@ use bollard::query_parameters::DownloadFromContainerOptions;
 use futures_util::StreamExt;
 use sandbox_core::{Error, ErrorKind, Result};
 
-pub(crate) use fill::{fill, reader};
+pub(crate) use fill::{fill, reader_container};
 pub(crate) use unused::remove_unused;
 
 use crate::engine::Engine;
-use crate::error::{Causes, Operation, engine_error, has_status};
+use crate::error::{ErrorChain, Operation, engine_error, has_status};
 use crate::labels;
 use crate::{ProfileForm, Tier};
-use archive::Carried;
+use archive::VolumeFile;
 
-/// Where the volume appears in every container.
+/// Mount point of the volume in every container.
 pub(crate) const FOLDER: &str = "/.sandbox-agent";
 
-/// The agent's program in every container.
+/// Path of the agent's program in every container.
 pub(crate) const AGENT: &str = "/.sandbox-agent/agent";
 
-/// Where the socket of a detached sandbox's agent is: a folder that only the agent's user may enter.
+/// Folder of a detached agent's socket. Only the agent's user may enter.
 pub(crate) const SOCKET_FOLDER: &str = "/.sandbox-socket";
 
-/// The socket in it.
+/// Path of a detached agent's socket.
 pub(crate) const SOCKET: &str = "/.sandbox-socket/agent";
 
-/// What the names of agents' volumes begin with.
+/// Name prefix of agent volumes.
 const PREFIX: &str = "sandbox-agent-";
 
-/// What an engine says when a container needs a file of the volume that is not in it.
-const FILES: [&str; 2] = [AGENT, profile::FILE];
+/// Paths that an engine's error names if a file of the volume is missing.
+const FILE_PATHS: [&str; 2] = [AGENT, profile::FILE];
 
 /// Permission bits of the agent: everyone may execute it.
 const AGENT_MODE: u32 = 0o555;
@@ -48,7 +49,8 @@ const AGENT_MODE: u32 = 0o555;
 /// Permission bits of the seccomp profile.
 const PROFILE_MODE: u32 = 0o444;
 
-/// A program and the volume that carries it, with the program's seccomp profile where the engine reads that from a file.
+/// The agent's program and the volume that carries it, with the seccomp profile if the engine reads
+/// that from a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AgentVolume {
     /// Name of the volume.
@@ -75,24 +77,24 @@ impl AgentVolume {
         volume
     }
 
-    /// The volume of the agent that is built in.
-    pub(crate) fn ours(form: ProfileForm) -> Self {
-        static OURS: OnceLock<[AgentVolume; 2]> = OnceLock::new();
-        let ours = OURS.get_or_init(|| {
+    /// The volume of the built-in agent.
+    pub(crate) fn built_in(form: ProfileForm) -> Self {
+        static BUILT_IN: OnceLock<[AgentVolume; 2]> = OnceLock::new();
+        let volumes = BUILT_IN.get_or_init(|| {
             let program: Arc<[u8]> = sandbox_agent::program().into();
             [ProfileForm::Text, ProfileForm::File].map(|form| Self::new(program.clone(), form))
         });
-        ours[usize::from(form == ProfileForm::File)].clone()
+        volumes[usize::from(form == ProfileForm::File)].clone()
     }
 
-    fn files(&self) -> Vec<Carried<'_>> {
-        let agent = Carried {
+    fn files(&self) -> Vec<VolumeFile<'_>> {
+        let agent = VolumeFile {
             name: "agent",
             mode: AGENT_MODE,
             content: &self.program,
         };
         let profile = self.profile.filter(|_| self.form == ProfileForm::File);
-        let profile = profile.map(|text| Carried {
+        let profile = profile.map(|text| VolumeFile {
             name: profile::FILE,
             mode: PROFILE_MODE,
             content: text.as_bytes(),
@@ -100,12 +102,12 @@ impl AgentVolume {
         [agent].into_iter().chain(profile).collect()
     }
 
-    /// The program's seccomp profile as the engine takes it: its text, or the name of its file on the engine's host. `None` where there
-    /// is none for the program's machine.
+    /// The program's seccomp profile as the engine takes it: text, or a file name on the engine's
+    /// host. `None` if the program's architecture has none.
     ///
     /// # Errors
     ///
-    /// When the engine cannot make the volume, or does not say where it is.
+    /// The engine cannot create the volume, or does not report its path.
     pub(crate) async fn profile(&self, tier: Tier, engine: &Engine) -> Result<Option<String>> {
         let Some(text) = self.profile else {
             return Ok(None);
@@ -121,10 +123,10 @@ impl AgentVolume {
         Ok(Some(format!("{folder}/{}", profile::FILE)))
     }
 
-    /// Whether the engine refuses a container because a file of the volume is not there: somebody removed the volume since this
-    /// process has verified it, and the engine made an empty one.
-    pub(crate) fn is_missed_in(error: &Error) -> bool {
-        FILES.iter().any(|file| error.context().contains(file))
+    /// Whether the engine refuses a container because a file of the volume is missing: the volume
+    /// was removed after this process verified it, and the engine created an empty one.
+    pub(crate) fn is_missing_file_error(error: &Error) -> bool {
+        FILE_PATHS.iter().any(|file| error.context().contains(file))
     }
 
     /// The agent's program.
@@ -132,21 +134,21 @@ impl AgentVolume {
         &self.program
     }
 
-    /// Whether there is no program at all.
+    /// Whether there is no program, as in documentation builds.
     pub(crate) fn is_empty(&self) -> bool {
         self.program.is_empty()
     }
 
-    /// Makes sure that the volume exists; what it holds is another question. Gives its folder on the engine's host.
+    /// Ensures that the volume exists, with any content. Returns its folder on the engine's host.
     pub(crate) async fn create(&self, tier: Tier, engine: &Engine) -> Result<String> {
         let request = VolumeCreateRequest {
             name: Some(self.name.clone()),
-            labels: Some(labels::ours(tier)),
+            labels: Some(labels::managed(tier)),
             ..VolumeCreateRequest::default()
         };
         let created = match engine.client.create_volume(request).await {
-            // Podman looks for the name first and makes it then: another process was between the two.
-            Err(error) if Causes(&error).to_string().contains("already exists") => {
+            // Podman checks for the name before it creates the volume, so two requests can race.
+            Err(error) if ErrorChain(&error).to_string().contains("already exists") => {
                 engine.client.inspect_volume(&self.name).await
             }
             created => created,
@@ -157,13 +159,13 @@ impl AgentVolume {
         Ok(created.mountpoint)
     }
 
-    /// The volume's folder on the engine's host, as this process has last heard.
+    /// The volume's folder on the engine's host, as last reported.
     fn folder(&self, engine: &Engine) -> Option<String> {
         let folders = folders().lock().unwrap_or_else(PoisonError::into_inner);
         folders.get(&self.key(engine)).cloned()
     }
 
-    /// Whether this process has seen the right content on this engine.
+    /// Whether this process has verified the content on this engine.
     pub(crate) fn is_verified(&self, engine: &Engine) -> bool {
         verified()
             .lock()
@@ -171,7 +173,7 @@ impl AgentVolume {
             .contains(&self.key(engine))
     }
 
-    /// Remembers that the content is right.
+    /// Notes that the content is verified.
     pub(crate) fn set_verified(&self, engine: &Engine) {
         verified()
             .lock()
@@ -179,7 +181,7 @@ impl AgentVolume {
             .insert(self.key(engine));
     }
 
-    /// The volume turned out to hold something else since it was verified.
+    /// Notes that the content has changed since it was verified.
     pub(crate) fn forget(&self, engine: &Engine) {
         verified()
             .lock()
@@ -191,31 +193,31 @@ impl AgentVolume {
         (engine.endpoint.to_string(), self.name.clone())
     }
 
-    /// What is in the volume, seen through a container that has it mounted.
+    /// Reads the volume through a container that mounts it.
     pub(crate) async fn inspect(
         &self,
         tier: Tier,
         engine: &Engine,
         container: &str,
-    ) -> Result<Content> {
+    ) -> Result<VolumeContent> {
         let client = &engine.client;
         let options = DownloadFromContainerOptions {
             path: FOLDER.to_owned(),
         };
         let mut stream = std::pin::pin!(client.download_from_container(container, Some(options)));
-        // An archive of the agent alone has a few KiB beside it. Whatever is larger is not ours.
+        // The archive adds a few KiB to the files. Anything larger is not ours.
         let files = self.files();
         let limit = files.iter().map(|file| file.content.len()).sum::<usize>() + 64 * 1024;
         let mut bytes = Vec::new();
         while let Some(piece) = stream.next().await {
             let piece = match piece {
                 Ok(piece) => piece,
-                Err(error) if has_status(&error, 404) => return Ok(Content::Empty),
+                Err(error) if has_status(&error, 404) => return Ok(VolumeContent::Empty),
                 Err(error) => return Err(engine_error(tier, Operation::Volume, error)),
             };
             bytes.extend_from_slice(&piece);
             if bytes.len() > limit {
-                return Ok(Content::Other("more than the agent".into()));
+                return Ok(VolumeContent::Other("more than the agent".into()));
             }
         }
         let root = engine.facts.engine_user;
@@ -229,7 +231,7 @@ fn verified() -> &'static Mutex<HashSet<Key>> {
     VERIFIED.get_or_init(Mutex::default)
 }
 
-/// An engine and a volume of it.
+/// An engine's endpoint and a volume's name.
 type Key = (String, String);
 
 fn folders() -> &'static Mutex<HashMap<Key, String>> {
@@ -237,19 +239,19 @@ fn folders() -> &'static Mutex<HashMap<Key, String>> {
     FOLDERS.get_or_init(Mutex::default)
 }
 
-/// What a volume holds.
+/// The content of a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Content {
-    /// What it must, byte for byte, and nothing else.
+pub(crate) enum VolumeContent {
+    /// Exactly the expected files, byte for byte.
     Agent,
     /// Nothing yet.
     Empty,
-    /// Something else: what is wrong with it.
+    /// Something else, with the difference.
     Other(String),
 }
 
-/// The volume cannot be made to hold the agent.
-fn spoiled(tier: Tier, volume: &AgentVolume, why: &str) -> Error {
+/// The error for a volume that does not hold the agent.
+fn content_error(tier: Tier, volume: &AgentVolume, why: &str) -> Error {
     let context = format!("volume {} does not hold the agent: {why}", volume.name);
     Error::new(
         ErrorKind::SetupFailed,

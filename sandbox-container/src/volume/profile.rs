@@ -1,16 +1,16 @@
-//! The seccomp profile of a container, which engines take as a text or as the name of a file.
+//! The seccomp profile of a container, which engines take as text or as a file name.
 
 use std::sync::OnceLock;
 
 use sandbox_host::confinement::container_filter;
 use sandbox_host::seccomp::{Arch, EngineProfile};
 
-/// The profile's file, where it is one: beside the agent, so that an engine finds it wherever it runs.
+/// The profile's file, next to the agent, so every engine finds it.
 pub(super) const FILE: &str = "seccomp.json";
 
-/// The profile for the machine that a program was built for; `None` where no filters are written for it.
+/// The profile for a program's architecture; `None` if that has no filters.
 pub(super) fn of_program(program: &[u8]) -> Option<&'static str> {
-    // An ELF file says so in two bytes behind its identification and type.
+    // An ELF header has the architecture after identification and type.
     let machine = program.get(18..20)?;
     let arch = match u16::from_le_bytes([machine[0], machine[1]]) {
         62 => Arch::X86_64,
@@ -23,11 +23,11 @@ pub(super) fn of_program(program: &[u8]) -> Option<&'static str> {
 fn text(arch: Arch) -> &'static str {
     static X86_64: OnceLock<String> = OnceLock::new();
     static AARCH64: OnceLock<String> = OnceLock::new();
-    let place = match arch {
+    let text = match arch {
         Arch::X86_64 => &X86_64,
         Arch::Aarch64 => &AARCH64,
     };
-    place.get_or_init(|| EngineProfile::new(&container_filter(arch)).to_json())
+    text.get_or_init(|| EngineProfile::new(&container_filter(arch)).to_json())
 }
 
 #[cfg(test)]
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_profile_is_for_the_programs_machine() {
+    fn profile_matches_the_programs_architecture() {
         let mut program = [0; 64];
         program[..4].copy_from_slice(b"\x7fELF");
         assert_eq!(of_program(&program), None);
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn the_built_in_agent_has_one() {
+    fn built_in_agent_has_a_profile() {
         let program = sandbox_agent::program();
         assert!(program.is_empty() || of_program(program).is_some());
     }

@@ -1,4 +1,4 @@
-//! Volumes of agents that are not used any more: each build of the agent has one.
+//! Removes volumes of other agent builds.
 
 use bollard::query_parameters::{ListVolumesOptions, RemoveVolumeOptions};
 use sandbox_core::Result;
@@ -8,24 +8,28 @@ use crate::Tier;
 use crate::engine::Engine;
 use crate::error::{Operation, engine_error, has_status};
 
-/// Removes the volumes of other agents than this one that no container has.
+/// Removes the volumes of other agents that no container uses.
 ///
 /// # Errors
 ///
-/// When the engine does not answer, or with the first that it could not remove.
-pub(crate) async fn remove_unused(tier: Tier, engine: &Engine, ours: &AgentVolume) -> Result<()> {
+/// The engine does not answer, or the first volume that it could not remove.
+pub(crate) async fn remove_unused(
+    tier: Tier,
+    engine: &Engine,
+    current: &AgentVolume,
+) -> Result<()> {
     let failed = |error| engine_error(tier, Operation::Volume, error);
     let listed = engine.client.list_volumes(None::<ListVolumesOptions>).await;
     let volumes = listed.map_err(failed)?.volumes.unwrap_or_default();
     let mut result = Ok(());
     for volume in volumes {
-        if !is_agents(&volume.name) || volume.name == ours.name {
+        if !is_agent_volume(&volume.name) || volume.name == current.name {
             continue;
         }
         let options = None::<RemoveVolumeOptions>;
         match engine.client.remove_volume(&volume.name, options).await {
             Ok(()) => {}
-            // A container has it, or somebody else has removed it.
+            // A container uses it, or another process removed it.
             Err(error) if has_status(&error, 409) || has_status(&error, 404) => {}
             Err(error) => result = result.and(Err(failed(error))),
         }
@@ -33,8 +37,9 @@ pub(crate) async fn remove_unused(tier: Tier, engine: &Engine, ours: &AgentVolum
     result
 }
 
-/// Whether a volume is an agent's. Its label says so too, but not where the engine has made it for a container that named it.
-fn is_agents(name: &str) -> bool {
+/// Whether a volume holds an agent, by its name. Volumes that an engine creates implicitly have no
+/// label.
+fn is_agent_volume(name: &str) -> bool {
     name.strip_prefix(PREFIX)
         .is_some_and(|hash| hash.len() == 16 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
@@ -45,8 +50,8 @@ mod tests {
     use crate::family::ProfileForm;
 
     #[test]
-    fn only_agents_have_such_names() {
-        assert!(is_agents(
+    fn only_agent_volumes_match_by_name() {
+        assert!(is_agent_volume(
             &AgentVolume::new(b"x".as_slice().into(), ProfileForm::Text).name
         ));
         for other in [
@@ -55,7 +60,7 @@ mod tests {
             "sandbox-agent-0123456789abcdeg",
             "my-sandbox-agent-0123456789abcdef",
         ] {
-            assert!(!is_agents(other), "{other}");
+            assert!(!is_agent_volume(other), "{other}");
         }
     }
 }

@@ -1,26 +1,26 @@
-//! The generated block inside of a document.
+//! The generated block in a document.
 
 /// The line that starts the generated block.
 pub const BEGIN: &str = "<!-- matrix:begin -->";
 /// The line that ends it.
 pub const END: &str = "<!-- matrix:end -->";
 
-/// Why a document has no block to write into.
+/// Why a block cannot be written into a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BlockError {
     /// One of the two lines is missing.
     #[error("the document has no lines '{BEGIN}' and '{END}' in this order")]
     Missing,
-    /// A line stands there more than once.
+    /// One of the two lines occurs more than once.
     #[error("the document has more than one '{BEGIN}' or '{END}'")]
     Repeated,
 }
 
-/// The document with `content` between the two lines, which stay.
+/// Returns the document with `content` between the two lines, which stay.
 ///
 /// # Errors
 ///
-/// [`BlockError`] where the document does not hold each line exactly once, in order.
+/// [`BlockError`] if the document does not have each line exactly once, in order.
 pub fn replace_block(document: &str, content: &str) -> Result<String, BlockError> {
     let (before, rest) = document.split_once(BEGIN).ok_or(BlockError::Missing)?;
     let (_, after) = rest.split_once(END).ok_or(BlockError::Missing)?;
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn writes_between_the_lines_and_again_without_a_change() {
+    fn content_is_written_between_the_lines_and_a_second_write_changes_nothing() {
         let document = format!("# Title\n{BEGIN}\nold\n{END}\ntail\n");
         let once = replace_block(&document, "new\n").unwrap();
         assert_eq!(once, format!("# Title\n{BEGIN}\n\nnew\n\n{END}\ntail\n"));
@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn needs_each_line_once_and_in_order() {
+    fn document_must_have_each_line_once_and_in_order() {
         assert_eq!(replace_block("nothing", "x"), Err(BlockError::Missing));
         assert_eq!(
             replace_block(&format!("{END} {BEGIN}"), "x"),

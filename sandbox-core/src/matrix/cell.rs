@@ -1,4 +1,4 @@
-//! One cell of the matrix, derived from observations.
+//! One cell of the matrix, computed from observations.
 
 use std::fmt;
 
@@ -7,26 +7,27 @@ use serde::Serialize;
 use super::{Observation, Verdict};
 use crate::Enforcement;
 
-/// What a cell says, from best to worst.
+/// The state of a cell, from best to worst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CellState {
-    /// Every probe that told something found it enforced, and the backend declares it so (or it is a feature).
+    /// Every conclusive probe found it enforced, and the backend declares it so (or it is a
+    /// feature).
     Enforced,
     /// The backend declares a gap, or declares nothing although every probe found it enforced.
     Partial,
-    /// The backend says that it does not enforce it, and it does not.
+    /// The backend declares that it does not enforce it, and it does not.
     NotEnforced,
-    /// The backend declines to run where it is demanded.
+    /// The backend refuses a sandbox that demands it.
     Refused,
-    /// The backend claims more than was measured, or what is permitted does not work.
+    /// The backend claims more than was measured, or permitted use does not work.
     Broken,
-    /// No probe told anything.
+    /// No probe was conclusive.
     Unmeasured,
 }
 
 impl CellState {
-    /// The words in tables.
+    /// The text in tables.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -43,20 +44,20 @@ impl CellState {
 /// A capability or feature on a tier.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Cell {
-    /// What it says.
+    /// The state.
     pub state: CellState,
     /// How many probes found it enforced.
     pub enforced: usize,
-    /// How many probes told something.
+    /// How many probes were conclusive.
     pub measured: usize,
     /// How many probes there are.
     pub probes: usize,
-    /// The gaps and reasons that the backend declares, each once, in the order of the probes.
+    /// The distinct gaps and reasons that the backend declares, in the order of the probes.
     pub gaps: Vec<String>,
 }
 
 impl Cell {
-    /// Derives a cell from everything that was observed of its subject.
+    /// Computes a cell from all observations of its subject.
     #[must_use]
     pub fn derive(observations: &[&Observation]) -> Self {
         let count =
@@ -172,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_that_leaks_is_broken_whatever_else_holds() {
+    fn one_leak_of_a_claim_makes_the_cell_broken() {
         let claimed = Some(Enforcement::enforced("cgroup"));
         let cell = derived(&[
             seen(Verdict::Enforced, claimed.clone()),
@@ -185,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_declared_gap_is_partial_and_named() {
+    fn declared_gap_is_partial_and_listed() {
         let gap = Some(Enforcement::partial("rlimit", "sampled"));
         let cell = derived(&[
             seen(Verdict::Enforced, gap.clone()),
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_declared_and_nothing_enforced() {
+    fn unenforced_capability_is_not_enforced_or_refused() {
         let none = Some(Enforcement::unenforced("no cgroup"));
         assert_eq!(
             derived(&[seen(Verdict::Leaked, none.clone())]).state,
@@ -211,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_measured_counts() {
+    fn inconclusive_probes_count_as_open() {
         assert_eq!(derived(&[]).state, CellState::Unmeasured);
         assert_eq!(
             derived(&[seen(Verdict::Inconclusive, None)]).state,
@@ -226,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_explains_nothing_earns_nothing() {
+    fn unexplained_verdicts_make_the_cell_broken() {
         for verdict in [Verdict::Overblocked, Verdict::Unexplained, Verdict::Flaky] {
             assert_eq!(derived(&[seen(verdict, None)]).state, CellState::Broken);
         }

@@ -1,7 +1,8 @@
-//! The compatibility matrix: which tier enforces which capability, derived from what was measured and never written by hand.
+//! The compatibility matrix: which tier enforces which capability, as measured by the conformance
+//! suite.
 //!
-//! The conformance suite leaves one [`Profile`] for each tier and kind of host. A [`Cell`] is computed out of a profile's
-//! observations every time it is asked for; it is stored nowhere.
+//! The suite writes one [`Profile`] for each tier and kind of host. A [`Cell`] is computed from the
+//! observations of a profile on each request and never stored.
 
 mod block;
 mod cell;

@@ -1,4 +1,4 @@
-//! What the suite found on one tier of one kind of host, as it is committed.
+//! The committed result of the suite on one tier of one kind of host.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 use super::{Subject, Verdict};
 use crate::{Enforcement, Error, ErrorKind, Result};
 
-/// What of a host changes enforcement, in the order in which the backend tells it: (name, value).
+/// The properties of a host that change enforcement, as (name, value), in the backend's order.
 pub type ProfileKey = Vec<(String, String)>;
 
-/// What the suite found on one tier of one kind of host. Holds no dates, host names or durations, so that two runs on
-/// equal hosts give the same bytes.
+/// The result of the suite on one tier of one kind of host. It has no dates, host names or
+/// durations, so two runs on equal hosts give the same bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
@@ -19,22 +19,22 @@ pub struct Profile {
     pub tier: String,
     /// Identity of the suite: a hash over the names and versions of its probes.
     pub suite: String,
-    /// What of the host changes enforcement.
+    /// The properties of the host that change enforcement.
     pub key: ProfileKey,
-    /// What was found, by the probe's name.
+    /// The observations by probe name.
     pub probes: BTreeMap<String, Observation>,
 }
 
-/// What one probe found, as it is committed.
+/// The committed result of one probe.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Observation {
-    /// What the probe is about.
+    /// The subject of the probe.
     pub subject: Subject,
-    /// What it found.
+    /// The verdict.
     pub verdict: Verdict,
-    /// What the backend declared of that subject in the probe's own sandbox; `None` for features and where no sandbox came
-    /// about.
+    /// What the backend declared of the subject in the probe's sandbox. `None` for features, and if
+    /// no sandbox was created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub declared: Option<Enforcement>,
 }
@@ -44,7 +44,7 @@ impl Profile {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`] with line and field where the text is no profile.
+    /// [`ErrorKind::Io`] with line and field if the text is not a profile.
     pub fn from_json(name: &str, text: &str) -> Result<Self> {
         serde_json::from_str(text).map_err(|error| {
             Error::new(
@@ -60,14 +60,14 @@ impl Profile {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`] where it cannot be serialised.
+    /// [`ErrorKind::Io`] if it cannot be serialized.
     pub fn to_json(&self) -> Result<String> {
         serde_json::to_string_pretty(self)
             .map(|text| text + "\n")
             .map_err(|error| Error::new(ErrorKind::Io, "write matrix profile", error.to_string()))
     }
 
-    /// The value of a part of the key.
+    /// The value of one property of the key.
     #[must_use]
     pub fn key_value(&self, name: &str) -> Option<&str> {
         self.key
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_it_wrote_and_refuses_the_unknown() {
+    fn json_round_trips_and_unknown_fields_are_errors() {
         let profile = Profile {
             tier: "local".into(),
             suite: "s".into(),

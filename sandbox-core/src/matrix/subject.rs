@@ -1,4 +1,4 @@
-//! What a probe is about: a capability of the policy, or a feature that every backend has.
+//! The subject of a probe: a capability of the policy, or a feature that every backend has.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,19 +7,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::Capability;
 
-/// Something that no policy restricts and that every backend must do right.
+/// Behavior that no policy restricts and that every backend must get right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Feature {
-    /// Programs run, and how they ended is told truly.
+    /// Programs run, and their ends are reported truly.
     Exec,
     /// Standard input, output and error carry every byte.
     Streams,
-    /// Files go in and out unchanged.
+    /// Files are copied in and out unchanged.
     Files,
-    /// Sandboxes outlive their handles, until their time is over or somebody ends them.
+    /// Sandboxes outlive their handles, until their lifetime ends or a client removes them.
     Detached,
-    /// What was denied is told, and nothing else.
+    /// Denials are reported, and nothing else is reported as a denial.
     Denials,
 }
 
@@ -46,7 +46,7 @@ impl Feature {
     }
 }
 
-/// What a probe is about, and so a line of the matrix.
+/// The subject of a probe, and so a row of the matrix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum Subject {
@@ -72,7 +72,7 @@ impl Subject {
         }
     }
 
-    /// The capability, where it is one.
+    /// The capability, if the subject is one.
     #[must_use]
     pub fn capability(self) -> Option<Capability> {
         match self {
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_subject_reads_its_own_name() {
+    fn every_subject_parses_its_own_name() {
         for subject in Subject::all() {
             assert_eq!(subject.as_str().parse::<Subject>().ok(), Some(subject));
         }

@@ -19,7 +19,7 @@ impl CompatibilityMatrix {
         Self { profiles }
     }
 
-    /// The matrix of the linked backends, out of the profiles that they were committed with.
+    /// The matrix of the linked backends, from the profiles in their packages.
     ///
     /// # Errors
     ///
@@ -41,7 +41,7 @@ impl CompatibilityMatrix {
         &self.profiles
     }
 
-    /// The profile of a tier on hosts of this key, with its name; `None` where none was measured.
+    /// The profile of a tier on hosts with this key, and its name; `None` if there is none.
     #[must_use]
     pub fn of_host(&self, tier: &str, key: &ProfileKey) -> Option<(&str, &Profile)> {
         let mut profiles = self.profiles.iter();
@@ -50,14 +50,14 @@ impl CompatibilityMatrix {
         Some((name, profile))
     }
 
-    /// The cell of a profile and a subject; `None` where there is no such profile.
+    /// The cell of a profile and a subject; `None` if there is no such profile.
     #[must_use]
     pub fn cell(&self, profile: &str, subject: Subject) -> Option<Cell> {
         let (_, profile) = self.profiles.iter().find(|(name, _)| name == profile)?;
         Some(derive(profile, subject))
     }
 
-    /// The subjects that some profile has a probe for, in the order of the matrix.
+    /// The subjects that at least one profile has a probe for, in the order of the matrix.
     #[must_use]
     pub fn subjects(&self) -> Vec<Subject> {
         let probed = |subject: &Subject| {
@@ -70,8 +70,9 @@ impl CompatibilityMatrix {
         Subject::all().filter(probed).collect()
     }
 
-    /// The matrix as Markdown: a line for each subject, a column for each profile, and below it what stands behind the columns
-    /// and the gaps. The columns are the tiers because a table with a column for each of twenty capabilities cannot be read.
+    /// The matrix as Markdown: a row for each subject and a column for each profile, followed by
+    /// the hosts behind the columns and the declared gaps. Twenty columns of capabilities would be
+    /// unreadable.
     #[must_use]
     pub fn markdown(&self) -> String {
         let mut text = String::new();
@@ -133,7 +134,7 @@ fn derive(profile: &Profile, subject: Subject) -> Cell {
     Cell::derive(&seen.collect::<Vec<&Observation>>())
 }
 
-/// Makes a text harmless in Markdown: on one line, without table cells, tags or emphasis of its own.
+/// Escapes a text for Markdown: one line, no table cells, tags or emphasis.
 fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {
@@ -185,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn renders_a_line_a_key_and_a_gap() {
+    fn markdown_has_the_row_the_host_and_the_gap() {
         let text = matrix().markdown();
         assert!(
             text.contains("| `memory` | partial 1/1 (1 open) |"),
@@ -196,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_are_asked_by_profile_and_subject() {
+    fn cell_is_found_by_profile_and_subject() {
         let subject = Subject::Capability(Capability::Memory);
         assert_eq!(
             matrix()
@@ -209,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_matrix_says_so() {
+    fn empty_matrix_says_that_nothing_was_measured() {
         assert_eq!(
             CompatibilityMatrix::default().markdown(),
             "Nothing has been measured yet.\n"

@@ -124,16 +124,16 @@ impl CapabilityPolicy {
             return bad("timeout: 0 would end every execution before it starts".into());
         }
         if self.pids == Some(0) {
-            return bad("pids: at least 1".into());
+            return bad("pids: must be at least 1".into());
         }
         if self.open_files.is_some_and(|files| files < 8) {
-            return bad("open_files: at least 8".into());
+            return bad("open_files: must be at least 8".into());
         }
         if self.memory.is_some_and(|memory| memory < ByteSize::mib(1)) {
-            return bad("memory: at least 1MiB".into());
+            return bad("memory: must be at least 1MiB".into());
         }
         if self.disk.is_some_and(|disk| disk < LEAST_DISK) {
-            return bad(format!("disk: at least {LEAST_DISK}, one page of memory"));
+            return bad(format!("disk: must be at least {LEAST_DISK}, one page of memory"));
         }
         if !self.packages.is_empty() && self.package_installation == Some(false) {
             return bad(format!(

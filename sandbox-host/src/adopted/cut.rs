@@ -1,4 +1,4 @@
-//! A stream that can be cut from outside: the end of its stream is what ends an agent.
+//! A stream that can be closed from outside, which ends its agent.
 
 use std::io;
 use std::pin::Pin;
@@ -7,19 +7,19 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::oneshot;
 
-/// A stream that ends, and is closed, once its [`Cut`] is dropped.
+/// A stream that ends and is closed when its [`Cut`] is dropped.
 #[derive(Debug)]
 pub struct CutStream<S> {
     stream: Option<S>,
     cut: oneshot::Receiver<()>,
 }
 
-/// Cuts a stream when it is dropped.
+/// Closes a stream when dropped.
 #[derive(Debug)]
 pub struct Cut(#[allow(dead_code, reason = "its drop is its use")] oneshot::Sender<()>);
 
 impl<S> CutStream<S> {
-    /// The stream, and what cuts it.
+    /// Wraps a stream; dropping the [`Cut`] closes it.
     pub fn new(stream: S) -> (Self, Cut) {
         let (sender, cut) = oneshot::channel();
         let stream = Self {
@@ -29,7 +29,7 @@ impl<S> CutStream<S> {
         (stream, Cut(sender))
     }
 
-    /// The stream, unless it has been cut.
+    /// The inner stream, unless it was closed.
     fn whole(&mut self, context: &mut Context<'_>) -> Option<&mut S> {
         if Pin::new(&mut self.cut).poll(context).is_ready() {
             self.stream = None;

@@ -1,4 +1,4 @@
-//! A foreign container around our agent.
+//! The isolator of an agent in a foreign container.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -11,44 +11,45 @@ use tokio::time::Instant;
 use super::Cut;
 use crate::Isolator;
 
-/// How long the agent may take to end what runs, and itself, once its stream has ended. Its own bounds sum up to 6 s.
+/// How long the agent may take to end its processes and itself after its stream has ended. Its own
+/// timeouts add up to 6 s.
 const BOUND: Duration = Duration::from_secs(10);
 
-/// Between two looks whether it has ended.
+/// The pause between two checks whether the agent has ended.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// What only the engine knows of an agent in a foreign container.
+/// The operations on an agent in a foreign container that differ between engines.
 #[async_trait]
 pub trait ForeignAgent: Send + Sync + 'static {
     /// The tier's name, for errors.
     fn tier(&self) -> &str;
 
-    /// What the container is called, for errors: "container x".
+    /// The container's name in errors: "container x".
     fn place(&self) -> String;
 
-    /// Whether the agent still runs. In a container that is gone it does not.
+    /// Whether the agent still runs; `false` if the container is gone.
     ///
     /// # Errors
     ///
-    /// What the engine refuses.
+    /// Errors of the engine.
     async fn runs(&self) -> Result<bool>;
 
-    /// What the agent said last, if anything.
+    /// The tail of the agent's standard error, if any.
     fn last_words(&self) -> Option<String>;
 }
 
-/// A foreign container around an agent: its end is the agent's, and not the container's.
+/// An agent in a foreign container. Destroying the sandbox ends the agent, not the container.
 #[derive(Debug)]
 pub struct AdoptedIsolator<A> {
     agent: A,
-    /// Ends the agent's stream.
+    /// Closes the agent's stream.
     cut: Arc<Mutex<Option<Cut>>>,
-    /// Ends the sandbox at its time to live.
+    /// The task that ends the sandbox at its time to live.
     reaper: Option<JoinHandle<()>>,
 }
 
 impl<A> AdoptedIsolator<A> {
-    /// Takes over an agent, which `cut` ends, and which ends after its time to live.
+    /// Takes ownership of an agent. `cut` ends it, also after its time to live.
     pub fn new(agent: A, cut: Cut, lifetime: Option<Duration>) -> Self {
         let cut = Arc::new(Mutex::new(Some(cut)));
         let reaper = lifetime.map(|lifetime| {
@@ -89,7 +90,7 @@ impl<A: ForeignAgent> Isolator for AdoptedIsolator<A> {
     }
 
     fn destroy_soon(&self) {
-        // Without its owner's stream the agent kills what it has started, and ends.
+        // Without its owner's stream, the agent kills its processes and ends.
         use_cut(&self.cut);
     }
 

@@ -1,5 +1,5 @@
-//! Sandboxes in containers that somebody else has made: the agent runs beside the container's own processes, and its end is the end of
-//! its stream, never the container's.
+//! Sandboxes in foreign containers: the agent runs beside the container's own processes, and ends
+//! with its stream while the container goes on.
 
 mod cut;
 mod isolator;

@@ -1,14 +1,14 @@
-//! What holds in every container that somebody else has made, whoever runs it.
+//! The enforcement that all foreign containers share, with any engine.
 
 use sandbox_core::{Capability, Enforcement};
 
 use crate::confinement::{self, Kernel, Mode};
 
-/// What every execution shares with whatever else runs there.
+/// The gap of all executions there.
 const NEIGHBOURS: &str = "code runs beside the container's own processes and as the agent's user: both can disturb the agent";
 
-/// What is enforced of a capability by the agent alone. What the container itself enforces (files, network, its limits) its engine
-/// has to be asked for.
+/// The enforcement of a capability by the agent alone. What the container enforces (files, network,
+/// its limits) must come from its engine.
 #[must_use]
 pub fn entry(capability: Capability, kernel: &Kernel) -> Enforcement {
     match capability {

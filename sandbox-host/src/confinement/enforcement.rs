@@ -1,4 +1,4 @@
-//! What holds by the confinement of executions, for the report of a backend.
+//! What the confinement of executions enforces, for a backend's report.
 
 use sandbox_core::Enforcement;
 
@@ -6,8 +6,8 @@ use super::{Kernel, Mode};
 
 const NO_FILTER: &str = "the kernel has no seccomp filters (CONFIG_SECCOMP_FILTER)";
 
-/// What is enforced of [`sandbox_core::Capability::Privileges`], where the place gives code no capability: in
-/// [`Mode::Split`] the agent sees to that, in [`Mode::Shared`] the backend has to.
+/// The enforcement of [`sandbox_core::Capability::Privileges`] if the environment gives code no
+/// capabilities. In [`Mode::Split`] the agent ensures that, in [`Mode::Shared`] the backend must.
 #[must_use]
 pub fn privileges(kernel: &Kernel, mode: Mode) -> Enforcement {
     let capabilities = match mode {
@@ -24,7 +24,7 @@ pub fn privileges(kernel: &Kernel, mode: Mode) -> Enforcement {
     }
 }
 
-/// What is enforced of [`sandbox_core::Capability::SubprocessExecution`] when a plan denies it.
+/// The enforcement of [`sandbox_core::Capability::SubprocessExecution`] for a plan that denies it.
 #[must_use]
 pub fn subprocess_execution(kernel: &Kernel) -> Enforcement {
     match (kernel.seccomp, kernel.seccomp_notify) {
@@ -38,10 +38,10 @@ pub fn subprocess_execution(kernel: &Kernel) -> Enforcement {
     }
 }
 
-/// How code can disturb the agent, which takes from what the agent reports and enforces of each execution (its end, its
-/// time, its output): the gap of those capabilities. `None` where code runs as a user of its own.
+/// The gap of capabilities that depend on the agent (the end, the time and the output of an
+/// execution), because code can disturb the agent. `None` if code has a user of its own.
 ///
-/// The isolation itself does not hang on the agent.
+/// The isolation itself does not depend on the agent.
 #[must_use]
 pub fn disturbance(kernel: &Kernel, mode: Mode) -> Option<String> {
     let Mode::Shared = mode else { return None };

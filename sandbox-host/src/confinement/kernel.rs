@@ -1,8 +1,8 @@
-//! What a backend knows of the kernel under a sandbox, and of the agent's place in it.
+//! What a backend knows about the kernel of a sandbox, and the agent's role in it.
 
 use crate::seccomp::Arch;
 
-/// The kernel that a sandbox runs on. It is the engine's, which need not be the host's.
+/// The kernel that a sandbox runs on: the engine's, which may differ from the host's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kernel {
     /// The architecture of the agent and of the code.
@@ -11,21 +11,21 @@ pub struct Kernel {
     pub landlock_abi: u32,
     /// Whether filters can be installed (`CONFIG_SECCOMP_FILTER`).
     pub seccomp: bool,
-    /// Whether a filter can ask a supervisor and be told to let a call through (`SECCOMP_USER_NOTIF_FLAG_CONTINUE`, Linux
-    /// 5.5).
+    /// Whether a filter can ask a supervisor that may let the call continue
+    /// (`SECCOMP_USER_NOTIF_FLAG_CONTINUE`, Linux 5.5).
     pub seccomp_notify: bool,
 }
 
-/// As whom code runs, beside the agent.
+/// Whether code runs as another user than the agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// As a user of its own: the kernel keeps it from touching the agent.
+    /// As a user of its own: the kernel protects the agent from code.
     Split {
-        /// The code's user, as a number of the sandbox's user namespace.
+        /// The user of code, in the sandbox's user namespace.
         uid: u32,
-        /// The code's group.
+        /// The group of code, in the sandbox's user namespace.
         gid: u32,
     },
-    /// As the agent's user: only the filter, Landlock and the agent's being non-dumpable stand between them.
+    /// As the agent's user: only the filter, Landlock and the non-dumpable flag protect the agent.
     Shared,
 }

@@ -1,8 +1,9 @@
-//! The Landlock domain of an execution.
+//! The host's half of Landlock: compiles a plan to the rules of an execution's domain. The agent
+//! applies them.
 //!
-//! Landlock restricts opening, making, renaming and removing files, and is silent about `stat`, `chmod`, `chown` and
-//! extended attributes: a minimal root or an image is the first mechanism, this the second. In the host's namespaces it is the
-//! only one.
+//! Landlock restricts opening, creating, renaming and removing files, but not `stat`, `chmod`,
+//! `chown` and extended attributes. So a minimal root or an image is the first layer and Landlock
+//! the second. In the host's namespaces it is the only one.
 
 pub use sandbox_agent::protocol::landlock::{handled_fs, handled_net};
 use sandbox_agent::protocol::{LandlockPath, LandlockRules};
@@ -17,18 +18,18 @@ const READ_FILE: u64 = 1 << 2;
 const READ_DIR: u64 = 1 << 3;
 const MAKE_CHAR: u64 = 1 << 6;
 const MAKE_BLOCK: u64 = 1 << 11;
-/// ABI 3.
+/// Since ABI 3.
 const TRUNCATE: u64 = 1 << 14;
-/// `ioctl` of device files: ABI 5.
+/// `ioctl` of device files, since ABI 5.
 const IOCTL_DEV: u64 = 1 << 15;
-/// Where scopes begin.
+/// The first ABI with scopes.
 pub(super) const SCOPES_ABI: u32 = 6;
 
 const SCOPE_ABSTRACT_UNIX_SOCKET: u64 = 1 << 0;
 const SCOPE_SIGNAL: u64 = 1 << 1;
 
-/// The rights that a rule for a path that is no folder may have; the kernel refuses a rule with others (`EINVAL`), so whoever
-/// adds the rules of a [`LandlockPath`] keeps only these for such a path.
+/// The rights that a rule for a path other than a folder may have. The kernel refuses others
+/// (`EINVAL`), so the rights of a [`LandlockPath`] must be masked with this for such a path.
 pub const FILE_RIGHTS: u64 = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV;
 
 const READ: u64 = EXECUTE | READ_FILE | READ_DIR;
@@ -36,9 +37,10 @@ const DEVICE: u64 = READ_FILE | WRITE_FILE | READ_DIR | TRUNCATE | IOCTL_DEV;
 
 /// The scopes of a domain.
 ///
-/// Signals stay inside wherever the ABI has it (6): an execution can signal neither its supervisor nor another execution of
-/// the same user. Abstract sockets stay inside where code is in the host's network namespace, as in the host's namespaces and
-/// with the whole network. Elsewhere a network namespace keeps the outside away, and one execution may talk to another's server.
+/// Signals are confined from ABI 6: an execution can signal neither its supervisor nor another
+/// execution of the same user. Abstract sockets are confined if code is in the host's network
+/// namespace, which is the case with [`Isolation::Host`] and with the full network. Otherwise the
+/// network namespace confines them, and executions may connect to each other.
 #[must_use]
 pub fn scoped(abi: u32, isolation: Isolation, network: &NetworkPolicy) -> u64 {
     match (abi, isolation, network) {
@@ -50,7 +52,7 @@ pub fn scoped(abi: u32, isolation: Isolation, network: &NetworkPolicy) -> u64 {
     }
 }
 
-/// The domain of every execution; `None` where the kernel has no Landlock.
+/// The domain of all executions; `None` if the kernel has no Landlock.
 #[must_use]
 pub fn landlock(plan: &Plan, kernel: &Kernel, profile: &Profile) -> Option<LandlockRules> {
     let abi = kernel.landlock_abi;
@@ -58,7 +60,7 @@ pub fn landlock(plan: &Plan, kernel: &Kernel, profile: &Profile) -> Option<Landl
         return None;
     }
     let handled_fs = handled_fs(abi);
-    // A network namespace says it better: all protocols, and a loopback that works.
+    // A network namespace is better: it covers all protocols and keeps loopback working.
     let no_network = !matches!(plan.network, NetworkPolicy::Full);
     let handled_net = match profile.isolation {
         Isolation::Host if no_network => handled_net(abi),

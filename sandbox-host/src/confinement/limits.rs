@@ -1,11 +1,11 @@
-//! Resource limits of every process of an execution.
+//! Resource limits of all processes of an execution.
 
 use sandbox_agent::protocol::Limit;
 use sandbox_core::Plan;
 
 use super::Profile;
 
-// The numbers are the same on every architecture of `seccomp::Arch`.
+// The same numbers on each `seccomp::Arch`.
 const RLIMIT_FSIZE: u32 = 1;
 const RLIMIT_DATA: u32 = 2;
 const RLIMIT_CORE: u32 = 4;
@@ -16,21 +16,22 @@ const RLIMIT_MSGQUEUE: u32 = 12;
 const RLIMIT_NICE: u32 = 13;
 const RLIMIT_RTPRIO: u32 = 14;
 
-/// One byte: less than any core file, so none is written. Where the kernel pipes core files to a program
-/// (`/proc/sys/kernel/core_pattern`), it starts that program whatever the limit is, as root and outside of the sandbox, and
-/// makes an exception for this one value. The filter keeps code from setting another one.
+/// One byte, less than any core file, so none is written. If `/proc/sys/kernel/core_pattern` names
+/// a program, the kernel starts it whatever the limit is, as root and outside of the sandbox,
+/// except for this value. The filter prevents code from setting another one.
 pub const NO_CORE_FILE: u64 = 1;
-/// The kernel's own default before 5.16: enough for a cryptography library's keys.
+/// The kernel's default before 5.16, enough for the keys of a cryptography library.
 const LOCKED_MEMORY: u64 = 64 << 10;
-/// The kernel's own default (`MQ_BYTES_MAX`), so that a host that raised it does not pass that on.
+/// The kernel's default (`MQ_BYTES_MAX`), so that a higher limit of the host is not inherited.
 const MESSAGE_QUEUES: u64 = 819_200;
 
-/// The limits of every process of an execution, by number.
+/// The resource limits of all processes of an execution.
 ///
-/// - Descriptors as the plan says; no core files and no program that takes them; no raised priority, no real-time scheduling; little locked memory.
-/// - `RLIMIT_FSIZE`, `RLIMIT_NPROC` and `RLIMIT_DATA` only where the profile asks: they count each file, each user and each
-///   process, so that they are second to a sized file system and to a control group. A file limit kills with `SIGXFSZ` where
-///   a full disk is an error that programs know.
+/// - Open files as in the plan; no core files or core handlers; no raised priority, no real-time
+///   scheduling; little locked memory.
+/// - `RLIMIT_FSIZE`, `RLIMIT_NPROC` and `RLIMIT_DATA` only if the profile requests them. They count
+///   per file, user and process, so a file system with a size and a control group are better. Also,
+///   a file limit kills with `SIGXFSZ`, while programs can handle a full disk.
 #[must_use]
 pub fn limits(plan: &Plan, profile: &Profile) -> Vec<Limit> {
     let asked = |condition: bool, resource, value| condition.then_some(Limit { resource, value });

@@ -1,8 +1,10 @@
-//! From a plan to the confinement of executions: what the agent applies to each program right before it starts.
+//! The host's half of the confinement: compiles a plan into what the agent applies to each program
+//! right before it starts.
 //!
-//! [`confinement`] is pure. A backend describes the sandbox's [`Kernel`], the [`Mode`] in which code runs beside the agent
-//! and the [`Profile`] of the place; it sends the result to the agent, and reports with [`privileges`],
-//! [`subprocess_execution`] and [`disturbance`] what holds by it.
+//! [`confinement`] is pure. A backend describes the sandbox's [`Kernel`], the [`Mode`] in which
+//! code runs beside the agent, and the [`Profile`] of the environment. It sends the result to the
+//! agent, and reports what that enforces with [`privileges`], [`subprocess_execution`] and
+//! [`disturbance`].
 
 mod enforcement;
 mod filter;
@@ -27,12 +29,13 @@ pub use profile::{Isolation, Profile};
 use sandbox_agent::protocol::Confinement;
 use sandbox_core::Plan;
 
-/// `022`: what code writes can be read by everybody and written by its user.
+/// `022`: files that code creates are readable by all users and writable by its own.
 const UMASK: u32 = 0o022;
 
-/// What every execution of a plan is confined by.
+/// The confinement of all executions of a plan.
 ///
-/// A mechanism that the kernel lacks is left out; [`privileges`] and [`subprocess_execution`] say what then no longer holds.
+/// Leaves out mechanisms that the kernel lacks; [`privileges`] and [`subprocess_execution`] report
+/// what is then not enforced.
 #[must_use]
 pub fn confinement(plan: &Plan, kernel: &Kernel, mode: Mode, profile: &Profile) -> Confinement {
     let seccomp = if kernel.seccomp {

@@ -1,4 +1,4 @@
-//! Which paths Landlock grants, as they are inside of the sandbox.
+//! The paths that Landlock grants, as seen inside the sandbox.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use sandbox_core::Plan;
 
 use super::{Isolation, PLATFORM_ETC, PLATFORM_READ_ROOTS};
 
-/// Device files that every program may use.
+/// Device files that all programs may use.
 const DEVICES: &[&str] = &[
     "/dev/full",
     "/dev/null",
@@ -15,11 +15,13 @@ const DEVICES: &[&str] = &[
     "/dev/zero",
 ];
 
-/// Terminals: the sandbox's own, where it has a `/dev/pts` of its own. The host's would be those of the user's other sessions.
+/// Terminals, for sandboxes with a `/dev/pts` of their own. The host's would be terminals of the
+/// user's other sessions.
 const TERMINALS: &[&str] = &["/dev/ptmx", "/dev/pts", "/dev/tty"];
 
-/// What code on the host's own `/proc` may read: about the machine, nothing of processes. A rule for `/proc/self` would be one
-/// for the process that made the rules, so that a program cannot read there about itself either.
+/// Files of the host's `/proc` that describe the machine and no processes. A rule for `/proc/self`
+/// would apply to the process that created the rules, so programs cannot read about themselves
+/// there.
 const HOST_PROC: &[&str] = &[
     "/proc/cpuinfo",
     "/proc/filesystems",
@@ -34,34 +36,36 @@ const HOST_PROC: &[&str] = &[
     "/sys/devices/system/cpu",
 ];
 
-/// Folders of the sandbox's own that can always be written.
+/// Writable folders of each sandbox.
 const SCRATCH: &[&str] = &["/tmp", "/dev/shm", "/dev/mqueue"];
 
 const WORKSPACE: &str = "/workspace";
 
-/// Lists of paths by what may be done at and below them. Missing paths grant nothing and are passed over.
+/// Paths by permitted access, which includes everything below them. Missing paths are ignored.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Paths {
-    /// Files are read and executed, folders listed.
+    /// Read and execute files, list folders.
     pub read: Vec<PathBuf>,
-    /// Folders are listed, and nothing more.
+    /// List folders only.
     pub list: Vec<PathBuf>,
-    /// Everything but making device files.
+    /// Everything except creating device files.
     pub write: Vec<PathBuf>,
-    /// Device files are read, written and controlled.
+    /// Read, write and control device files.
     pub devices: Vec<PathBuf>,
 }
 
 impl Paths {
-    /// The paths of a plan in a place of this kind, where the backend has put things where the design says: the workspace at
-    /// `/workspace`, roots at their own paths, scratch space at `/tmp` and `/dev/shm`.
+    /// The paths of a plan with this isolation. The backend must mount the workspace at
+    /// `/workspace`, roots at their own paths, and scratch space at `/tmp` and `/dev/shm`.
     ///
-    /// - [`Isolation::Namespaces`]: the platform's read roots and the plan's, `/proc`, the workspace; writable are the
-    ///   scratch folders, the write roots, a workspace that is not read-only and the folders of exported files. Every folder
-    ///   can be listed, since the root holds nothing else.
-    /// - [`Isolation::Container`]: the same, but the whole image can be read.
-    /// - [`Isolation::Host`]: the same read roots, the workspace at its own path, and the few files of `/proc` that tell nothing
-    ///   of processes. No terminal and no scratch folder: the backend makes private folders and adds them.
+    /// - [`Isolation::Namespaces`]: readable are the platform's and the plan's read roots, `/proc`
+    ///   and the workspace. Writable are the scratch folders, the write roots, a workspace that is
+    ///   not read-only, and the folders of exported files. All folders can be listed, since the
+    ///   root contains nothing else.
+    /// - [`Isolation::Container`]: the same, with the whole image readable.
+    /// - [`Isolation::Host`]: the same read roots, the workspace at its own path, and the files of
+    ///   `/proc` that describe no processes. No terminals or scratch folders: the backend adds
+    ///   private folders.
     #[must_use]
     pub fn of(plan: &Plan, isolation: Isolation) -> Self {
         let mut paths = Self {
@@ -113,11 +117,12 @@ fn owned(paths: &[&str]) -> Vec<PathBuf> {
     paths.iter().map(PathBuf::from).collect()
 }
 
-/// The folders in which files appear that these patterns name, sorted, each once, without those that lie in another.
+/// The folders of files that match these patterns: sorted, unique, and without those that are
+/// inside of another.
 ///
-/// The part of a pattern before its first wildcard decides: `/output/*.csv` and `/output/report.json` stand for `/output`. A
-/// name right below the root (`/output`) stands for itself. A wildcard right below the root (`/*.csv`) stands for nothing: the
-/// root is no place to write.
+/// The part before the first wildcard decides: `/output/*.csv` and `/output/report.json` both give
+/// `/output`. A name directly below the root (`/output`) gives itself. A wildcard directly below
+/// the root (`/*.csv`) gives nothing, since the root is not writable.
 #[must_use]
 pub fn export_folders(patterns: &[String]) -> Vec<PathBuf> {
     let mut folders = patterns
@@ -144,7 +149,7 @@ fn export_folder(pattern: &str) -> Option<PathBuf> {
             parent => parent.to_path_buf(),
         },
     };
-    // Without a trailing separator, so that equal folders are equal.
+    // Normalizes trailing separators, so that equal folders compare equal.
     let folder = folder.components().collect::<PathBuf>();
     (folder != root).then_some(folder)
 }

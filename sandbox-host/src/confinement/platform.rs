@@ -1,21 +1,27 @@
-//! The platform's programs and libraries: what can be read where a policy names no read roots.
+//! The platform's programs and libraries, which are readable if a policy names no read roots.
 
-/// Folders of programs and libraries. Never homes, `/var`, `/run`, `/srv`, nor `/opt`, where packages keep sockets and
-/// credentials beside their programs; a read root adds it. Missing ones are passed over; those that are
-/// links (`/bin` on most systems) lead into `/usr`.
+/// Folders of programs and libraries. Excludes homes, `/var`, `/run`, `/srv`, and also `/opt`,
+/// where packages keep sockets and credentials beside their programs; a read root can add it.
+/// Missing folders are ignored; links, as `/bin` on most systems, lead into `/usr`.
 pub const PLATFORM_READ_ROOTS: &[&str] = &[
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32",
 ];
 
-/// What programs and libraries need of `/etc`. Missing ones are passed over.
+/// Files in `/etc` that programs and libraries need. Missing ones are ignored.
 ///
-/// Left out on purpose: `passwd`, `group`, `hosts`, `hostname` and `resolv.conf`, which the sandbox has of its own;
-/// `machine-id` and everything else that tells one host from another; private keys and whatever often holds credentials
-/// (`ssl/private`, `gitconfig`, `npmrc`, `pip.conf`, `maven`, `netrc`, `environment`), or whatever administrators put into scripts
-/// that run at a start: the proxy with its password in `profile`, `profile.d` and `bash.bashrc`, a database's in `php`,
-/// `R/Renviron.site`, `R/Rprofile.site`, `julia/startup.jl`, CPAN's in `perl`. Programs start without these; a read root adds them.
+/// Excluded on purpose; a read root can add them:
+///
+/// - `passwd`, `group`, `hosts`, `hostname` and `resolv.conf`, of which the sandbox has its own.
+/// - `machine-id` and everything else that identifies a host.
+/// - Private keys and files that often contain credentials: `ssl/private`, `gitconfig`, `npmrc`,
+///   `pip.conf`, `maven`, `netrc`, `environment`.
+/// - Start scripts in which administrators store secrets: a proxy's password in `profile`,
+///   `profile.d` and `bash.bashrc`; a database's in `php`, `R/Renviron.site`, `R/Rprofile.site` and
+///   `julia/startup.jl`; CPAN's in `perl`.
+///
+/// Programs start without these.
 pub const PLATFORM_ETC: &[&str] = &[
-    // The dynamic linker, alternatives, the system's name.
+    // Dynamic linker, alternatives, name of the system.
     "/etc/alternatives",
     "/etc/debian_version",
     "/etc/ld.so.cache",
@@ -25,7 +31,7 @@ pub const PLATFORM_ETC: &[&str] = &[
     "/etc/os-release",
     "/etc/redhat-release",
     "/etc/system-release",
-    // Names of services, protocols and types; how names are looked up.
+    // Names of services, protocols and types; name resolution.
     "/etc/gai.conf",
     "/etc/host.conf",
     "/etc/magic",
@@ -45,7 +51,7 @@ pub const PLATFORM_ETC: &[&str] = &[
     "/etc/shells",
     "/etc/terminfo",
     "/etc/timezone",
-    // Certificates of authorities, cryptography defaults.
+    // Certificate authorities, defaults of cryptography libraries.
     "/etc/ca-certificates",
     "/etc/ca-certificates.conf",
     "/etc/crypto-policies",

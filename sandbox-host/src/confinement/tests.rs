@@ -33,12 +33,13 @@ fn profile(plan: &Plan, isolation: Isolation) -> Profile {
     Profile::new(isolation, Paths::of(plan, isolation))
 }
 
-/// What comes of a plan on a kernel of this architecture, for a person.
+/// The readable confinement of a plan on a kernel of this architecture.
 fn confined(plan: &Plan, arch: Arch, mode: Mode, profile: &Profile) -> String {
     text(&confinement(plan, &kernel(arch), mode, profile))
 }
 
-/// A confinement for a person: the program as its size, which the text of its rules explains.
+/// A readable confinement: shows the program's size instead of its bytes, since the rules are
+/// shown, too.
 fn text(confinement: &Confinement) -> String {
     let mut text = String::new();
     let Confinement {
@@ -97,7 +98,7 @@ fn rules_of_each_profile() {
             let filter = filter(plan, &kernel, mode, &profile(plan, isolation));
             insta::assert_snapshot!(format!("rules_{name}_{arch}"), filter);
         }
-        // Where the agent's gate is asked, it refuses processes; else the filter does.
+        // The agent's notification handler or the filter refuses processes, never both.
         let filter = |plan, kernel: &Kernel| {
             filter(plan, kernel, SPLIT, &profile(plan, Isolation::Namespaces))
         };
@@ -118,7 +119,7 @@ fn rules_of_each_profile() {
 fn the_profile_of_a_container() {
     for arch in Arch::ALL {
         let profile = EngineProfile::new(&container_filter(arch)).to_json();
-        // A line for each group; it stays what an engine takes.
+        // One line per group; still valid JSON.
         let lines = profile.replace("{\"names\"", "\n{\"names\"");
         insta::assert_snapshot!(format!("profile_{arch}"), lines);
     }
@@ -208,10 +209,11 @@ fn a_profile_opens_nothing_that_engines_deny() {
     }
 }
 
-/// Whatever any execution's own filter refuses of all plans, the container's refuses too; what it refuses beyond is known.
+/// The container's filter refuses everything that the executions' filters refuse for every plan.
+/// What it refuses beyond that is listed.
 #[test]
 fn the_filter_of_a_container_stands_behind_that_of_an_execution() {
-    // Without folders of the host, whose sockets are one plan's business.
+    // Without folders of the host, whose sockets concern only some plans.
     let plan = Plan::resolve(&SandboxSpec::new("any"), &CapabilityPolicy::new());
     let plan = plan.expect("a plan within its policy");
     // The agent sets limits of executions.
@@ -233,7 +235,7 @@ fn the_filter_of_a_container_stands_behind_that_of_an_execution() {
         let all = container_filter(arch);
         let mut beyond = Vec::new();
         for number in 0..480 {
-            // Calls that depend on their arguments have these in common.
+            // These arguments are typical of calls whose decision depends on arguments.
             let arguments = [1, 1, 0, 0, 0, 0];
             let decided = (
                 own.decide(number, &arguments),
@@ -382,7 +384,7 @@ fn landlock_asks_only_for_what_the_abi_has() {
                 ..kernel(Arch::X86_64)
             };
             let rules = landlock(&plan, &kernel, &profile(&plan, isolation)).expect("Landlock");
-            // The kernel refuses rules of no right, and of rights that are not handled.
+            // The kernel refuses rules without rights, or with unhandled rights.
             assert!(
                 rules
                     .paths
@@ -393,7 +395,7 @@ fn landlock_asks_only_for_what_the_abi_has() {
     }
 }
 
-/// Abstract sockets belong to the network namespace, which is the host's where the whole network is granted.
+/// Abstract sockets belong to the network namespace, which is the host's with the full network.
 #[test]
 fn the_whole_network_without_landlocks_scopes_has_no_unix_sockets() {
     let mut policy = CapabilityPolicy::new();
@@ -412,7 +414,7 @@ fn the_whole_network_without_landlocks_scopes_has_no_unix_sockets() {
     assert_eq!(socket(Isolation::Namespaces, 6), Action::Allow);
     assert_eq!(socket(Isolation::Namespaces, 5), refused);
     assert_eq!(socket(Isolation::Namespaces, 0), refused);
-    // A container's network namespace is its own.
+    // A container has a network namespace of its own.
     assert_eq!(socket(Isolation::Container, 0), Action::Allow);
 }
 

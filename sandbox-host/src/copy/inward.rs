@@ -1,5 +1,6 @@
-//! From the host into a sandbox. What is copied may lie where code of a sandbox can write. So links on the way to the source are
-//! followed by the rule of [`LinkRule`] alone, and everything below is opened beneath the source, without following links.
+//! Copies from the host into a sandbox. Code may be able to write to the source's folders. So links
+//! in the path to the source follow [`LinkRule`], and everything below is opened beneath the source
+//! without following links.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -20,10 +21,10 @@ use crate::safe_path::{LinkRule, PathError};
 
 const OPERATION: &str = "copy into sandbox";
 
-/// How deep folders are copied: as deep as they are listed on the way out.
+/// The maximum depth, which equals that of lists.
 const DEPTH: usize = 64;
 
-/// Copies `source` of the host to `target` in the sandbox.
+/// Copies `source` on the host to `target` in the sandbox.
 pub(crate) async fn copy_in(
     instance: &AgentInstance,
     source: &Path,
@@ -32,7 +33,7 @@ pub(crate) async fn copy_in(
     copy_and_note(instance, source, target, None).await
 }
 
-/// As [`copy_in`], and notes each file that was copied, by its path in the sandbox, as it was on the host.
+/// As [`copy_in`]; also records the host status of each copied file, by its path in the sandbox.
 pub(super) async fn copy_and_note(
     instance: &AgentInstance,
     source: &Path,
@@ -45,13 +46,13 @@ pub(super) async fn copy_and_note(
     copy_opened(instance, source, (opened, facts), target, notes).await
 }
 
-/// A source as it was written: see [`split_source`].
+/// A source path as written: see [`split_source`].
 pub(super) struct Source<'a> {
     pub(super) path: &'a [u8],
     pub(super) name: Option<&'a [u8]>,
 }
 
-/// As [`copy_and_note`], of a source that is open already.
+/// As [`copy_and_note`], for an open source.
 pub(super) async fn copy_opened(
     instance: &AgentInstance,
     Source { path, name }: Source<'_>,
@@ -81,7 +82,7 @@ pub(super) async fn copy_opened(
     Ok(copy.copied)
 }
 
-/// Opens the source itself for reading. A link in its own place is not followed.
+/// Opens the source for reading. Does not follow a link as its last component.
 pub(super) fn open_top(rule: &LinkRule, source: &[u8]) -> Result<(OwnedFd, Stat)> {
     let path = Path::new(OsStr::from_bytes(source));
     let failed = |error: PathError| error.into_error(OPERATION, path);
@@ -89,11 +90,11 @@ pub(super) fn open_top(rule: &LinkRule, source: &[u8]) -> Result<(OwnedFd, Stat)
     let (folder, name) = match (path.parent(), path.file_name()) {
         (Some(folder), Some(name)) if folder.as_os_str().is_empty() => (Path::new("."), name),
         (Some(folder), Some(name)) => (folder, name),
-        // The root folder, or one that is left by `..`.
+        // The root folder, or a path that ends in `..`.
         _ => (path, OsStr::new(".")),
     };
     let folder = rule.open(folder).map_err(failed)?;
-    // First without opening it for real: a FIFO would wait, a device do something.
+    // Open with O_PATH first: opening a FIFO could wait, and a device could have side effects.
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let object = openat(&folder.object, name, flags, Mode::empty()).map_err(system)?;
     let facts = fstat(&object).map_err(system)?;
@@ -110,11 +111,11 @@ pub(super) fn open_top(rule: &LinkRule, source: &[u8]) -> Result<(OwnedFd, Stat)
 }
 
 async fn is_folder(instance: &AgentInstance, path: &str) -> Result<bool> {
-    // With a slash, so that a link to a folder counts as one: it is the sandbox's own.
+    // With a slash, so that a link to a folder in the sandbox counts as a folder.
     let entry = entries::entry(instance, &format!("{}/.", path.trim_end_matches('/'))).await;
     match entry {
         Ok(entry) => Ok(entry.is_some_and(|entry| entry.entry_type == EntryType::Folder)),
-        // A file with that name, say.
+        // For example a file with that name.
         Err(error) if error.kind() == sandbox_core::ErrorKind::Path => Ok(false),
         Err(error) => Err(error),
     }
@@ -127,14 +128,14 @@ struct Copy<'a> {
     notes: Option<&'a mut Notes>,
 }
 
-/// Files that were copied.
+/// The copied files.
 pub(super) type Notes = Vec<(Vec<u8>, Stat)>;
 
-/// A folder on the way.
+/// A folder being copied.
 struct Level {
     folder: OwnedFd,
     names: Vec<OsString>,
-    /// Its path below the source.
+    /// The path relative to the source.
     path: PathBuf,
 }
 
@@ -212,7 +213,7 @@ impl Copy<'_> {
     }
 }
 
-/// The names in a folder, the last one first.
+/// The names in a folder, in reverse order.
 fn names(folder: &OwnedFd) -> io::Result<Vec<OsString>> {
     let mut names = Vec::new();
     for entry in Dir::read_from(folder)? {
@@ -225,7 +226,7 @@ fn names(folder: &OwnedFd) -> io::Result<Vec<OsString>> {
     Ok(names)
 }
 
-/// Opens a file or folder for reading, or says why it is passed over.
+/// Opens a file or folder for reading; the error is the reason to skip it.
 fn open_below(folder: &OwnedFd, name: &OsStr) -> std::result::Result<(OwnedFd, Stat), SkipReason> {
     let unreadable = |errno: rustix::io::Errno| SkipReason::Unreadable {
         detail: io::Error::from(errno).to_string(),
@@ -250,7 +251,7 @@ fn open_below(folder: &OwnedFd, name: &OsStr) -> std::result::Result<(OwnedFd, S
 
 use counted::Counted;
 
-/// A file whose bytes are counted as they are read.
+/// A file that counts the bytes read from it.
 mod counted {
     use std::fs::File;
     use std::io;

@@ -1,4 +1,5 @@
-//! Copies of files and folders into a sandbox and out of it. The sandbox's side is done by the agent as the sandboxed user.
+//! Copies files and folders into and out of a sandbox. The agent handles the sandbox's side as the
+//! sandboxed user.
 
 mod inward;
 mod outward;
@@ -10,10 +11,11 @@ pub(crate) use inward::copy_in;
 pub(crate) use outward::copy_out;
 pub(crate) use workspace::WorkspaceCopy;
 
-/// Permission bits that a copy keeps: set-id and sticky bits mean something else on the other side.
+/// The permission bits that a copy keeps. Set-ID and sticky bits have a different meaning on the
+/// other side.
 const MODE: u32 = 0o777;
 
-/// What a folder needs while it is filled.
+/// The mode of a folder while it is filled.
 const FOLDER: u32 = 0o700;
 
 fn skip(copied: &mut Copied, source: &[u8], reason: SkipReason) {
@@ -23,13 +25,13 @@ fn skip(copied: &mut Copied, source: &[u8], reason: SkipReason) {
     });
 }
 
-/// The error of a path of the host.
+/// An error for a path of the host.
 fn on_host(operation: &'static str, path: &[u8], cause: &std::io::Error) -> Error {
     let path = String::from_utf8_lossy(path);
     Error::new(ErrorKind::Io, operation, format!("{path}: {cause}"))
 }
 
-/// The error of a source that cannot be copied as a whole.
+/// An error for a source that cannot be copied at all.
 fn refused(operation: &'static str, path: &[u8], why: &str) -> Error {
     let path = String::from_utf8_lossy(path);
     Error::new(ErrorKind::Path, operation, format!("{path}: {why}"))
@@ -38,7 +40,8 @@ fn refused(operation: &'static str, path: &[u8], why: &str) -> Error {
 const LINK: &str = "a symbolic link; links are not followed";
 const SPECIAL: &str = "neither a regular file nor a folder";
 
-/// A source as it was written: the path to copy, and the name that it gets in a folder; `None` for what is in it.
+/// Splits a source path into the path to copy and its name in the target folder; `None` for a path
+/// that ends in `/.`, whose contents are copied.
 fn split_source(source: &[u8]) -> (&[u8], Option<&[u8]>) {
     let trimmed = trim_slashes(source);
     if let Some(folder) = trimmed.strip_suffix(b"/.") {

@@ -1,5 +1,5 @@
-//! Out of a sandbox to the host. The list and the content come from the guest: names are written beneath the target only, and
-//! everything is bounded.
+//! Copies from a sandbox to the host. The guest controls the list and the content, so names are
+//! written beneath the target only, and everything is bounded.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -16,12 +16,12 @@ use crate::instance::AgentInstance;
 use crate::output_folder::OutputFolder;
 use crate::safe_path::PathError;
 
-/// Why a path cannot be copied that cannot be looked at.
+/// The reason for a path that cannot be inspected.
 const UNREADABLE: &str = "it cannot be read";
 
 const OPERATION: &str = "copy out of sandbox";
 
-/// Copies `source` in the sandbox to `target` of the host.
+/// Copies `source` in the sandbox to `target` on the host.
 pub(crate) async fn copy_out(
     instance: &AgentInstance,
     source: &str,
@@ -67,7 +67,7 @@ pub(crate) async fn copy_out(
     Ok(copy.copied)
 }
 
-/// What of an entry's path is below the folder that is copied; `None` for one that is not.
+/// An entry's path relative to the copied folder; `None` if it is not below it.
 pub(super) fn below<'a>(entry: &'a [u8], folder: &[u8]) -> Option<&'a [u8]> {
     if entry == folder {
         return Some(b"");
@@ -76,7 +76,8 @@ pub(super) fn below<'a>(entry: &'a [u8], folder: &[u8]) -> Option<&'a [u8]> {
     entry.strip_prefix(folder)?.strip_prefix(b"/")
 }
 
-/// Where a copy goes: a folder of the host, and the name below it; an empty one is the folder itself.
+/// The target of a copy: a folder of the host, and the name in it. An empty name is the folder
+/// itself.
 struct Place {
     output: OutputFolder,
     name: Vec<u8>,
@@ -131,7 +132,7 @@ impl Copy<'_> {
             (false, false) => [top, b"/", below].concat(),
         };
         if name.is_empty() {
-            // The folder that is there already.
+            // The target folder exists already.
             self.copied.folders += 1;
             return Ok(());
         }
@@ -156,7 +157,7 @@ impl Copy<'_> {
         Ok(())
     }
 
-    /// Copies a file. One that cannot be read is passed over, unless it is all that was asked for.
+    /// Copies a file. An unreadable file is skipped, unless it is the only one to copy (`alone`).
     pub(super) async fn file(&mut self, entry: &Entry, name: &[u8], alone: bool) -> Result<()> {
         let left = self.limits.total_size.as_u64() - self.copied.bytes;
         let limit = self.limits.file_size.as_u64().min(left);
@@ -219,7 +220,7 @@ struct Content {
 }
 
 impl Content {
-    /// How many bytes came, one more than the limit at most.
+    /// Returns the number of bytes received: at most one more than the limit.
     async fn finish(mut self) -> std::io::Result<u64> {
         self.file.flush().await?;
         match self.error {

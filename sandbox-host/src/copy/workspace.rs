@@ -1,8 +1,9 @@
-//! A workspace that the sandbox has as a copy: brought in once, and what the code has changed comes back.
+//! A workspace that the sandbox works on as a copy: copied in once, then changes are copied back.
 //!
-//! Both sides are remembered as they were when they were last equal. What the code has left alone is not copied, so that what
-//! changed on the host meanwhile stays; what both have changed is a conflict, and the host's stays too. What the code has removed
-//! stays on the host: code that nobody trusts removes nothing there.
+//! Both sides are recorded whenever they are equal. Files that code did not change are not copied
+//! back, so changes on the host stay. A file changed on both sides is a conflict, and the host's
+//! version stays. Files that code removed stay on the host, since untrusted code must not remove
+//! anything there.
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;
@@ -26,13 +27,13 @@ use crate::output_folder::OutputFolder;
 
 const OPERATION: &str = "copy workspace";
 
-/// How many files and folders come back: as many as a list of them holds.
+/// The most files and folders that are copied back, which is the length of a list.
 const MOST_FILES: usize = 100_000;
 
-/// What the kernel says of a way to a file of the host that a link, a file, or a folder of somebody else's is in.
+/// Errors for a host path that contains a link, a file, or another user's folder.
 const NO_WAY: [Option<Errno>; 3] = [Some(Errno::NOTDIR), Some(Errno::LOOP), Some(Errno::ACCESS)];
 
-/// A workspace that the sandbox has as a copy.
+/// A workspace that the sandbox works on as a copy.
 #[derive(Debug)]
 pub(crate) struct WorkspaceCopy {
     path: PathBuf,
@@ -41,31 +42,31 @@ pub(crate) struct WorkspaceCopy {
     limits: ArtifactLimits,
     brought: Copied,
     state: Mutex<State>,
-    /// One sync at a time: the next begins where the last has ended.
+    /// Allows one sync at a time.
     turn: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// By path below the workspace.
+    /// By path relative to the workspace.
     files: HashMap<Vec<u8>, Known>,
     synced: Option<Synced>,
     over: bool,
 }
 
-/// A file as it was on both sides when it was last copied.
+/// A file's state on both sides after the last copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Known {
     host: HostFacts,
     guest: GuestFacts,
 }
 
-/// What of a file of the host changes when its content may.
+/// The status fields of a host file that change if its content may have changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct HostFacts {
     inode: (u64, u64),
     size: i64,
-    /// Of its content and of anything, in seconds and nanoseconds.
+    /// Modification and change times, in seconds and nanoseconds.
     modified: (i64, i64),
     changed: (i64, i64),
 }
@@ -86,7 +87,8 @@ impl HostFacts {
     }
 }
 
-/// The same of one in the sandbox, as the guest says: a lie keeps its own file from coming out.
+/// The same for a file in the sandbox, as reported by the guest. A false report only prevents the
+/// file from being copied back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct GuestFacts {
     size: u64,
@@ -105,7 +107,7 @@ impl GuestFacts {
 }
 
 impl WorkspaceCopy {
-    /// Brings the workspace into the sandbox.
+    /// Copies the workspace into the sandbox.
     pub(crate) async fn bring(
         instance: &AgentInstance,
         workspace: &Workspace,
@@ -114,11 +116,11 @@ impl WorkspaceCopy {
         let mut notes = Notes::new();
         let path = workspace.path.as_os_str().as_encoded_bytes();
         let (opened, facts) = open_top(&instance.link_rule(), path)?;
-        // What is changed later goes to this very folder, whatever is at its path by then.
+        // Later changes go to this folder, even if its path is replaced.
         let folder = opened
             .try_clone()
             .map_err(|cause| on_host(OPERATION, path, &cause))?;
-        // What is in it, not itself.
+        // Its contents, not the folder itself.
         let source = Source { path, name: None };
         let brought = copy_opened(
             instance,
@@ -170,12 +172,12 @@ impl WorkspaceCopy {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the sandbox was ended from here.
+    /// Whether this client has ended the sandbox.
     pub(crate) fn is_over(&self) -> bool {
         self.lock().over
     }
 
-    /// The sandbox is ended: nothing more can come out.
+    /// Records the end of the sandbox: nothing can be copied back any more.
     pub(crate) fn end(&self) {
         self.lock().over = true;
     }
@@ -187,7 +189,7 @@ impl WorkspaceCopy {
         report
     }
 
-    /// Copies what the code has changed to the host.
+    /// Copies changed files back to the host.
     pub(crate) async fn sync(&self, instance: &AgentInstance) -> Result<Synced> {
         let _turn = self.turn.lock().await;
         if self.read_only {
@@ -240,7 +242,7 @@ impl WorkspaceCopy {
     }
 }
 
-/// Says what to do about a workspace that does not fit.
+/// Adds a fix to the error for a workspace that does not fit.
 fn explain(error: Error) -> Error {
     if error.os_error() == Some(Errno::NOSPC.raw_os_error()) {
         return error.with_fix(
@@ -254,9 +256,9 @@ struct Sync<'a> {
     copy: Copy<'a>,
     workspace: &'a WorkspaceCopy,
     synced: Synced,
-    /// Files that the sandbox has.
+    /// Files that exist in the sandbox.
     seen: HashSet<Vec<u8>>,
-    /// How many were passed over beyond those that are named.
+    /// Skipped files that are not named.
     unnamed: u64,
 }
 
@@ -298,7 +300,7 @@ impl Sync<'_> {
         }
         let found = match self.copy.output.look(name) {
             Ok(found) => found,
-            // Something stands above it that is no folder, or none that is ours to enter.
+            // A parent is not a folder, or not accessible.
             Err(cause) if NO_WAY.contains(&Errno::from_io_error(&cause)) => {
                 self.skip(&entry.path, SkipReason::NameTaken);
                 return Ok(());
@@ -371,7 +373,7 @@ impl Sync<'_> {
 
     fn finish(mut self, whole: bool) -> Synced {
         let mut synced = self.synced;
-        // Of what a list leaves out nobody knows.
+        // Nothing is known about files that a truncated list omits.
         if whole {
             let state = self.workspace.lock();
             let removed = state.files.keys().filter(|name| !self.seen.contains(*name));

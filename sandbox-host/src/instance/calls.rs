@@ -1,4 +1,4 @@
-//! What the core asks of an instance.
+//! The operations that sandbox-core requests of an instance.
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,10 +17,10 @@ use crate::execution::{Finish, follow};
 use crate::failure::failure_error;
 use crate::{copy, export};
 
-/// How long sending the log may take, without what the receiver takes for itself.
+/// The timeout for sending the log, without time that the receiver takes.
 const LOG_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long the agent may take beyond the grace to end everything when it was asked to stop.
+/// How long the agent may take beyond the grace period to end everything.
 const STOP_OVERTIME: Duration = Duration::from_secs(4);
 
 #[async_trait]
@@ -73,7 +73,7 @@ impl Instance for AgentInstance {
         }
     }
 
-    // The connection ends where an execution is overdue: `crate::watch`.
+    // The connection ends if an execution is overdue: see `crate::watch`.
     fn bounds_executions(&self) -> bool {
         true
     }
@@ -199,7 +199,7 @@ struct Log(Vec<u8>);
 impl OutputSink for Log {
     async fn write(&mut self, _stream: OutputStream, bytes: &[u8]) -> Flow {
         self.0.extend_from_slice(bytes);
-        // The agent keeps far less; whoever sends more is not our agent.
+        // The agent keeps far less, so this peer is not our agent.
         if self.0.len() > 64 * 1024 * 1024 {
             Flow::Stop
         } else {

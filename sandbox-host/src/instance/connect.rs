@@ -1,4 +1,4 @@
-//! How an instance comes about: as the first client of an agent, or as a later one.
+//! Creates instances, as the first or as a later client of an agent.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ use crate::link::{self, Reach, Unreachable};
 use crate::sandbox::{AttachedSandbox, Sandbox};
 use crate::{Counters, Isolator};
 
-/// Ends the sandbox unless the agent has answered.
+/// Destroys the sandbox on drop, unless the agent has answered.
 struct Unconnected(Option<Arc<dyn Isolator>>);
 
 impl Drop for Unconnected {
@@ -26,18 +26,19 @@ impl Drop for Unconnected {
 }
 
 impl AgentInstance {
-    /// Greets the agent at the other end of `stream` and takes over the sandbox.
+    /// Greets the agent at the other end of `stream` and takes ownership of the sandbox.
     ///
     /// # Behavior
     ///
-    /// - Dropping the instance ends the sandbox; so does an agent that breaks the protocol, stops answering or vanishes.
-    /// - With [`Sandbox::detached`] dropping it only closes the stream: the agent kills what this client has left running,
-    ///   and the sandbox lives on. An agent that breaks the protocol ends it still.
+    /// - Dropping the instance ends the sandbox. So does an agent that violates the protocol, does
+    ///   not answer or disappears.
+    /// - With [`Sandbox::detached`], dropping only closes the stream: the agent kills what this
+    ///   client left running, and the sandbox lives on. A protocol violation still ends it.
     ///
     /// # Errors
     ///
-    /// When the agent does not answer as it should within 10 s. The sandbox has been destroyed then; so it is when this
-    /// future is dropped.
+    /// If the agent does not answer correctly within 10 s. The sandbox has been destroyed then, and
+    /// also if this future is dropped.
     pub async fn connect<S>(
         stream: S,
         sandbox: Sandbox,
@@ -54,18 +55,20 @@ impl AgentInstance {
         Self::take_over(opened, sandbox, isolator).await
     }
 
-    /// The same where the way to the agent may break: `reach` opens the first stream, and another one whenever one has broken. The agent
-    /// listens, and waits for its client's return for as long as its lease says.
+    /// As [`AgentInstance::connect`], for streams that may break: `reach` opens the first stream,
+    /// and another one whenever one breaks. The agent listens, and waits for its client's return as
+    /// long as its lease says.
     ///
     /// # Behavior
     ///
-    /// - A stream that breaks costs nothing: output, input and ends of executions go on over the next one, byte for byte. Time limits
-    ///   of executions hold meanwhile.
-    /// - Where the agent is not reached again within its lease (without one, 60 s), or is known to be gone, the connection ends.
+    /// - A broken stream loses nothing: output, input and ends of executions continue over the next
+    ///   one, byte for byte. Time limits of executions still apply.
+    /// - The connection ends if the agent has ended, or stays unreachable for longer than its lease
+    ///   (60 s without one).
     ///
     /// # Errors
     ///
-    /// As [`AgentInstance::connect`], and what `reach` says of the first stream.
+    /// As [`AgentInstance::connect`], and the error of the first stream.
     pub async fn connect_by(
         reach: Arc<dyn Reach>,
         sandbox: Sandbox,
@@ -83,7 +86,7 @@ impl AgentInstance {
         Self::take_over(opened, sandbox, isolator).await
     }
 
-    /// Takes over the sandbox of a connection, or ends it.
+    /// Takes over the sandbox of a connection, or destroys it on an error.
     async fn take_over(
         opened: impl Future<Output = Result<(Connection, Welcome)>>,
         sandbox: Sandbox,
@@ -123,9 +126,11 @@ impl AgentInstance {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidRequest`] for a wrong key or too many clients (16), [`ErrorKind::SandboxEnded`] when the stream
-    /// ends before the answer, [`ErrorKind::Protocol`] for an agent of another version, and when no answer comes within
-    /// 10 s. The sandbox is left as it is.
+    /// The sandbox stays unchanged on each of these:
+    ///
+    /// - [`ErrorKind::InvalidRequest`] for a wrong key or too many clients (16);
+    /// - [`ErrorKind::SandboxEnded`] if the stream ends before the answer;
+    /// - [`ErrorKind::Protocol`] for an agent of another version, or without an answer within 10 s.
     ///
     /// [`Instance::stop`]: sandbox_core::spi::Instance::stop
     /// [`Instance::kill`]: sandbox_core::spi::Instance::kill
@@ -147,12 +152,12 @@ impl AgentInstance {
         Ok(Self::attached(connection, &welcome, sandbox, isolator).await)
     }
 
-    /// The same where the way to the agent may break: see [`AgentInstance::connect_by`]. The agent waits 60 s for this client's return, or
-    /// its lease where it has one.
+    /// As [`AgentInstance::attach`], for streams that may break: see [`AgentInstance::connect_by`].
+    /// The agent waits for this client's return for its lease, or 60 s without one.
     ///
     /// # Errors
     ///
-    /// As [`AgentInstance::attach`], and what `reach` says of the first stream.
+    /// As [`AgentInstance::attach`], and the error of the first stream.
     pub async fn attach_by(
         reach: Arc<dyn Reach>,
         key: &Key,
@@ -174,7 +179,7 @@ impl AgentInstance {
         sandbox: AttachedSandbox,
         isolator: Arc<dyn Isolator>,
     ) -> Self {
-        // What was refused before is not this client's to report.
+        // Earlier denials are not this client's to report.
         let before = isolator.counters().await;
         let mut instance = Self::over(connection, sandbox, false, isolator);
         instance.landlock_abi = welcome.landlock_abi;
@@ -188,7 +193,8 @@ impl AgentInstance {
         owned: bool,
         isolator: Arc<dyn Isolator>,
     ) -> Self {
-        // Whoever broke the protocol loses the sandbox; whoever stopped answering, one that nobody else may use.
+        // A protocol violation ends the sandbox. An agent that does not answer ends it only if this
+        // client owns it.
         let ended = connection.watch_end();
         let watched = Arc::clone(&isolator);
         tokio::spawn(async move {

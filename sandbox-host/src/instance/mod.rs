@@ -24,26 +24,26 @@ use crate::safe_path::{Identity, LinkRule, PathError};
 use crate::sandbox::AttachedSandbox;
 use crate::{Counters, Isolator, copy};
 
-/// How long a file operation may take in the agent.
+/// The timeout of a file operation in the agent.
 const FILE_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// How much of a file operation's own messages is kept.
+/// The most bytes kept of a file operation's messages.
 const MESSAGE_LIMIT: usize = 4096;
 
 /// A sandbox whose agent answers.
 pub struct AgentInstance {
     connection: Connection,
     sandbox: AttachedSandbox,
-    /// Whether the sandbox ends with this handle.
+    /// Whether dropping the instance ends the sandbox.
     owned: bool,
-    /// The Landlock ABI that the agent sees, 0 without.
+    /// The Landlock ABI that the agent found, 0 without Landlock.
     landlock_abi: u32,
     isolator: Arc<dyn Isolator>,
-    /// How many executions of this client run.
+    /// The number of this client's running executions.
     running: AtomicUsize,
-    /// As they were when an execution last ended.
+    /// The counters at the last end of an execution.
     counters: Mutex<Counters>,
-    /// The workspace, where the sandbox has a copy of it.
+    /// The workspace, if the sandbox works on a copy.
     workspace: Option<copy::WorkspaceCopy>,
 }
 
@@ -56,42 +56,45 @@ impl std::fmt::Debug for AgentInstance {
 }
 
 impl AgentInstance {
-    /// Says what is enforced in the end: what a backend has found out through the agent itself, before anybody else uses it.
+    /// Replaces the enforcement report, for backends that check it through the agent. Call this
+    /// before any other use of the instance.
     pub fn set_enforcement(&mut self, report: EnforcementReport) {
         self.sandbox.enforcement = report;
     }
 
-    /// Says what the environment of every execution is, below the request's own: of a sandbox that was built before it was known for
-    /// whom, before anybody else uses it.
+    /// Replaces the environment of all executions, below the request's own. For sandboxes that were
+    /// started before their user was known. Call this before any other use of the instance.
     pub fn set_environment(&mut self, env: BTreeMap<String, String>) {
         self.sandbox.env = env;
     }
 
-    /// The Landlock ABI that the agent has found in the sandbox, 0 without Landlock: for a backend that did not know it before.
+    /// The Landlock ABI that the agent found in the sandbox, 0 without Landlock. For backends that
+    /// cannot query it.
     #[must_use]
     pub fn landlock_abi(&self) -> u32 {
         self.landlock_abi
     }
 
-    /// Whether the sandbox is known to have ended, or cannot be reached any more.
+    /// Whether the sandbox is known to have ended or to be unreachable.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.connection.ended().is_some()
     }
 
-    /// Copies the workspace into the sandbox, for an isolator that cannot show it the folder itself: [`Instance::sync`] and
-    /// [`Instance::stop`] copy back what the code has changed, files and all together up to `size`.
+    /// Copies the workspace into the sandbox, for isolators that cannot mount the folder.
+    /// [`Instance::sync`] and [`Instance::stop`] copy changes back; each file and all files
+    /// together are limited to `size`.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Path`] where the folder cannot be read, or there is no room for it in the sandbox.
+    /// [`ErrorKind::Path`] if the folder cannot be read or does not fit into the sandbox.
     pub async fn bring_workspace(&mut self, workspace: &Workspace, size: ByteSize) -> Result<()> {
         let brought = copy::WorkspaceCopy::bring(self, workspace, size).await;
         self.workspace = Some(brought.map_err(|error| error.on(self.isolator.tier()))?);
         Ok(())
     }
 
-    /// Copies the workspace back before the sandbox ends, unless it has been ended from here already.
+    /// Copies the workspace back before the sandbox ends, unless this client has ended it already.
     async fn last_sync(&self) -> Result<()> {
         let Some(workspace) = &self.workspace else {
             return Ok(());
@@ -109,7 +112,7 @@ impl AgentInstance {
         OutputFolder::open(path, &self.sandbox.writable, self.sandbox.follow_links)
     }
 
-    /// Which links are followed in the path of a file or folder of the host that is read.
+    /// The rule for links in paths of the host that are read.
     pub(crate) fn link_rule(&self) -> LinkRule {
         let writable = self.sandbox.writable.iter().map(PathBuf::as_path);
         LinkRule::new(self.sandbox.follow_links).writable(Identity::of_paths(writable))
@@ -150,7 +153,7 @@ impl AgentInstance {
             .map_err(|error| error.on(self.isolator.tier()))
     }
 
-    /// Runs one of the agent's own operations to its end.
+    /// Runs a built-in operation of the agent to its end.
     pub(crate) async fn builtin(
         &self,
         builtin: Builtin,
@@ -176,7 +179,7 @@ impl AgentInstance {
                 error.to_string(),
             )
             .on(tier)),
-            // The receiver said when it had enough, and knows why.
+            // The receiver stopped the operation and knows why.
             Finish::Exited { stopped: true, .. } => Ok(()),
             Finish::Exited { report, .. } => match report.kind {
                 ExitKind::Exited(0) => Ok(()),
@@ -221,7 +224,7 @@ impl OutputSink for Messages<'_> {
     }
 }
 
-/// Takes nothing.
+/// An output sink that accepts nothing.
 pub(crate) struct Nothing;
 
 #[async_trait]

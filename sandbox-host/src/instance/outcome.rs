@@ -1,4 +1,4 @@
-//! From what agent, kernel and host know of an execution to what is said of it.
+//! Combines what the agent, the kernel and the host know about an execution into its result.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{MutexGuard, PoisonError};
@@ -10,7 +10,6 @@ use sandbox_core::{ExecEnd, Outcome, Refusal};
 use super::AgentInstance;
 use crate::Counters;
 
-/// What kills.
 const SIGKILL: i32 = 9;
 
 /// What was known when an execution began.
@@ -18,13 +17,14 @@ const SIGKILL: i32 = 9;
 pub(super) struct Begun<'a> {
     at: Instant,
     timeout: Option<Duration>,
-    /// How many processes the kernel had killed for memory, where the host knows.
+    /// Processes of the sandbox that the kernel had killed for memory; `None` if the host cannot
+    /// count them.
     memory_kills: Option<u64>,
     counters: Counters,
     _running: Running<'a>,
 }
 
-/// Counts an execution while it runs.
+/// Counts a running execution.
 #[derive(Debug)]
 struct Running<'a>(&'a AtomicUsize);
 
@@ -34,18 +34,18 @@ impl Drop for Running<'_> {
     }
 }
 
-/// How the host had a part in an end.
+/// How the host contributed to the end.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Intervention {
-    /// The receiver of the output had enough.
+    /// The receiver of the output stopped the execution.
     pub(super) stopped: bool,
-    /// The caller ordered a kill.
+    /// The caller requested a kill.
     pub(super) killed: bool,
 }
 
 impl AgentInstance {
-    /// Looks at the kernel's counts before an execution is asked for. They are the sandbox's: of executions at the same time, each is told
-    /// of what was refused or killed while it ran.
+    /// Reads the kernel's counters before an execution starts. They cover the whole sandbox:
+    /// concurrent executions each report what was denied or killed while they ran.
     pub(super) async fn begin(&self, timeout: Option<Duration>) -> Begun<'_> {
         let others = self.running.fetch_add(1, Ordering::AcqRel);
         let running = Running(&self.running);
@@ -53,8 +53,8 @@ impl AgentInstance {
             at: Instant::now(),
             timeout,
             memory_kills: self.isolator.oom_kills().await,
-            // The network's tables cost 20 µs, where the count of kills costs half of one. With nobody else who could run anything,
-            // nothing was refused since the last end.
+            // Reading the network counters takes 20 µs, forty times as long as the count of kills.
+            // If nothing else could run, the counters have not changed since the last end.
             counters: if self.owned && others == 0 {
                 *self.known_counters()
             } else {
@@ -64,8 +64,8 @@ impl AgentInstance {
         }
     }
 
-    /// How many processes the kernel has killed for memory since an execution began; `None` where that is not known. The host's own
-    /// look counts before what the agent says.
+    /// Processes killed for memory since the execution began; `None` if unknown. The host's count
+    /// takes precedence over the agent's.
     async fn memory_kills(&self, begun: &Begun<'_>, inside: Option<u64>) -> Option<u64> {
         match (begun.memory_kills, self.isolator.oom_kills().await) {
             (Some(before), Some(now)) => Some(now.saturating_sub(before)),
@@ -77,7 +77,7 @@ impl AgentInstance {
         self.counters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the kernel has refused since an execution began.
+    /// Denials that the kernel counted since the execution began.
     async fn refused_since(&self, begun: &Begun<'_>) -> impl Iterator<Item = (Refusal, u64)> {
         let now = self.isolator.counters().await;
         let mut known = self.known_counters();
@@ -89,7 +89,7 @@ impl AgentInstance {
             .filter(|(_, times)| *times > 0)
     }
 
-    /// The end of an execution that the agent has reported.
+    /// The result of an execution whose end the agent reported.
     pub(super) async fn end(
         &self,
         begun: &Begun<'_>,
@@ -111,7 +111,7 @@ impl AgentInstance {
             ExitKind::Signaled(signal) => Outcome::Signaled {
                 signal: signal.into(),
             },
-            // The host's own clock must agree, but for what a timer may be early.
+            // The host's clock must agree, within the accuracy of timers.
             ExitKind::TimedOut if begun.timeout.is_none_or(in_time) => {
                 unknown("the agent reported a time-out before its time")
             }
@@ -136,7 +136,7 @@ impl AgentInstance {
         end
     }
 
-    /// The end of an execution whose sandbox went with it: there is no agent left that could say more.
+    /// The result of an execution whose sandbox ended with it. There is no agent to report more.
     pub(super) async fn lost(&self, begun: &Begun<'_>, reason: String, stopped: bool) -> ExecEnd {
         let memory_kills = self.memory_kills(begun, None).await;
         if memory_kills.is_some_and(|kills| kills > 0) {
@@ -146,7 +146,7 @@ impl AgentInstance {
         let reason = known.map_or(reason.clone(), |known| format!("{reason}; {known}"));
         let incomplete = format!("the sandbox ended during the execution: {reason}");
         let mut end = ExecEnd::new(if stopped {
-            // That much the host has seen itself.
+            // The host itself has seen this much.
             Outcome::OutputLimit
         } else {
             Outcome::Unknown { reason }
@@ -156,7 +156,7 @@ impl AgentInstance {
     }
 }
 
-/// What the agent says that it refused. A lie here misleads, and frees nobody.
+/// Denials that the agent reports. A false report misleads but frees nothing.
 fn refused(report: &ExitReport) -> impl Iterator<Item = (Refusal, u64)> {
     let counts = [
         (Refusal::Program, report.refused_programs),

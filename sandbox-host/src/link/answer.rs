@@ -1,4 +1,4 @@
-//! The first frames on a stream below a link.
+//! The first frames on a stream of a link.
 
 use sandbox_agent::protocol::{
     Failure, HEADER_LEN, Header, Key, Kind, Link, ProtocolError, Resume, Resumed, encode_frame,
@@ -7,13 +7,13 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::failure::failure_error;
 
-/// The longest answer of an agent that refuses.
+/// The most bytes of an agent's refusal.
 const LONGEST: usize = 4096;
 
-/// Why there is no answer to go on with.
+/// Why the agent's answer cannot be used.
 #[derive(Debug)]
 pub(super) enum NoAnswer {
-    /// The agent has refused.
+    /// The agent refused.
     Refused(String),
     Violation(ProtocolError),
     Broken(String),
@@ -31,7 +31,7 @@ impl From<ProtocolError> for NoAnswer {
     }
 }
 
-/// What a link begins with.
+/// The greeting of a new link.
 pub(super) fn link(secret: &Key) -> Vec<u8> {
     let link = Link {
         secret: secret.clone(),
@@ -39,7 +39,7 @@ pub(super) fn link(secret: &Key) -> Vec<u8> {
     frame(Kind::Link, &link.encode())
 }
 
-/// What a stream begins with that goes on with a link, of which this many bytes have come.
+/// The greeting of a stream that resumes a link, of which this many bytes have arrived.
 pub(super) fn resume(secret: &Key, received: u64) -> Vec<u8> {
     let resume = Resume {
         secret: secret.clone(),
@@ -54,7 +54,7 @@ fn frame(kind: Kind, message: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Reads the agent's answer, and nothing behind it: how many bytes it has received.
+/// Reads the agent's answer and not a byte more. Returns how many bytes the agent has received.
 pub(super) async fn read(reader: &mut (impl AsyncRead + Unpin)) -> Result<u64, NoAnswer> {
     let mut head = [0; HEADER_LEN];
     reader.read_exact(&mut head).await?;

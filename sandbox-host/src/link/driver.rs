@@ -1,4 +1,4 @@
-//! The task below a link: one session after another, until the link has ended.
+//! The task that runs a link: one session after another, until the link ends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,16 +14,16 @@ use super::session::{self, Ended};
 use super::state::Over;
 use super::{ByteStream, Reach, Shared, Unreachable};
 
-/// For how long a stream must have carried on so that its end begins another absence.
+/// A stream that lasts this long counts as a successful return. Its end starts a new outage.
 const LASTING: Duration = Duration::from_secs(1);
 
-/// How long one attempt to come back may take.
+/// The timeout of one attempt to reconnect.
 const ATTEMPT: Duration = Duration::from_secs(10);
 
-/// The pauses between two attempts, the first and the longest.
+/// The first and the longest pause between attempts.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(2)];
 
-/// Keeps the link until one of its sides ends it, or the agent is away for longer than `patience`.
+/// Runs the link until either side ends it, or the agent is away for longer than `patience`.
 pub(super) async fn drive(
     shared: Arc<Shared>,
     first: Box<dyn ByteStream>,
@@ -34,7 +34,7 @@ pub(super) async fn drive(
     let _driven = Driven(&shared);
     let mut pace = Pace::new();
     let mut begun = Instant::now();
-    // Since when no stream has lasted: one that breaks at once is no return.
+    // When the current outage began. A stream that breaks at once does not end it.
     let mut unsteady = None;
     let mut ended = session::begin(&shared, first, &secret).await;
     loop {
@@ -69,7 +69,7 @@ pub(super) async fn drive(
     }
 }
 
-/// Says that no task is below a link any more, also where its runtime has ended.
+/// Records that the link's task has ended, even if its runtime shut down.
 struct Driven<'a>(&'a Shared);
 
 impl Drop for Driven<'_> {
@@ -78,13 +78,13 @@ impl Drop for Driven<'_> {
     }
 }
 
-/// Why a link does not come back.
+/// Why a link does not return.
 enum End {
     Violation(ProtocolError),
     Lost(String),
 }
 
-/// Why one attempt has failed.
+/// Why one attempt failed.
 enum Failed {
     Now(String),
     Ever(String),
@@ -100,7 +100,7 @@ async fn come_back(
 ) -> Result<Box<dyn ByteStream>, End> {
     let [mut pause, longest] = PAUSES;
     loop {
-        // Whoever has no turn before the deadline has had many.
+        // If there is no turn before the deadline, many attempts were made already.
         let turn = timeout_at(deadline, pace.turn()).await;
         let until = deadline.min(Instant::now() + ATTEMPT);
         let attempted = match turn {

@@ -1,7 +1,9 @@
-//! A stream to an agent that outlives the streams below it: when one breaks, another is opened and goes on where it was.
+//! A stream to an agent that outlives the streams below it: when one breaks, the next one continues
+//! at the same position.
 //!
-//! The bytes are numbered and kept until the agent has them ([`sandbox_agent::protocol::LinkEnd`]), so neither output nor an exit
-//! code is lost on the way. Nothing of this is paid for where a backend hands over a plain stream.
+//! Bytes are numbered and kept until the agent acknowledges them
+//! ([`sandbox_agent::protocol::LinkEnd`]). So a broken stream loses neither output nor exit codes.
+//! Backends that provide a plain stream do not use this layer.
 
 mod answer;
 mod driver;
@@ -27,33 +29,35 @@ pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for S {}
 
-/// How a backend reaches an agent that listens, as often as it has to.
+/// How a backend connects to a listening agent, as often as necessary.
 #[async_trait]
 pub trait Reach: Send + Sync + 'static {
     /// Opens a new stream to the agent.
     ///
     /// # Behavior
     ///
-    /// - A caller that has waited long enough drops the future, which must leave nothing behind.
-    /// - May be called while an earlier stream is still open, which is of no use then.
+    /// - Cancel safe: the caller drops the future after its timeout, which must leave nothing
+    ///   behind.
+    /// - May be called while an earlier stream is still open; that stream is then useless.
     ///
     /// # Errors
     ///
-    /// [`Unreachable::Now`] where another attempt may succeed, [`Unreachable::Ever`] where the agent is known to be gone.
+    /// [`Unreachable::Now`] if a later attempt may succeed, [`Unreachable::Ever`] if the agent is
+    /// known to be gone.
     async fn open(&self) -> std::result::Result<Box<dyn ByteStream>, Unreachable>;
 }
 
 /// Why there is no stream to an agent.
 #[derive(Debug)]
 pub enum Unreachable {
-    /// Nothing answers at the moment.
+    /// The agent cannot be reached at the moment.
     Now(Error),
-    /// The agent is gone.
+    /// The agent has ended.
     Ever(Error),
 }
 
 impl Unreachable {
-    /// The error, either way.
+    /// The error in both cases.
     #[must_use]
     pub fn into_error(self) -> Error {
         match self {
@@ -62,10 +66,11 @@ impl Unreachable {
     }
 }
 
-/// How long an agent without a lease waits for a client whose stream broke.
+/// How long an agent without a lease waits for the return of a client.
 const NO_LEASE: Duration = Duration::from_secs(60);
 
-/// How long an agent of this lease (milliseconds, 0 for none) is looked for: after that it has ended, or forgotten this client.
+/// How long to try to reconnect to an agent with this lease (in milliseconds, 0 for none). After
+/// that the agent has ended or forgotten this client.
 pub(crate) fn patience(lease_ms: u64) -> Duration {
     match lease_ms {
         0 => NO_LEASE,
@@ -73,17 +78,19 @@ pub(crate) fn patience(lease_ms: u64) -> Duration {
     }
 }
 
-/// Waits until the agents have heard of every client of this process that has gone: for whoever is about to end, with its runtime. Where
-/// one is not reached it is given up after two seconds; its agent finds out by itself.
+/// Waits until the agents know of all clients that this process has closed. For use before the
+/// process or its runtime ends. Gives up on an unreachable agent after 2 s; that agent notices by
+/// itself.
 pub async fn farewells() {
     FAREWELLS.settled().await;
 }
 
-/// Begins a link over its first stream. An agent that stays away for longer than `patience` has lost it.
+/// Starts a link over its first stream. The link is lost if the agent is away for longer than
+/// `patience`.
 ///
 /// # Errors
 ///
-/// When the system has no randomness.
+/// If the system provides no random bytes.
 pub(crate) fn begin(
     first: Box<dyn ByteStream>,
     reach: Arc<dyn Reach>,

@@ -1,20 +1,21 @@
-//! How often another stream is opened: whoever cuts each at once, the guest perhaps, must not make the host flood an API server.
+//! Limits how often streams are opened. Even if something, perhaps the guest, cuts each stream at
+//! once, the host must not flood an API server.
 
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-/// So many may follow each other at once.
+/// Turns available at once.
 const BURST: u32 = 20;
 
-/// After those, there is one in this time.
+/// The time after which one more turn is available.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Turns that come back with time.
+/// A token bucket of turns.
 #[derive(Debug)]
 pub(super) struct Pace {
     turns: u32,
-    /// Since when the next one is on its way.
+    /// When the last turn was added.
     since: Instant,
 }
 
@@ -26,7 +27,7 @@ impl Pace {
         }
     }
 
-    /// Waits for a turn. Dropped meanwhile, it takes none.
+    /// Waits for a turn. Cancel safe: dropping the future uses no turn.
     pub(super) async fn turn(&mut self) {
         while self.turns < BURST && self.since.elapsed() >= EVERY {
             self.turns += 1;

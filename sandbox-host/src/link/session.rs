@@ -1,4 +1,4 @@
-//! One stream below a link, from its first packet until it breaks.
+//! One stream of a link, from its first packet until it breaks.
 
 use std::time::Duration;
 
@@ -8,20 +8,20 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use super::answer::{self, NoAnswer};
 use super::{ByteStream, Shared};
 
-/// How long the agent may take to end a link that this side has ended.
+/// How long the agent may take to confirm the end of a link.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// How a session ended.
 #[derive(Debug)]
 pub(super) enum Ended {
-    /// Nobody uses the link any more.
+    /// The link's stream was dropped on this side.
     Dropped,
-    /// The agent has ended the link.
+    /// The agent ended the link.
     Closed,
     Violation(ProtocolError),
-    /// The agent does not want this link.
+    /// The agent refused the link.
     Refused(String),
-    /// The stream is gone.
+    /// The stream broke.
     Broken(String),
 }
 
@@ -35,12 +35,12 @@ impl From<NoAnswer> for Ended {
     }
 }
 
-/// The first session of a link, whose answer is read while the first packets are under way.
+/// Runs the first session of a link. Its first packets are sent before the answer is read.
 pub(super) async fn begin(shared: &Shared, stream: Box<dyn ByteStream>, secret: &Key) -> Ended {
     run(shared, stream, &answer::link(secret)).await
 }
 
-/// A later session, whose answer was read already.
+/// Runs a later session, after its answer was read.
 pub(super) async fn go_on(shared: &Shared, stream: Box<dyn ByteStream>) -> Ended {
     run(shared, stream, &[]).await
 }
@@ -49,7 +49,7 @@ async fn run(shared: &Shared, stream: Box<dyn ByteStream>, opening: &[u8]) -> En
     let (mut reader, mut writer) = tokio::io::split(stream);
     let left = async {
         shared.dropped().await;
-        // What is under way may be of use still, where it gets through.
+        // Packets already sent may still arrive.
         tokio::time::sleep(FAREWELL).await;
     };
     let ended = tokio::select! {
@@ -59,7 +59,8 @@ async fn run(shared: &Shared, stream: Box<dyn ByteStream>, opening: &[u8]) -> En
         () = left => return Ended::Dropped,
     };
     if matches!(ended, Ended::Dropped) {
-        // The agent's last word shows that this one has arrived. Without it, the agent waits for the end of the lease.
+        // The agent's last packet confirms ours. Without it, the agent waits for the end of its
+        // lease.
         let _ = tokio::time::timeout(FAREWELL, farewell(shared, &mut reader, &mut writer)).await;
     }
     ended
@@ -121,7 +122,7 @@ async fn farewell(
     reader: &mut (impl AsyncRead + Unpin),
     writer: &mut (impl AsyncWrite + Unpin),
 ) -> std::io::Result<()> {
-    // What was said before goes first.
+    // Pending packets are sent first.
     let mut bytes = Vec::new();
     while shared.next_packet(&mut bytes) {
         writer.write_all(&bytes).await?;
@@ -131,7 +132,7 @@ async fn farewell(
     bytes.resize(MAX_FRAME, 0);
     loop {
         let count = reader.read(&mut bytes).await?;
-        // The agent's last word, or one that breaks the protocol: nothing more is wanted, either way.
+        // This is the agent's last packet, or a violation. Either way, stop reading.
         if count == 0 || !matches!(shared.receive(&bytes[..count]), Ok(false)) {
             return Ok(());
         }

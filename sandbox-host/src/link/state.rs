@@ -1,4 +1,4 @@
-//! What the two ends of a link's stream and the task between them share.
+//! The state shared by a link's stream and its task.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,48 +13,48 @@ use tokio::time::Instant;
 
 use crate::{Background, UnderWay};
 
-/// Links that end: it starts nothing, and counts.
+/// Counts links that are ending, for [`super::farewells`]. Runs no tasks.
 pub(super) static FAREWELLS: Background = Background::new("sandbox-links");
 
-/// How many bytes wait for the agent, or for its word that it has them, before their writer waits too.
+/// The most unacknowledged bytes before the writer must wait.
 const KEEP: usize = 1024 * 1024;
 
-/// How many bytes wait for their reader before the agent's stream is not read any more.
+/// The most unread bytes before the agent's stream is not read any more.
 const AHEAD: usize = 256 * 1024;
 
 /// Why a link has ended.
 #[derive(Debug, Clone)]
 pub(crate) enum Over {
-    /// The agent has said that nothing follows.
+    /// The agent announced the end.
     Closed,
     /// The agent broke the protocol.
     Violation(ProtocolError),
-    /// The agent is not to be reached any more.
+    /// The agent cannot be reached any more.
     Lost(String),
 }
 
 #[derive(Debug)]
 struct State {
     end: LinkEnd,
-    /// What the agent has not said to have, in order.
+    /// Bytes that the agent has not acknowledged, in order.
     kept: VecDeque<u8>,
-    /// What has come and was not read.
+    /// Bytes that were received but not read.
     arrived: VecDeque<u8>,
     over: Option<Over>,
     reader: Option<Waker>,
     writer: Option<Waker>,
-    /// Nobody uses the stream any more.
+    /// Whether the stream was dropped on this side.
     dropped: bool,
     away_since: Option<Instant>,
-    /// How long it was away before.
+    /// The duration of previous outages.
     away: Duration,
-    /// Whether there is a task below that ends the link.
+    /// Whether a task runs that will end the link.
     driven: bool,
-    /// Counts while that task says that this side has gone.
+    /// Counts while the task tells the agent about the end.
     farewell: Option<UnderWay>,
 }
 
-/// What the stream and its driver share.
+/// The state shared by the stream and its task.
 #[derive(Debug)]
 pub(crate) struct Shared {
     state: Mutex<State>,
@@ -62,9 +62,9 @@ pub(crate) struct Shared {
     to_send: Notify,
     /// The stream was dropped.
     gone: Notify,
-    /// There is room for what comes.
+    /// There is space for received bytes.
     room: Notify,
-    /// The stream below is to be replaced.
+    /// The current stream must be replaced.
     renewal: Notify,
 }
 
@@ -95,19 +95,19 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How long there was no stream below, until now.
+    /// The total time without a stream, including the current outage.
     pub(crate) fn time_away(&self) -> Duration {
         let state = self.state();
         let now = state.away_since.map_or(Duration::ZERO, |at| at.elapsed());
         state.away + now
     }
 
-    /// Whether there is no stream below.
+    /// Whether there is no stream now.
     pub(crate) fn is_away(&self) -> bool {
         self.state().away_since.is_some()
     }
 
-    /// The stream below looks alive and carries nothing: it is replaced.
+    /// Replaces a stream that looks alive but transfers nothing.
     pub(crate) fn renew(&self) {
         self.renewal.notify_one();
     }
@@ -116,24 +116,24 @@ impl Shared {
         self.renewal.notified().await;
     }
 
-    /// Waits until nobody uses the stream any more.
+    /// Waits until the stream is dropped on this side.
     pub(super) async fn dropped(&self) {
         while !self.state().dropped {
             self.gone.notified().await;
         }
     }
 
-    /// The stream below is gone.
+    /// Records that the current stream broke.
     pub(super) fn lose(&self) {
         self.state().away_since.get_or_insert_with(Instant::now);
     }
 
-    /// How many bytes have come.
+    /// The number of bytes received.
     pub(super) fn received(&self) -> u64 {
         self.state().end.received()
     }
 
-    /// There is another stream below, to an agent that has received this many bytes.
+    /// Records a new stream, to an agent that has received this many bytes.
     pub(super) fn resume(&self, received: u64) -> Result<(), ProtocolError> {
         let mut state = self.state();
         let released = state.end.resume(received)?;
@@ -144,7 +144,7 @@ impl Shared {
         Ok(())
     }
 
-    /// The link has ended.
+    /// Records the end of the link.
     pub(super) fn end(&self, over: Over) {
         let mut state = self.state();
         state.over.get_or_insert(over);
@@ -154,7 +154,7 @@ impl Shared {
         state.wake();
     }
 
-    /// Puts the next packet in the place of what is in `bytes`; `false` where none is due.
+    /// Replaces `bytes` by the next packet; `false` if none is due.
     pub(super) fn next_packet(&self, bytes: &mut Vec<u8>) -> bool {
         let mut state = self.state();
         let kept = state.kept.len();
@@ -179,12 +179,12 @@ impl Shared {
         true
     }
 
-    /// The last packet.
+    /// The final packet.
     pub(super) fn last_packet(&self) -> [u8; PACKET_HEADER] {
         self.state().end.last_packet()
     }
 
-    /// Waits until [`Shared::next_packet`] may give one, or nobody uses the stream any more; says whether somebody does.
+    /// Waits until [`Shared::next_packet`] may have a packet; `false` if the stream was dropped.
     pub(super) async fn to_send(&self) -> bool {
         loop {
             {
@@ -197,14 +197,14 @@ impl Shared {
         }
     }
 
-    /// Waits until there is room for what comes.
+    /// Waits for space for received bytes.
     pub(super) async fn room(&self) {
         while self.state().arrived.len() >= AHEAD {
             self.room.notified().await;
         }
     }
 
-    /// Takes what came from the agent; says whether that was the last.
+    /// Processes bytes from the agent; returns whether they ended the link.
     pub(super) fn receive(&self, mut bytes: &[u8]) -> Result<bool, ProtocolError> {
         let mut guard = self.state();
         let state = &mut *guard;
@@ -229,7 +229,8 @@ impl Shared {
         Ok(closed)
     }
 
-    /// This side is about to drop the stream: whoever waits for [`super::farewells`] waits until the agent has heard of it.
+    /// Announces that this side drops the stream: [`super::farewells`] then waits until the agent
+    /// knows.
     pub(crate) fn leave(&self) {
         let mut state = self.state();
         if state.driven {
@@ -237,7 +238,7 @@ impl Shared {
         }
     }
 
-    /// No task is below any more.
+    /// Records that the link's task has ended.
     pub(super) fn end_drive(&self) {
         let mut state = self.state();
         state.driven = false;
@@ -302,7 +303,7 @@ impl Shared {
 
 impl State {
     fn release(&mut self, count: usize) {
-        // What is kept is at least what was sent, and no more is acknowledged.
+        // Unacknowledged bytes are all still kept, and no more can be acknowledged.
         self.kept.drain(..count);
         if count > 0
             && let Some(writer) = self.writer.take()
@@ -318,7 +319,7 @@ impl State {
 }
 
 impl Over {
-    /// What a reader is told.
+    /// The result that a reader gets.
     fn as_end(&self) -> io::Result<()> {
         match self {
             Self::Closed => Ok(()),

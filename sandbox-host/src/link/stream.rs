@@ -1,4 +1,4 @@
-//! The stream that a link gives to those above it.
+//! The stream that a link provides.
 
 use std::io;
 use std::pin::Pin;
@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::Shared;
 
-/// A duplex byte stream that stays while the streams below it come and go. Dropping it ends the link.
+/// A duplex byte stream that survives the streams below it. Dropping it ends the link.
 #[derive(Debug)]
 pub(crate) struct LinkedStream {
     shared: Arc<Shared>,
@@ -20,7 +20,7 @@ impl LinkedStream {
         Self { shared }
     }
 
-    /// The state of the link below.
+    /// The state of the link.
     pub(crate) fn shared(&self) -> Arc<Shared> {
         Arc::clone(&self.shared)
     }
@@ -52,12 +52,12 @@ impl AsyncWrite for LinkedStream {
     }
 
     fn poll_flush(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // What is written is sent as soon as it can be.
+        // Written bytes are sent as soon as possible.
         Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // Only its drop ends the link: one direction alone cannot.
+        // Only the drop ends the link: a link cannot close a single direction.
         Poll::Ready(Ok(()))
     }
 }

@@ -11,11 +11,11 @@ use super::Link;
 /// Why a link is not followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkReason {
-    /// It stands in a folder that the policy lets code write to.
+    /// Code can write to the link's folder.
     CodeCanWrite,
-    /// It leaves the folder that it stands in.
+    /// The link leaves its folder.
     LeavesFolder,
-    /// It is an output folder, or stands below the working folder and leads to one.
+    /// The link is an output folder, or is below the working folder and leads to one.
     OutputFolder,
 }
 
@@ -25,16 +25,16 @@ pub enum LinkReason {
 pub enum PathError {
     /// The kernel refused a step.
     System {
-        /// The part of the path, where that is not the whole.
+        /// The part of the path, if not all of it.
         at: Option<PathBuf>,
-        /// What the kernel said.
+        /// The kernel's error.
         cause: io::Error,
     },
-    /// A link on the way is refused.
+    /// A link in the path is refused.
     Link {
-        /// Where it stands.
+        /// The path of the link.
         at: PathBuf,
-        /// What it says.
+        /// The link's target.
         target: PathBuf,
         /// Why it is refused.
         reason: LinkReason,
@@ -57,7 +57,7 @@ impl PathError {
         }
     }
 
-    /// What to do about a refused link; `None` for other errors.
+    /// How to fix a refused link; `None` for other errors.
     #[must_use]
     pub fn fix(&self) -> Option<String> {
         let Self::Link { at, target, reason } = self else {
@@ -81,7 +81,7 @@ impl PathError {
 }
 
 impl PathError {
-    /// The error of an operation on `path`, with what to do about it.
+    /// Converts it to the error of an operation on `path`, with a fix.
     #[must_use]
     pub fn into_error(self, operation: &'static str, path: &Path) -> Error {
         let error = Error::new(ErrorKind::Io, operation, format!("{}: {self}", text(path)));
@@ -129,7 +129,7 @@ impl From<PathError> for io::Error {
     }
 }
 
-/// A path in an error. Code may have chosen its bytes.
+/// Formats a path for an error. Code may have chosen its bytes.
 fn text(path: &Path) -> String {
     escape(&path.to_string_lossy())
 }

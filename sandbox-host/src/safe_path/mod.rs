@@ -1,14 +1,16 @@
-//! Opening a path of the host once, so that what was checked is what is used.
+//! Opens a path of the host once, so that the checked object is the used one.
 //!
-//! A path is walked one component at a time from the root folder. Each component is opened without following links, so a name
-//! that code exchanges meanwhile leads to one object or to an error, never to a mix of two. The result holds the object itself:
-//! owner, mode and kind come from that descriptor.
+//! A path is walked one component at a time from the root folder. Each component is opened without
+//! following links. So a name that code replaces meanwhile leads to one object or to an error,
+//! never to a mix of two. The result holds the object itself: owner, mode and type come from its
+//! descriptor.
 //!
-//! [`LinkRule`] decides about the links on the way:
+//! [`LinkRule`] decides which links are followed:
 //!
-//! - A link that stands in a folder which the policy lets code write to, or below one, is refused. Code could have made it.
-//! - Any other link that leaves the folder which it stands in is refused, unless the caller follows links, or the link is one of
-//!   the [system's own](is_system_link).
+//! - A link in or below a folder that the policy lets code write to is refused, since code could
+//!   have created it.
+//! - Any other link that leaves its folder is refused, unless the caller follows links, or it is
+//!   one of the [system's own](is_system_link).
 
 mod error;
 mod walk;
@@ -25,18 +27,18 @@ use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat};
 
 pub use error::{LinkReason, PathError};
 
-/// Which object something is, whatever it is called: the device and the inode. It names one object for as long as a descriptor
-/// of that object is open.
+/// Identifies an object by device and inode, independent of its path. Unique while a descriptor of
+/// the object is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Identity {
-    /// The number of the file system's device.
+    /// The device number of the file system.
     pub device: u64,
-    /// The number of the inode.
+    /// The inode number.
     pub inode: u64,
 }
 
 impl Identity {
-    /// The object that `found` describes.
+    /// The identity in a file status.
     #[must_use]
     pub fn of(found: &Stat) -> Self {
         Self {
@@ -45,7 +47,7 @@ impl Identity {
         }
     }
 
-    /// The objects that these paths lead to now, over links. A path that leads nowhere is left out.
+    /// The objects that these paths lead to now, following links. Unreachable paths are left out.
     #[must_use]
     pub fn of_paths<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Vec<Self> {
         let found = paths
@@ -55,7 +57,8 @@ impl Identity {
     }
 }
 
-/// Which links are followed. The default refuses every link that leaves its folder, apart from the system's own.
+/// Decides which links are followed. The default refuses all links that leave their folder, except
+/// the system's own.
 #[derive(Debug, Clone, Default)]
 pub struct LinkRule {
     writable: Vec<Identity>,
@@ -63,7 +66,7 @@ pub struct LinkRule {
 }
 
 impl LinkRule {
-    /// Refuses links that leave their folder unless `follow` is set.
+    /// Creates a rule; links that leave their folder are followed only with `follow`.
     #[must_use]
     pub fn new(follow: bool) -> Self {
         Self {
@@ -72,14 +75,14 @@ impl LinkRule {
         }
     }
 
-    /// Also refuses every link in these folders, and below them. Code can write there.
+    /// Also refuses all links in or below these folders, which code can write to.
     #[must_use]
     pub fn writable(mut self, folders: impl IntoIterator<Item = Identity>) -> Self {
         self.writable.extend(folders);
         self
     }
 
-    /// Opens what is at `path`. A relative path begins at the working folder.
+    /// Opens the object at `path`. A relative path starts at the working folder.
     ///
     /// # Errors
     ///
@@ -88,11 +91,12 @@ impl LinkRule {
         walk::walk(self, path, false)
     }
 
-    /// Opens the folder at `path`, and makes it and its parents where they are missing (mode 0777 without the umask).
+    /// Opens the folder at `path`, and creates it and its parents if missing (mode 0777 minus the
+    /// umask).
     ///
     /// # Errors
     ///
-    /// As [`Self::open`], and where a component is no folder or cannot be made.
+    /// As [`Self::open`], and for a component that is not a folder or cannot be created.
     pub fn open_or_make(&self, path: &Path) -> Result<Opened, PathError> {
         walk::walk(self, path, true)
     }
@@ -101,59 +105,59 @@ impl LinkRule {
 /// A link that was followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
-    /// Where it stands; no part of this path above it is a link.
+    /// The path of the link, without links in its parents.
     pub at: PathBuf,
-    /// What it says.
+    /// The link's target.
     pub target: PathBuf,
-    /// The folders above it, from the root folder on.
+    /// The link's parent folders, starting with the root folder.
     above: Vec<Identity>,
 }
 
-/// An object of the host, held open with `O_PATH`.
+/// An object of the host, opened with `O_PATH`.
 #[derive(Debug)]
 pub struct Opened {
-    /// The object.
+    /// The descriptor of the object.
     pub object: OwnedFd,
-    /// What the kernel says of it.
+    /// The object's file status.
     pub found: Stat,
-    /// Where it was found; no part of this path was a link.
+    /// The resolved path, without links.
     pub path: PathBuf,
-    /// The links that led there.
+    /// The links that were followed.
     pub links: Vec<Link>,
-    /// Identities of the folders from the root folder to the object, and of the object itself.
+    /// The folders from the root folder to the object, and the object itself.
     above: Vec<Identity>,
-    /// The folder that it was found in, and its name there; none for the root folder.
+    /// The object's parent folder and name; `None` for the root folder.
     place: Option<(OwnedFd, OsString)>,
 }
 
 impl Opened {
-    /// Which object it is.
+    /// The object's identity.
     #[must_use]
     pub fn identity(&self) -> Identity {
         Identity::of(&self.found)
     }
 
-    /// Its kind.
+    /// The object's type.
     #[must_use]
     pub fn kind(&self) -> FileType {
         FileType::from_raw_mode(self.found.st_mode)
     }
 
-    /// The objects on the way: the root folder first, the object itself last. The entry at index `n` is the object of the first
-    /// `n` components of [`Self::path`].
+    /// The objects along the path: first the root folder, last the object. The entry at index `n`
+    /// is the object of the first `n` components of [`Self::path`].
     #[must_use]
     pub fn way(&self) -> &[Identity] {
         &self.above
     }
 
-    /// Whether it is `folder`, or was found below it.
+    /// Whether this is `folder` or was found below it.
     #[must_use]
     pub fn is_within(&self, folder: Identity) -> bool {
         self.above.contains(&folder)
     }
 
-    /// Refuses it where a link that led here stands in one of these folders, or below one. For folders that were opened only
-    /// after this path was.
+    /// Refuses the object if a followed link is in or below one of these folders. For folders that
+    /// were opened after this path.
     ///
     /// # Errors
     ///
@@ -166,11 +170,11 @@ impl Opened {
         }
     }
 
-    /// Opens the same object for reading. A FIFO is not waited for.
+    /// Opens the same object for reading. Does not wait for the writer of a FIFO.
     ///
     /// # Errors
     ///
-    /// What the kernel refuses; and where something else has its name by now.
+    /// Errors of the kernel, and if the name refers to another object now.
     pub fn open_for_reading(&self) -> io::Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let opened = match (&self.place, self.kind()) {
@@ -190,9 +194,10 @@ impl Opened {
     }
 }
 
-/// Whether a link is one of the system's own, which are followed without being asked for: user 0 owns it, and it stands in `/`,
-/// `/etc`, `/etc/alternatives`, `/var`, or below `/usr`, in a folder of user 0 that nobody else can write to. The same for
-/// every user. Examples: `/bin`, `/lib64`, `/etc/localtime`, `/etc/alternatives/awk`, `/var/run`, `/usr/bin/python3`.
+/// Whether a link is one of the system's own, which are always followed. Such a link belongs to
+/// user 0. It is in `/`, `/etc`, `/etc/alternatives`, `/var`, or below `/usr`, in a folder of user
+/// 0 that nobody else may write to. The result is the same for all users. Examples: `/bin`,
+/// `/lib64`, `/etc/localtime`, `/etc/alternatives/awk`, `/var/run`, `/usr/bin/python3`.
 #[must_use]
 pub fn is_system_link(folder: &Path, folder_found: &Stat, link_found: &Stat) -> bool {
     const FOLDERS: [&str; 4] = ["/", "/etc", "/etc/alternatives", "/var"];

@@ -6,7 +6,7 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use super::*;
 
-/// A folder that has no link in its path.
+/// A folder without links in its path.
 fn place() -> (tempfile::TempDir, PathBuf) {
     let place = tempfile::tempdir().expect("a folder");
     let base = place.path().canonicalize().expect("a path");
@@ -65,7 +65,7 @@ fn a_link_that_stays_in_its_folder_is_followed() {
         ("current", "v/1"),
         ("absolute/1", "v/1"),
         ("same/same/v", "v"),
-        // As the kernel reads it, the first two dots are those of v/1.
+        // As in the kernel, the first two dots refer to the parent of v/1.
         ("around", "v"),
     ] {
         let opened = rule.open(&base.join(path)).expect(path);

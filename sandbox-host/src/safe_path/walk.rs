@@ -1,4 +1,4 @@
-//! The walk from the root folder to an object, one component at a time.
+//! Walks from the root folder to an object, one component at a time.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -11,7 +11,7 @@ use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
 use super::{Identity, Link, LinkReason, LinkRule, Opened, PathError, is_system_link};
 
-/// As many links as the kernel follows.
+/// The number of links that the kernel follows, too.
 const MOST_LINKS: usize = 40;
 
 const PATH: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -27,24 +27,24 @@ struct Walk<'a> {
     rule: &'a LinkRule,
     whole: &'a Path,
     make: bool,
-    /// The folders from the root folder to where the walk is.
+    /// The open folders from the root folder to the current position.
     folders: Vec<(OwnedFd, Stat)>,
-    /// Where the walk is.
+    /// The path of the current position.
     here: PathBuf,
-    /// What is no folder, and so ends the walk.
+    /// An object that is not a folder, and so ends the walk.
     file: Option<(OwnedFd, Stat)>,
     rest: VecDeque<OsString>,
     links: Vec<Link>,
     bounds: Vec<Bound>,
 }
 
-/// A link that must not leave its folder, while its target is being walked.
+/// A link whose target is being walked and must not leave the link's folder.
 struct Bound {
-    /// Which of [`Walk::links`].
+    /// The index in [`Walk::links`].
     link: usize,
-    /// How many parts are left when the target has been walked.
+    /// The number of remaining components at which the target has been walked.
     left: usize,
-    /// How many folders are above the link.
+    /// The number of folders above the link.
     depth: usize,
     folder: Identity,
 }
@@ -67,7 +67,7 @@ impl<'a> Walk<'a> {
         })
     }
 
-    /// Takes one part; `false` when none is left.
+    /// Walks one component; `false` if none remains.
     fn step(&mut self) -> Result<bool, PathError> {
         self.end_bounds()?;
         let Some(part) = self.rest.pop_front() else {
@@ -91,11 +91,11 @@ impl<'a> Walk<'a> {
                 self.here = next;
             }
             Err(Errno::NOENT) if self.make => {
-                // Nothing is made where a link that is not allowed to leave its folder has led.
+                // Create nothing outside of a link's folder if the link must not leave it.
                 self.check_bounds(0)?;
                 let folder = &self.folders[self.folders.len() - 1].0;
                 match mkdirat(folder, &part, Mode::from(0o777)) {
-                    // Somebody else was faster.
+                    // It was created meanwhile.
                     Ok(()) | Err(Errno::EXIST) => {}
                     Err(errno) => return Err(failed(self, errno)),
                 }
@@ -104,13 +104,13 @@ impl<'a> Walk<'a> {
                     .push(made.map_err(|errno| failed(self, errno))?);
                 self.here = next;
             }
-            // A link, or a file.
+            // A link or a file.
             Err(Errno::NOTDIR | Errno::LOOP) => {
                 let found = self.open_part(&part, PATH);
                 let (object, found) = found.map_err(|errno| failed(self, errno))?;
                 match FileType::from_raw_mode(found.st_mode) {
                     FileType::Symlink => return self.follow(next, &object, &found).map(|()| true),
-                    // It has taken the place of what was there a moment ago.
+                    // It has replaced the object seen a moment ago.
                     FileType::Directory => self.folders.push((object, found)),
                     _ => self.file = Some((object, found)),
                 }
@@ -121,7 +121,7 @@ impl<'a> Walk<'a> {
         Ok(true)
     }
 
-    /// With `O_DIRECTORY`, so that a folder which is mounted when it is needed is mounted.
+    /// Uses `O_DIRECTORY`, which triggers automounts.
     fn open_folder(&self, part: &OsStr) -> Result<(OwnedFd, Stat), Errno> {
         self.open_part(part, PATH | OFlags::DIRECTORY)
     }
@@ -169,7 +169,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Holds the links whose target has been walked to their folders.
+    /// Checks the bounds of links whose targets have been walked.
     fn end_bounds(&mut self) -> Result<(), PathError> {
         let left = self.rest.len();
         let first = self.bounds.partition_point(|bound| bound.left < left);

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// An architecture of the kernel that a filter runs in. Both are little-endian with 64-bit arguments.
+/// A CPU architecture. All are little-endian with 64-bit arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Arch {
     /// 64-bit x86.
@@ -15,8 +15,8 @@ impl Arch {
     /// Every architecture.
     pub const ALL: [Self; 2] = [Self::X86_64, Self::Aarch64];
 
-    /// The architecture under one of its usual names: as `uname -m` says it (`x86_64`, `aarch64`) or as container engines
-    /// do (`amd64`, `arm64`). `None` for every other.
+    /// The architecture with this name, as `uname -m` (`x86_64`, `aarch64`) or container engines
+    /// (`amd64`, `arm64`) print it. `None` for others.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         match name {
@@ -26,13 +26,13 @@ impl Arch {
         }
     }
 
-    /// The architecture that this crate was compiled for; `None` where filters are not written for it.
+    /// The architecture of this build; `None` if filters do not support it.
     #[must_use]
     pub fn native() -> Option<Self> {
         Self::from_name(std::env::consts::ARCH)
     }
 
-    /// The name, as `uname -m` says it.
+    /// The name as `uname -m` prints it.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -41,8 +41,8 @@ impl Arch {
         }
     }
 
-    /// The kernel's `AUDIT_ARCH_*` value, which a filter finds in `seccomp_data.arch`: the ELF machine number with the flags
-    /// for 64-bit and little-endian.
+    /// The kernel's `AUDIT_ARCH_*` value in `seccomp_data.arch`: the ELF machine number with the
+    /// flags for 64-bit and little-endian.
     pub(super) fn audit(self) -> u32 {
         const LITTLE_ENDIAN_64_BIT: u32 = 0xc000_0000;
         let machine = match self {

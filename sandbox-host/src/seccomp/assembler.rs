@@ -1,19 +1,20 @@
-//! Lays instructions out from the last to the first.
+//! Assembles instructions from the last to the first.
 //!
-//! Branches of classic BPF go forward only, and at most 255 instructions far. Written backwards, every target exists before
-//! the branch to it, so each distance is known at once, and a branch that would be too long gets a plain jump (whose reach
-//! is not limited) right behind it.
+//! Branches of classic BPF only go forward, at most 255 instructions. When writing backwards, each
+//! target exists before the branch to it, so each distance is known at once. A branch that is too
+//! long gets an unconditional jump, whose range is unlimited, right behind it.
 
 use std::collections::BTreeMap;
 
 use super::Action;
 use super::instruction::{Instruction, JUMP, RETURN};
 
-/// An instruction that has been laid out, as its distance from the end of the program: 1 for the last.
+/// An emitted instruction, as its distance from the program's end: 1 for the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Label(usize);
 
-/// How far back a `return` is shared before another one is laid out; the rest of the 255 is left for what comes between.
+/// A `return` at most this far away is reused. The rest of the 255 is left for instructions in
+/// between.
 const SHARED_RETURN: usize = 128;
 
 #[derive(Debug, Default)]
@@ -23,13 +24,13 @@ pub(super) struct Assembler {
 }
 
 impl Assembler {
-    /// Lays out an instruction that goes on with the one laid out before it.
+    /// Emits an instruction that continues with the previously emitted one.
     pub(super) fn push(&mut self, instruction: Instruction) -> Label {
         self.backwards.push(instruction);
         Label(self.backwards.len())
     }
 
-    /// An end of the program with this action.
+    /// Ends the program with this action.
     pub(super) fn finish(&mut self, action: Action) -> Label {
         if let Some(label) = self.returns.get(&action)
             && self.distance(*label) <= SHARED_RETURN
@@ -41,7 +42,7 @@ impl Assembler {
         label
     }
 
-    /// A comparison of the accumulator, with where to go on in each case.
+    /// Emits a comparison of the accumulator with both targets.
     pub(super) fn branch(
         &mut self,
         code: u16,
@@ -51,7 +52,7 @@ impl Assembler {
     ) -> Label {
         let (mut if_true, mut if_false) = (if_true, if_false);
         loop {
-            // A jump that is laid out for one target moves the other one further away, hence the loop.
+            // An inserted jump moves the other target further away, hence the loop.
             match (
                 u8::try_from(self.distance(if_true)),
                 u8::try_from(self.distance(if_false)),
@@ -70,14 +71,14 @@ impl Assembler {
         }
     }
 
-    /// Makes sure that the next instruction laid out goes on at `label`.
+    /// Makes the next emitted instruction continue at `label`.
     pub(super) fn fall_into(&mut self, label: Label) {
         if self.distance(label) != 0 {
             self.jump(label);
         }
     }
 
-    /// The program from its first instruction.
+    /// The program, starting with its first instruction.
     pub(super) fn into_program(self) -> Vec<Instruction> {
         self.backwards.into_iter().rev().collect()
     }
@@ -87,7 +88,7 @@ impl Assembler {
         self.push(Instruction::plain(JUMP, distance))
     }
 
-    /// How many instructions lie between the next one laid out and `label`.
+    /// The number of instructions between the next emitted one and `label`.
     fn distance(&self, label: Label) -> usize {
         self.backwards.len() - label.0
     }

@@ -1,4 +1,4 @@
-//! What a rule asks of the arguments of a system call.
+//! Conditions on the arguments of a system call.
 
 use std::fmt;
 
@@ -20,27 +20,27 @@ pub enum Argument {
 }
 
 impl Argument {
-    /// Its place among the arguments, from 0.
+    /// The position among the arguments, from 0.
     #[must_use]
     pub fn index(self) -> usize {
         self as usize
     }
 }
 
-/// A question about one argument: which of its bits count, and what they must be.
+/// A condition on one argument: which of its bits count, and their values.
 ///
-/// A filter sees integers and the addresses that pointers hold, never what is behind a pointer: that could change between
-/// the check and the use.
+/// A filter sees integers and addresses, never the memory behind a pointer, which could change
+/// between check and use.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Condition {
     argument: Argument,
     mask: u64,
-    /// Whether the bits must be one of `values`, or none of them.
+    /// Whether the bits must equal one of `values` (`true`) or none of them.
     member: bool,
     values: Vec<u64>,
 }
 
-/// The bits of an argument that count, on the way to a [`Condition`].
+/// The bits of an argument that count, for building a [`Condition`].
 #[derive(Debug, Clone, Copy)]
 pub struct Bits {
     argument: Argument,
@@ -57,8 +57,8 @@ impl Condition {
         }
     }
 
-    /// The low 32 bits: `int`, `unsigned int`, `pid_t`. The kernel ignores the high half of such an argument, so a filter
-    /// that looked at it could be got around by setting a bit there.
+    /// The low 32 bits: `int`, `unsigned int`, `pid_t`. The kernel ignores the high half, so a
+    /// filter that compared it could be bypassed by setting a bit there.
     #[must_use]
     pub fn int(argument: Argument) -> Bits {
         Bits {
@@ -73,7 +73,7 @@ impl Condition {
         Bits { argument, mask }
     }
 
-    /// Whether these arguments meet it.
+    /// Whether these arguments satisfy the condition.
     #[must_use]
     pub fn holds(&self, arguments: &[u64; 6]) -> bool {
         let bits = arguments[self.argument.index()] & self.mask;
@@ -98,25 +98,25 @@ impl Condition {
 }
 
 impl Bits {
-    /// They are `value`.
+    /// The bits equal `value`.
     #[must_use]
     pub fn equals(self, value: u64) -> Condition {
         self.one_of([value])
     }
 
-    /// They are anything but `value`.
+    /// The bits differ from `value`.
     #[must_use]
     pub fn differs_from(self, value: u64) -> Condition {
         self.none_of([value])
     }
 
-    /// They are one of `values`.
+    /// The bits equal one of `values`.
     #[must_use]
     pub fn one_of(self, values: impl IntoIterator<Item = u64>) -> Condition {
         self.condition(true, values)
     }
 
-    /// They are none of `values`.
+    /// The bits equal none of `values`.
     #[must_use]
     pub fn none_of(self, values: impl IntoIterator<Item = u64>) -> Condition {
         self.condition(false, values)

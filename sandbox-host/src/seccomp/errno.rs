@@ -1,25 +1,25 @@
-//! Error numbers that a filter makes system calls fail with.
+//! Error numbers that filters return.
 
 use std::fmt;
 
-/// An error number of Linux, equal on every architecture of [`super::Arch`]. The kernel takes 1 to 4095.
+/// A Linux error number, the same on each [`super::Arch`]. The kernel accepts 1 to 4095.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Errno(pub u16);
 
 impl Errno {
     /// Operation not permitted.
     pub const EPERM: Self = Self(1);
-    /// The call does not know this argument.
+    /// Invalid argument.
     pub const EINVAL: Self = Self(22);
-    /// The file does not know this request.
+    /// Inappropriate `ioctl` for the file.
     pub const ENOTTY: Self = Self(25);
-    /// The kernel does not have this system call.
+    /// System call not implemented.
     pub const ENOSYS: Self = Self(38);
-    /// The kernel does not have this protocol.
+    /// Protocol not supported.
     pub const EPROTONOSUPPORT: Self = Self(93);
-    /// The address family does not have this type of socket.
+    /// Socket type not supported.
     pub const ESOCKTNOSUPPORT: Self = Self(94);
-    /// The kernel does not have this address family.
+    /// Address family not supported.
     pub const EAFNOSUPPORT: Self = Self(97);
 }
 

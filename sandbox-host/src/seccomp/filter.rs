@@ -1,27 +1,28 @@
-//! A whole filter, and what it decides.
+//! Filters and their decisions.
 
 use std::fmt;
 
 use super::{Action, Arch, Errno, Rule};
 
-/// Bit 30 of a number marks a call of x86_64's x32 interface: the same call under another number, which rules that name
-/// the ordinary number would not see.
+/// Bit 30 of a number marks a call of x86_64's x32 interface. It is the same call under another
+/// number, which rules for the ordinary number would miss.
 pub(super) const X32_BIT: u32 = 0x4000_0000;
 
-/// The highest number that the rules of this crate were written with in view: `file_setattr` of Linux 6.17. From number 424
-/// on the architectures share their numbers.
+/// The highest number that these rules were reviewed for: `file_setattr` of Linux 6.17.
+/// Architectures share their numbers from 424.
 const REVIEWED: u32 = 469;
 
 /// An ordered list of rules for one architecture.
 ///
-/// For each system call the first rule counts whose conditions hold; without one it is allowed. Three things need no rule:
+/// The first rule whose conditions hold decides; without one, the call is allowed. Three kinds of
+/// calls need no rule:
 ///
-/// - Calls of another architecture's interface (32-bit programs, `int 0x80`) kill the process, because their numbers mean
-///   other calls.
-/// - Calls of the x32 interface fail with `ENOSYS`, as in a kernel without it. To kill would also punish programs that
-///   probe for a call by an impossible number.
-/// - Calls newer than the newest one that was reviewed fail with `ENOSYS`, as in an older kernel: programs have a way to
-///   do without, and no new call is open only because nobody has thought about it yet.
+/// - Calls of another architecture's interface (32-bit programs, `int 0x80`) kill the process,
+///   because their numbers mean other calls.
+/// - Calls of the x32 interface fail with `ENOSYS`, as in a kernel without it. Killing would also
+///   hit programs that probe for a call with an impossible number.
+/// - Calls newer than the last reviewed one fail with `ENOSYS`, as in an older kernel. Programs
+///   have fallbacks, and new calls stay closed until they are reviewed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Filter {
     arch: Arch,
@@ -30,7 +31,7 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// A filter of these rules. Rules of system calls that the architecture lacks are dropped.
+    /// A filter with these rules. Rules for calls that the architecture lacks are dropped.
     #[must_use]
     pub fn new(arch: Arch, rules: impl IntoIterator<Item = Rule>) -> Self {
         let rules = rules
@@ -43,7 +44,7 @@ impl Filter {
         }
     }
 
-    /// Sets the highest number that is not answered with `ENOSYS` as unknown.
+    /// Sets the highest reviewed number. Higher numbers get `ENOSYS`.
     #[must_use]
     pub fn reviewed_up_to(mut self, number: u32) -> Self {
         self.reviewed = number;
@@ -62,7 +63,8 @@ impl Filter {
         &self.rules
     }
 
-    /// What happens to the system call `number` of this architecture's own interface with these arguments.
+    /// The action for the system call `number` of this architecture's own interface with these
+    /// arguments.
     #[must_use]
     pub fn decide(&self, number: u32, arguments: &[u64; 6]) -> Action {
         if let Some(action) = self.beyond(number) {
@@ -79,12 +81,12 @@ impl Filter {
             .map_or(Action::Allow, Rule::action)
     }
 
-    /// What happens to a number that no rule is asked about.
+    /// The action for a number that no rule covers.
     pub(super) fn beyond(&self, number: u32) -> Option<Action> {
         (number >= self.limit()).then_some(Action::Errno(Errno::ENOSYS))
     }
 
-    /// The first number that no rule is asked about.
+    /// The first number that no rule covers.
     pub(super) fn limit(&self) -> u32 {
         let newer = self.reviewed.saturating_add(1);
         match self.arch {

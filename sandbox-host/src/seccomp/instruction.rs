@@ -1,13 +1,13 @@
-//! Instructions of the kernel's classic BPF, as far as seccomp filters need them.
+//! The classic BPF instructions that filters use.
 
 /// One `struct sock_filter`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Instruction {
     /// Operation, addressing mode and source.
     pub code: u16,
-    /// How many instructions a branch skips when its comparison holds.
+    /// Instructions to skip if the comparison holds.
     pub if_true: u8,
-    /// How many it skips when it does not.
+    /// Instructions to skip if it does not.
     pub if_false: u8,
     /// The operand.
     pub operand: u32,
@@ -15,18 +15,24 @@ pub(super) struct Instruction {
 
 /// `BPF_LD | BPF_W | BPF_ABS`: loads the 32-bit word at offset `operand` of `struct seccomp_data` into the accumulator.
 pub(super) const LOAD: u16 = 0x20;
-/// `BPF_ALU | BPF_AND | BPF_K`: keeps the accumulator's bits of `operand`.
+/// `BPF_ALU
+///  BPF_AND
+///  BPF_K`: masks the accumulator with `operand`.
 pub(super) const AND: u16 = 0x54;
 /// `BPF_JMP | BPF_JA`: skips `operand` instructions.
 pub(super) const JUMP: u16 = 0x05;
-/// `BPF_JMP | BPF_JEQ | BPF_K`: is the accumulator `operand`?
+/// `BPF_JMP
+///  BPF_JEQ
+///  BPF_K`: compares the accumulator with `operand` for equality.
 pub(super) const IF_EQUAL: u16 = 0x15;
-/// `BPF_JMP | BPF_JGE | BPF_K`: is the accumulator `operand` or more, unsigned?
+/// `BPF_JMP
+///  BPF_JGE
+///  BPF_K`: compares whether the accumulator is at least `operand`, unsigned.
 pub(super) const IF_AT_LEAST: u16 = 0x35;
 /// `BPF_RET | BPF_K`: ends the program with `operand`.
 pub(super) const RETURN: u16 = 0x06;
 
-/// `BPF_MAXINSNS`: the longest program that the kernel takes.
+/// `BPF_MAXINSNS`: the longest program that the kernel accepts.
 pub(super) const MAX_INSTRUCTIONS: usize = 4096;
 
 /// Offset of the system call's number in `struct seccomp_data`.

@@ -1,4 +1,4 @@
-//! Runs a program as the kernel would, to compare what it decides with what its rules say.
+//! Runs a program as the kernel would, so that tests can compare its decisions with the rules.
 
 use super::instruction::{
     AND, ARCH, ARGUMENTS, IF_AT_LEAST, IF_EQUAL, Instruction, JUMP, LOAD, NUMBER, RETURN,
@@ -35,7 +35,7 @@ impl Data {
     }
 }
 
-/// Decodes records.
+/// Decodes instruction records.
 pub fn decode(program: &[u8]) -> Vec<Instruction> {
     let (records, rest) = program.as_chunks::<8>();
     assert!(rest.is_empty(), "a record has 8 bytes");
@@ -52,10 +52,10 @@ pub fn decode(program: &[u8]) -> Vec<Instruction> {
         .collect()
 }
 
-/// Runs a program to its end; what the kernel's checker would refuse is an error.
+/// Runs a program to its end. Programs that the kernel's checker would refuse are errors.
 pub fn run(program: &[Instruction], data: &Data) -> Result<End, String> {
     let (mut place, mut accumulator) = (0_usize, 0_u32);
-    // Every jump goes forward, so no program takes more steps than it has instructions.
+    // Jumps only go forward, so a program runs at most once through its instructions.
     for steps in 1..=program.len() {
         let instruction = program
             .get(place)

@@ -1,8 +1,9 @@
-//! Seccomp filters: a list of rules, compiled to the kernel's classic BPF.
+//! The host's half of seccomp: compiles lists of rules to classic BPF. The agent installs the filters.
 //!
-//! A [`Filter`] is an ordered list of [`Rule`]s over system calls and the integers that are passed to them; what no rule
-//! names is allowed. [`Filter::compile`] turns it into the `struct sock_filter` records that the agent installs before it
-//! executes a program. Everything here is pure: the same filter compiles to the same bytes on every host.
+//! A [`Filter`] is an ordered list of [`Rule`]s over system calls and their integer arguments; what no
+//! rule names is allowed. [`Filter::compile`] turns it into `struct sock_filter` records, which the
+//! agent installs before it executes a program. Everything here is pure: the same filter compiles to
+//! the same bytes on every host.
 //!
 //! ```
 //! use sandbox_host::seccomp::{Arch, Argument, Condition, Errno, Filter, Rule, Syscall};

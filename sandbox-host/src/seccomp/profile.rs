@@ -1,21 +1,22 @@
-//! A filter as container engines take it: the `linux.seccomp` of an OCI runtime, which Docker's and Podman's profiles are.
+//! Converts a filter to an OCI seccomp profile, the format of Docker and Podman.
 //!
-//! A [`Filter`] refuses what its rules name; a profile says what is allowed, by name, so that what neither knows is refused. Both
-//! come from the same rules and the same table.
+//! A [`Filter`] refuses what its rules name. A profile lists by name what is allowed, so unknown
+//! calls are refused. Both use the same rules and tables.
 
 use std::collections::BTreeMap;
 
-use sandbox_freestanding::numbers::{AARCH64, X86_64};
+use sandbox_agent::syscall_numbers::{AARCH64, X86_64};
 use serde::Serialize;
 
 use super::region::{Product, Region};
 use super::{Action, Arch, Errno, Filter, Rule};
 
-/// A filter as container engines take it.
+/// A filter in the OCI format.
 ///
-/// It decides as [`Filter::decide`] does, but for this: where only some arguments of a call are refused, the error is `ENOSYS`
-/// whatever the rule says, since a profile has one error for all that it does not name. An engine that knows no such default
-/// (Docker before 23.0) gives `EPERM`. A filter that a program installs for itself is asked first, and of two errors its counts.
+/// It decides like [`Filter::decide`], with one exception. If only some arguments of a call are
+/// refused, the error is always `ENOSYS`, since a profile has a single default error. Engines that
+/// do not support a default error (Docker before 23.0) return `EPERM`. A filter that a program
+/// installs for itself runs first, and its error wins.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EngineProfile {
@@ -25,7 +26,7 @@ pub struct EngineProfile {
     syscalls: Vec<Group>,
 }
 
-/// System calls of one fate.
+/// System calls with the same action.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Group {
@@ -37,7 +38,7 @@ struct Group {
     args: Vec<Comparison>,
 }
 
-/// One argument under a mask. (`value` is the mask, `value_two` what the bits are.)
+/// A masked comparison of one argument: `value` is the mask, `value_two` the expected bits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Comparison {
@@ -52,12 +53,12 @@ const REFUSE: &str = "SCMP_ACT_ERRNO";
 const MASKED: &str = "SCMP_CMP_MASKED_EQ";
 
 impl EngineProfile {
-    /// The profile of a filter.
+    /// Converts a filter.
     #[must_use]
     pub fn new(filter: &Filter) -> Self {
         let (table, architectures) = match filter.arch() {
-            // The same calls under other numbers: a filter answers them as a kernel without them does, an engine that is not
-            // told of them kills.
+            // The same calls under other numbers. A filter returns `ENOSYS` for them, as a kernel
+            // without x32 does; without this entry engines kill the process.
             Arch::X86_64 => (X86_64, vec!["SCMP_ARCH_X86_64", "SCMP_ARCH_X32"]),
             Arch::Aarch64 => (AARCH64, vec!["SCMP_ARCH_AARCH64"]),
         };
@@ -93,7 +94,8 @@ impl EngineProfile {
             args: Vec::new(),
         }];
         syscalls.extend(partly);
-        // `ENOSYS` too is said although it is the default: not every engine knows the default.
+        // Listed explicitly although it is the default: some engines do not support a default
+        // error.
         syscalls.extend(refused.into_iter().map(|(errno, names)| Group {
             names,
             action: REFUSE,
@@ -108,19 +110,19 @@ impl EngineProfile {
         }
     }
 
-    /// The profile as its file would hold it.
+    /// The profile as JSON text.
     #[must_use]
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("plain data without maps")
     }
 }
 
-/// The error of a call that is refused whatever its arguments are.
+/// The error of a call that is refused with any arguments.
 fn error(rules: &[&Rule]) -> u16 {
     let last = rules.iter().find(|rule| rule.conditions().is_empty());
     match last.map(|rule| rule.action()) {
         Some(Action::Errno(Errno(number))) => number,
-        // Several rules that leave nothing, or one that kills, which an agent should not die of.
+        // Several rules that together refuse everything, or a kill, which must not end the agent.
         _ => Errno::EPERM.0,
     }
 }
@@ -147,7 +149,7 @@ fn allow_some(name: &'static str, Product(arguments): &Product) -> Group {
 
 #[cfg(test)]
 impl EngineProfile {
-    /// Whether an engine with this profile carries the call out.
+    /// Whether an engine with this profile allows the call.
     pub(super) fn allows(&self, name: &str, arguments: &[u64; 6]) -> bool {
         self.syscalls.iter().any(|group| {
             group.action == ALLOW
@@ -158,7 +160,7 @@ impl EngineProfile {
         })
     }
 
-    /// No rule of an engine names an argument twice: some take that for an alternative.
+    /// Whether no rule names an argument twice, which some engines treat as alternatives.
     pub(super) fn names_arguments_once(&self) -> bool {
         self.syscalls.iter().all(|group| {
             let mut places = group

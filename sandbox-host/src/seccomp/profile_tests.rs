@@ -9,16 +9,17 @@ fn argument() -> impl Strategy<Value = Argument> {
     prop::sample::select(vec![Argument::First, Argument::Second, Argument::Third])
 }
 
-/// Few bits, so that conditions meet.
+/// Few bits, so that conditions overlap.
 fn word() -> impl Strategy<Value = u64> {
     prop_oneof![0..8_u64, Just(0xffff_ffff), Just(1 << 32 | 2), Just(0x5412)]
 }
 
-/// Masks of whole arguments. What is not a value is a product for each bit, and with each further condition and rule their number
-/// multiplies: a rule of them has one condition of one value, and there are two, or a test takes minutes once in some thousand tries.
+/// Masks of whole arguments. Each excluded value needs a product per bit, and products multiply
+/// with each further condition and rule. So there are at most two rules, with one condition of one
+/// value each; otherwise a rare test case takes minutes.
 const WIDE: [u64; 2] = [0xffff_ffff, u64::MAX];
 
-/// Masks of few bits, of which many rules can be told.
+/// Masks of few bits, which allow many rules.
 const NARROW: [u64; 3] = [7, 0x8000_0002, 0x1_0000_0010];
 
 fn condition(masks: &'static [u64], most: usize) -> impl Strategy<Value = Condition> {
@@ -34,7 +35,7 @@ fn condition(masks: &'static [u64], most: usize) -> impl Strategy<Value = Condit
     })
 }
 
-/// Of so many conditions at most, with so many values each.
+/// A rule with at most `most[0]` conditions of at most `most[1]` values each.
 fn rule(masks: &'static [u64], most: [usize; 2]) -> impl Strategy<Value = Rule> {
     let action = prop_oneof![
         1 => Just(Action::Allow),
@@ -51,7 +52,7 @@ fn rule(masks: &'static [u64], most: [usize; 2]) -> impl Strategy<Value = Rule> 
     )
 }
 
-/// Two rules of whole arguments at most, or some of few bits.
+/// At most two rules with wide masks, or several with narrow ones.
 fn rules() -> impl Strategy<Value = Vec<Rule>> {
     prop_oneof![
         prop::collection::vec(rule(&WIDE, [1, 1]), 0..3),

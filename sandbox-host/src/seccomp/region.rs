@@ -1,12 +1,13 @@
-//! Sets of arguments as unions of products: what an engine's profile can say of a system call.
+//! Sets of argument values as unions of products, as engine profiles express them.
 //!
-//! An engine's rule holds when, for each argument that it names, the bits under a mask have one value; several rules of a system
-//! call are alternatives. It has no "none of these" and names each argument once. So a [`Region`] is a list of [`Product`]s, and the
-//! complement of a value is cut into one product for each bit in which another value can first differ.
+//! A rule of an engine holds if, for each argument that it names, the masked bits have one value.
+//! Several rules for a system call are alternatives. There is no "none of these", and a rule names
+//! each argument at most once. So a [`Region`] is a list of [`Product`]s. The complement of a value
+//! becomes one product per bit: the values that first differ in this bit.
 
 use super::{Condition, Rule};
 
-/// Bits of one argument that have a value. No bit of `value` lies outside of `mask`.
+/// Required bits of one argument. `value` has no bits outside of `mask`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(super) struct Bits {
     pub(super) mask: u64,
@@ -22,13 +23,13 @@ impl Bits {
         })
     }
 
-    /// Whether everything that `other` holds for is held by this.
+    /// Whether all values that match `other` match this.
     fn covers(self, other: Self) -> bool {
         self.mask & !other.mask == 0 && other.value & self.mask == self.value
     }
 }
 
-/// What must hold of all six arguments at once. An empty mask says nothing.
+/// Requirements on all six arguments. An empty mask requires nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(super) struct Product(pub(super) [Bits; 6]);
 
@@ -47,12 +48,12 @@ impl Product {
     }
 }
 
-/// Sets of arguments: those of each product.
+/// The union of the sets of all products.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Region(Vec<Product>);
 
 impl Region {
-    /// What the rules of one system call, in their order, allow.
+    /// The arguments that the ordered rules of one system call allow.
     pub(super) fn allowed(rules: &[&Rule]) -> Self {
         let mut allowed = Vec::new();
         let mut rest = Self(vec![Product::default()]);
@@ -77,12 +78,12 @@ impl Region {
         &self.0
     }
 
-    /// Whether these are all arguments.
+    /// Whether the region contains all arguments.
     pub(super) fn is_everything(&self) -> bool {
         self.0.contains(&Product::default())
     }
 
-    /// Where not all of the conditions hold.
+    /// The part of the region in which at least one condition does not hold.
     fn without(&self, conditions: &[Condition]) -> Self {
         let denied = conditions.iter().flat_map(|condition| {
             let place = condition.argument().index();
@@ -107,7 +108,7 @@ impl Region {
         Self(products.collect()).simplified()
     }
 
-    /// Without products that another one covers.
+    /// Removes products that another one covers.
     fn simplified(mut self) -> Self {
         self.0.sort_unstable();
         self.0.dedup();
@@ -120,10 +121,10 @@ impl Region {
     }
 }
 
-/// The argument, and what its bits may be when they are to be among the condition's values (`member`) or not.
+/// The argument of a condition, and its bits for which it holds (`member`) or not.
 fn alternatives(condition: &Condition, member: bool) -> (usize, Vec<Bits>) {
     let mask = condition.mask();
-    // A value with bits outside of the mask is never met.
+    // Values with bits outside of the mask never match.
     let mut values = condition.values().to_vec();
     values.retain(|value| value & !mask == 0);
     values.sort_unstable();
@@ -141,13 +142,14 @@ fn alternatives(condition: &Condition, member: bool) -> (usize, Vec<Bits>) {
     (condition.argument().index(), bits)
 }
 
-/// What of the bits that begin like `prefix` is none of `values`, all of which begin so.
+/// Collects the bits that start with `prefix` and match none of `values`, all of which start with
+/// it.
 fn complement(mask: u64, prefix: Bits, values: &[u64], found: &mut Vec<Bits>) {
     if values.is_empty() {
         found.push(prefix);
         return;
     }
-    // The highest bit of the mask that is not decided yet; without one, `prefix` is a value.
+    // The highest undecided bit of the mask; without one, `prefix` equals a value.
     let open = mask & !prefix.mask;
     let Some(shift) = open.checked_ilog2() else {
         return;

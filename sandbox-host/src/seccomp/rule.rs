@@ -1,17 +1,17 @@
-//! One line of a filter.
+//! Rules of a filter.
 
 use std::fmt;
 
 use super::{Condition, Errno, Syscall};
 
-/// What happens to a system call.
+/// The action for a system call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Action {
-    /// It is carried out.
+    /// The call is executed.
     Allow,
-    /// It fails with this error and is not carried out.
+    /// The call fails with this error and is not executed.
     Errno(Errno),
-    /// The process dies, as from `SIGSYS`.
+    /// The process is killed, as by `SIGSYS`.
     KillProcess,
 }
 
@@ -36,7 +36,7 @@ impl fmt::Display for Action {
     }
 }
 
-/// What happens to one system call when its arguments meet every condition.
+/// An action for a system call whose arguments satisfy all conditions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
     syscall: Syscall,
@@ -45,7 +45,7 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// This action, whatever the arguments are.
+    /// A rule with this action for any arguments.
     #[must_use]
     pub fn new(syscall: Syscall, action: Action) -> Self {
         Self {
@@ -55,19 +55,19 @@ impl Rule {
         }
     }
 
-    /// Failure with this error, whatever the arguments are.
+    /// A rule that fails the call with this error for any arguments.
     #[must_use]
     pub fn refuse(syscall: Syscall, errno: Errno) -> Self {
         Self::new(syscall, Action::Errno(errno))
     }
 
-    /// Allowed, whatever the arguments are: an exception from the rules that follow.
+    /// A rule that allows the call for any arguments: an exception from later rules.
     #[must_use]
     pub fn allow(syscall: Syscall) -> Self {
         Self::new(syscall, Action::Allow)
     }
 
-    /// Only when this holds too.
+    /// Adds a condition.
     #[must_use]
     pub fn when(mut self, condition: Condition) -> Self {
         self.conditions.push(condition);
@@ -80,13 +80,13 @@ impl Rule {
         self.syscall
     }
 
-    /// What must hold of the arguments.
+    /// The conditions, all of which must hold.
     #[must_use]
     pub fn conditions(&self) -> &[Condition] {
         &self.conditions
     }
 
-    /// What happens then.
+    /// The action if all conditions hold.
     #[must_use]
     pub fn action(&self) -> Action {
         self.action

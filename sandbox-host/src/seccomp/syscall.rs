@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-use sandbox_freestanding::numbers::{AARCH64, X86_64, number_in};
+use sandbox_agent::syscall_numbers::{AARCH64, X86_64, number_in};
 
 use super::Arch;
 
-/// A system call by name, with its number on each architecture.
+/// A system call's name and its number on each architecture.
 ///
-/// The constants hold what the confinement of executions speaks of; [`Syscall::new`] makes others.
+/// The constants cover the rules of this crate; [`Syscall::new`] creates others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Syscall {
     name: &'static str,
@@ -17,7 +17,7 @@ pub struct Syscall {
 }
 
 impl Syscall {
-    /// A system call with its numbers; `None` where an architecture lacks it.
+    /// A system call with these numbers; `None` if an architecture lacks it.
     #[must_use]
     pub const fn new(name: &'static str, x86_64: Option<u32>, aarch64: Option<u32>) -> Self {
         Self {
@@ -27,7 +27,7 @@ impl Syscall {
         }
     }
 
-    /// A system call of the kernel's tables.
+    /// A system call from the kernel's tables.
     const fn named(name: &'static str) -> Self {
         let (x86_64, aarch64) = (number_in(X86_64, name), number_in(AARCH64, name));
         assert!(x86_64.is_some() || aarch64.is_some(), "no such system call");
@@ -40,7 +40,7 @@ impl Syscall {
         self.name
     }
 
-    /// The number on an architecture, where that has the call.
+    /// The number on an architecture; `None` if it lacks the call.
     #[must_use]
     pub const fn number(self, arch: Arch) -> Option<u32> {
         match arch {

@@ -15,7 +15,7 @@ fn verdict(filter: &Filter, number: u32, arguments: [u64; 6]) -> u32 {
         .code
 }
 
-/// Words that meet in their halves, so that conditions hold often and for the wrong half too.
+/// Words with common halves, so that conditions often hold, or hold for the wrong half.
 fn word() -> impl Strategy<Value = u64> {
     let half = || {
         prop_oneof![
@@ -66,7 +66,7 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
-/// Few numbers, so that rules share calls and neighbours; one beyond what is reviewed.
+/// Few numbers, so that rules share calls or are neighbors; one is above the reviewed ones.
 fn number() -> impl Strategy<Value = u32> {
     prop_oneof![0..40_u32, 460..475_u32]
 }
@@ -121,7 +121,7 @@ proptest! {
     }
 }
 
-/// Sets this long put more than 255 instructions between the search and its targets, on both sides of it.
+/// Sets of this length put more than 255 instructions between a branch and its targets.
 #[test]
 fn branches_reach_further_than_a_byte() {
     for (calls, values) in [(1, 600), (4, 300), (120, 15), (300, 5), (400, 0)] {
@@ -246,7 +246,7 @@ fn the_search_is_short() {
     }
 }
 
-/// The tables against the C library's constants of the architecture that the test runs on.
+/// Compares the tables with the C library's constants of the test machine's architecture.
 #[cfg(all(
     target_os = "linux",
     any(target_arch = "x86_64", target_arch = "aarch64")

@@ -1,4 +1,4 @@
-//! A user's folder for what has to be found again: locks, private files, and the keys of detached sandboxes.
+//! The user's state folder: locks, private files, and the keys of detached sandboxes.
 
 mod record;
 
@@ -12,8 +12,8 @@ use sandbox_core::{Error, ErrorKind, Result};
 
 pub use record::Record;
 
-/// Where the state folder is, whether it exists or not: where the configuration says, else `/run/sandbox` for root, else
-/// `$XDG_RUNTIME_DIR/sandbox`, else `/tmp/sandbox-UID`.
+/// The path of the state folder, which may not exist. Configured, or else `/run/sandbox` for root,
+/// `$XDG_RUNTIME_DIR/sandbox`, or `/tmp/sandbox-UID`.
 #[must_use]
 pub fn folder(configured: Option<&Path>, user: u32) -> PathBuf {
     if let Some(folder) = configured {
@@ -28,28 +28,28 @@ pub fn folder(configured: Option<&Path>, user: u32) -> PathBuf {
     }
 }
 
-/// The same as mounts name it: without links, whether it exists already or not.
+/// The path without links, as mounts show it. The folder need not exist.
 #[must_use]
 pub fn resolved(folder: PathBuf) -> PathBuf {
     let found = folder.canonicalize().or_else(|missing| {
         let parent = folder.parent().ok_or(missing)?.canonicalize()?;
         Ok::<_, io::Error>(parent.join(folder.file_name().unwrap_or_default()))
     });
-    // Where its parent is missing too, preparing it says so.
+    // If its parent is missing, too, preparing the folder reports that.
     found.unwrap_or(folder)
 }
 
-/// The user whose state it is.
+/// The user who owns the state.
 #[must_use]
 pub fn user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// The state folder of this user, where there is one.
+/// The user's existing state folder; `None` if it is missing.
 ///
 /// # Errors
 ///
-/// Where what is there is not ours alone.
+/// If others may access the folder.
 pub fn found(tier: &str, configured: Option<&Path>) -> Result<Option<PathBuf>> {
     let folder = folder(configured, user());
     match std::fs::symlink_metadata(&folder) {
@@ -58,11 +58,11 @@ pub fn found(tier: &str, configured: Option<&Path>) -> Result<Option<PathBuf>> {
     }
 }
 
-/// Makes the state folder where it is missing, and refuses one that is not ours alone.
+/// Creates the state folder if missing, and checks that only this user may access it.
 ///
 /// # Errors
 ///
-/// `SetupFailed` with what is there instead, and what to do.
+/// `SetupFailed` with what is there instead, and a fix.
 pub fn prepare(tier: &str, folder: &Path, user: u32) -> Result<()> {
     let refused = |context: String, fix: &str| {
         Err(
@@ -102,11 +102,11 @@ pub fn prepare(tier: &str, folder: &Path, user: u32) -> Result<()> {
     Ok(())
 }
 
-/// Reads a file of a folder that nobody else may enter: at most `limit` bytes, and not through a link.
+/// Reads a file in a private folder: at most `limit` bytes, and not through a link.
 ///
 /// # Errors
 ///
-/// What opening and reading report.
+/// Errors of opening and reading.
 pub fn read_private(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let file = File::options()
         .read(true)
@@ -117,11 +117,11 @@ pub fn read_private(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Writes a file that nobody else may read; there must be none of its name.
+/// Creates a file that only this user may read. It must not exist.
 ///
 /// # Errors
 ///
-/// What making and writing report.
+/// Errors of creating and writing.
 pub fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut file = File::options()
         .write(true)
@@ -131,7 +131,7 @@ pub fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
     file.write_all(content)
 }
 
-/// The error for a name that no detached sandbox has.
+/// The error for an unknown detached sandbox.
 #[must_use]
 pub fn not_found(tier: &str, name: &str) -> Error {
     let context = format!("no sandbox {name:?}");
@@ -149,7 +149,7 @@ pub fn ended(tier: &str, name: &str) -> Error {
         .with_fix(format!("remove what it left with `sandbox rm {name}`"))
 }
 
-/// The error for a name that a detached sandbox has, which runs or has ended and left something.
+/// The error for a name in use by a detached sandbox, running or ended.
 #[must_use]
 pub fn name_is_taken(tier: &str, name: &str, has_ended: bool) -> Error {
     let (context, fix) = if has_ended {

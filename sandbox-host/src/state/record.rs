@@ -1,4 +1,4 @@
-//! What is written down of a detached sandbox, for whoever comes later.
+//! The stored record of a detached sandbox, for later clients.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,33 +8,33 @@ use sandbox_core::{EnforcementReport, Error, ErrorKind, Plan, Result, SandboxInf
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// The version of the record. Another one is refused: what it means to end such a sandbox is not known.
+/// The version of the record. Others are refused, since it is unknown how to end such a sandbox.
 const VERSION: u32 = 2;
 
-/// What a client's state folder holds of a detached sandbox: the content of `sandbox.json`. `P` is what the backend needs to
-/// find the sandbox again.
+/// The content of `sandbox.json` in the state folder. `P` is what the backend needs to find the
+/// sandbox again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record<P> {
     version: u32,
-    /// The tier that made it.
+    /// The tier that created it.
     pub tier: String,
-    /// What was asked for.
+    /// The sandbox's plan.
     pub plan: Plan,
-    /// The environment of every execution, below its own.
+    /// The environment of all executions, below their own.
     pub env: BTreeMap<String, String>,
-    /// What is enforced.
+    /// The enforcement report.
     pub enforcement: EnforcementReport,
-    /// Seconds since 1970.
+    /// In seconds since 1970.
     created: u64,
-    /// Seconds since 1970.
+    /// In seconds since 1970.
     expires: u64,
-    /// Where it is.
+    /// Where the backend finds the sandbox.
     pub parts: P,
 }
 
 impl<P: Serialize + DeserializeOwned + PartialEq> Record<P> {
-    /// A record of now: of a sandbox whose time to live begins.
+    /// A record of a sandbox whose time to live starts now.
     #[must_use]
     pub fn new(
         tier: &str,
@@ -60,11 +60,11 @@ impl<P: Serialize + DeserializeOwned + PartialEq> Record<P> {
         }
     }
 
-    /// The record's text.
+    /// Encodes the record.
     ///
     /// # Errors
     ///
-    /// Where it would not read back as it is: a path of the plan that is not UTF-8, say.
+    /// If it would not decode to the same record: for example, a path of the plan is not UTF-8.
     pub fn encode(&self) -> Result<Vec<u8>> {
         let refused = |why: String| {
             let context = format!("a detached sandbox has to be written down: {why}");
@@ -78,13 +78,13 @@ impl<P: Serialize + DeserializeOwned + PartialEq> Record<P> {
         }
     }
 
-    /// Reads the record of a sandbox.
+    /// Decodes the record of a sandbox.
     ///
     /// # Errors
     ///
     /// With the file and what is wrong with it.
     pub fn decode(tier: &str, path: &Path, text: &[u8]) -> Result<Self> {
-        /// What every version has.
+        /// The field that all versions have.
         #[derive(Deserialize)]
         struct Versioned {
             version: u32,
@@ -104,7 +104,7 @@ impl<P: Serialize + DeserializeOwned + PartialEq> Record<P> {
         serde_json::from_slice(text).map_err(|cause| refused(cause.to_string()))
     }
 
-    /// What a list shows.
+    /// The entry in a list of sandboxes.
     #[must_use]
     pub fn info(&self, state: SandboxState) -> SandboxInfo {
         let time = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
@@ -114,14 +114,14 @@ impl<P: Serialize + DeserializeOwned + PartialEq> Record<P> {
         info
     }
 
-    /// What is left of its time to live, as far as the clock tells.
+    /// The remaining time to live, by this machine's clock.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         let end = SystemTime::UNIX_EPOCH + Duration::from_secs(self.expires);
         end.duration_since(SystemTime::now()).unwrap_or_default()
     }
 
-    /// Whether its time to live is over, as far as the clock tells.
+    /// Whether the time to live is over, by this machine's clock.
     #[must_use]
     pub fn is_over(&self) -> bool {
         SystemTime::now()

@@ -1,4 +1,5 @@
-//! What holds in a container of a foreign pod: what the pod's own specification says, and what the agent does for each execution.
+//! The enforcement report of a foreign pod: what its specification states, and what the agent does
+//! for each execution.
 
 use k8s_openapi::api::core::v1::Volume;
 use sandbox_core::policy::NetworkPolicy;
@@ -7,40 +8,49 @@ use sandbox_host::adopted;
 use sandbox_host::confinement::Kernel;
 use sandbox_lang::packages;
 
-use super::Found;
-use super::loosened::Loosened;
+use super::ForeignContainer;
+use super::extra_access::ExtraAccess;
 use crate::quantity::thousandths;
 
-/// What is enforced of each demand of a plan.
-pub(super) fn report(plan: &Plan, found: &Found, kernel: &Kernel) -> EnforcementReport {
+/// The enforcement of each demand of a plan.
+pub(super) fn report(
+    plan: &Plan,
+    container: &ForeignContainer,
+    kernel: &Kernel,
+) -> EnforcementReport {
     let mut report = EnforcementReport::new();
     for demand in &plan.demands {
         report.set(
             demand.capability,
-            entry(demand.capability, plan, found, kernel),
+            entry(demand.capability, plan, container, kernel),
         );
     }
     report
 }
 
-fn entry(capability: Capability, plan: &Plan, found: &Found, kernel: &Kernel) -> Enforcement {
+fn entry(
+    capability: Capability,
+    plan: &Plan,
+    container: &ForeignContainer,
+    kernel: &Kernel,
+) -> Enforcement {
     match capability {
-        Capability::FilesystemReadRoots => files(found, false),
-        Capability::FilesystemWriteRoots => files(found, true),
-        Capability::NetworkAccess | Capability::Egress => network(plan, found),
-        Capability::Processes => processes(found),
-        Capability::Privileges => match loosened(found).privileges() {
+        Capability::FilesystemReadRoots => files(container, false),
+        Capability::FilesystemWriteRoots => files(container, true),
+        Capability::NetworkAccess | Capability::Egress => network(plan, container),
+        Capability::Processes => processes(container),
+        Capability::Privileges => match extra_access(container).privileges() {
             Some(why) => Enforcement::unenforced(why),
             None => adopted::entry(capability, kernel),
         },
-        Capability::Memory => memory(plan, found),
-        Capability::Cpus => cpus(plan, found),
+        Capability::Memory => memory(plan, container),
+        Capability::Cpus => cpus(plan, container),
         Capability::Pids => Enforcement::unenforced(
             "a pod's limit of processes is its kubelet's, which does not tell it",
         ),
         Capability::PackageInstallation if plan.packages.is_empty() => {
-            match network(plan, found) {
-                // A network that stays although it should not is a way to packages.
+            match network(plan, container) {
+                // A network that should be denied but is not allows package downloads.
                 open @ Enforcement::Unenforced { .. } => open,
                 _ => packages::denied(plan),
             }
@@ -49,19 +59,19 @@ fn entry(capability: Capability, plan: &Plan, found: &Found, kernel: &Kernel) ->
     }
 }
 
-fn loosened(found: &Found) -> Loosened {
-    Loosened::of(&found.spec, &found.container)
+fn extra_access(container: &ForeignContainer) -> ExtraAccess {
+    ExtraAccess::of(&container.spec, &container.container)
 }
 
-/// Whether the container shows anything of its node, or of the cluster.
-fn files(found: &Found, writing: bool) -> Enforcement {
-    if let Some(why) = loosened(found).files() {
+/// Whether the container can access folders of its node or volumes of the cluster.
+fn files(container: &ForeignContainer, writing: bool) -> Enforcement {
+    if let Some(why) = extra_access(container).files() {
         return Enforcement::unenforced(why);
     }
-    let mounts = found.container.volume_mounts.iter().flatten();
+    let mounts = container.container.volume_mounts.iter().flatten();
     let counted = mounts.filter(|mount| !writing || mount.read_only != Some(true));
     let volumes = counted.filter_map(|mount| {
-        let mut all = found.spec.volumes.iter().flatten();
+        let mut all = container.spec.volumes.iter().flatten();
         all.find(|volume| volume.name == mount.name)
     });
     let (mut of_node, mut of_cluster) = (Vec::new(), Vec::new());
@@ -88,7 +98,7 @@ fn files(found: &Found, writing: bool) -> Enforcement {
     Enforcement::partial(mechanism, gap)
 }
 
-/// Whether a volume is never written to, whoever mounts it.
+/// Whether a volume is read-only by its type.
 fn is_read_only(volume: &Volume) -> bool {
     volume.secret.is_some()
         || volume.config_map.is_some()
@@ -96,9 +106,9 @@ fn is_read_only(volume: &Volume) -> bool {
         || volume.downward_api.is_some()
 }
 
-fn network(plan: &Plan, found: &Found) -> Enforcement {
+fn network(plan: &Plan, container: &ForeignContainer) -> Enforcement {
     match plan.network {
-        _ if found.spec.host_network == Some(true) => {
+        _ if container.spec.host_network == Some(true) => {
             Enforcement::unenforced("the pod is in its node's network")
         }
         NetworkPolicy::Full => Enforcement::enforced("the pod's network, as asked for"),
@@ -108,11 +118,11 @@ fn network(plan: &Plan, found: &Found) -> Enforcement {
     }
 }
 
-fn processes(found: &Found) -> Enforcement {
+fn processes(container: &ForeignContainer) -> Enforcement {
     let is = |flag: Option<bool>| flag == Some(true);
     let shared = [
-        (found.spec.host_pid, "hostPID"),
-        (found.spec.host_ipc, "hostIPC"),
+        (container.spec.host_pid, "hostPID"),
+        (container.spec.host_ipc, "hostIPC"),
     ];
     let shared = shared.iter().filter(|(flag, _)| is(*flag));
     let shared = shared.map(|(_, name)| *name).collect::<Vec<_>>();
@@ -122,7 +132,7 @@ fn processes(found: &Found) -> Enforcement {
             shared.join(", ")
         ));
     }
-    let gap = match is(found.spec.share_process_namespace) {
+    let gap = match is(container.spec.share_process_namespace) {
         true => {
             "the processes of all of the pod's containers are seen, and signalled by the same user"
         }
@@ -134,14 +144,14 @@ fn processes(found: &Found) -> Enforcement {
     )
 }
 
-/// A limit of the container's, in thousandths.
-fn limit(found: &Found, resource: &str) -> Option<u128> {
-    let limits = found.container.resources.as_ref()?.limits.as_ref()?;
+/// A limit of the container, in thousandths.
+fn limit(container: &ForeignContainer, resource: &str) -> Option<u128> {
+    let limits = container.container.resources.as_ref()?.limits.as_ref()?;
     thousandths(&limits.get(resource)?.0).filter(|limit| *limit > 0)
 }
 
-fn memory(plan: &Plan, found: &Found) -> Enforcement {
-    match limit(found, "memory") {
+fn memory(plan: &Plan, container: &ForeignContainer) -> Enforcement {
+    match limit(container, "memory") {
         None => Enforcement::unenforced("the container has no memory limit"),
         Some(limit) if limit > u128::from(plan.memory.as_u64()) * 1000 => {
             let bytes = limit / 1000;
@@ -151,8 +161,8 @@ fn memory(plan: &Plan, found: &Found) -> Enforcement {
     }
 }
 
-fn cpus(plan: &Plan, found: &Found) -> Enforcement {
-    match limit(found, "cpu") {
+fn cpus(plan: &Plan, container: &ForeignContainer) -> Enforcement {
+    match limit(container, "cpu") {
         None => Enforcement::unenforced("the container has no processor limit"),
         Some(limit) if limit > u128::from(plan.cpus.as_milli()) => Enforcement::unenforced(
             format!("the container may use {limit} thousandths of a processor"),
@@ -164,8 +174,8 @@ fn cpus(plan: &Plan, found: &Found) -> Enforcement {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::adopt::found::tests::found;
-    use crate::lower::tests::plan;
+    use crate::adopt::container::tests::running_container;
+    use crate::lowering::tests::plan;
     use sandbox_core::{CapabilityPolicy, SandboxSpec};
     use sandbox_host::seccomp::Arch;
     use serde_json::json;
@@ -178,7 +188,7 @@ mod tests {
             seccomp: true,
             seccomp_notify: false,
         };
-        report(&plan, &found(spec), &kernel)
+        report(&plan, &running_container(spec), &kernel)
     }
 
     fn status(spec: serde_json::Value, capability: Capability) -> &'static str {
@@ -187,12 +197,12 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_as_people_make_them_enforces_little() {
+    fn default_pod_enforces_little() {
         insta::assert_json_snapshot!(report_of(json!({})));
     }
 
     #[test]
-    fn limits_hold_where_they_are_as_low_as_the_plans() {
+    fn limits_count_if_at_most_the_plans() {
         for (memory, cpu, expected) in [("64Mi", "500m", "enforced"), ("1Ti", "64", "unenforced")] {
             let limits = json!({"containers": [{
                 "name": "main", "resources": {"limits": {"memory": memory, "cpu": cpu}},
@@ -204,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_shows_of_the_node_and_the_cluster_is_said() {
+    fn exposed_node_and_cluster_volumes_are_reported() {
         let with = |volume: serde_json::Value, read_only: bool| {
             let mut volume = volume;
             volume["name"] = "v".into();

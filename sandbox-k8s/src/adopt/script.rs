@@ -1,4 +1,4 @@
-//! Scripts for the shell of a container that somebody else has made.
+//! Runs scripts in the shell of a foreign container.
 
 use std::time::Duration;
 
@@ -6,26 +6,27 @@ use sandbox_core::{Error, ErrorKind, Result};
 use sandbox_host::LastWords;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::Found;
+use super::ForeignContainer;
 use crate::TIER;
 use crate::cluster::Cluster;
 use crate::stream;
 
-/// How long a script may take: the largest thing that one does is to take a program of a megabyte.
+/// The timeout of a script. The longest one reads a program of about a megabyte.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How much of what it writes is read, in bytes.
-const MOST: u64 = 16 * 1024;
+/// The most bytes of output that are read.
+const MAX_BYTES: u64 = 16 * 1024;
 
-/// Runs a script with these arguments and this input; gives what it has written, which is nothing where there is no shell, and what was
-/// said on standard error. It is to end by itself, without the end of its input: older servers cannot say that.
+/// Runs a script and returns its standard output and the tail of its standard error. Without a
+/// shell, the output is empty. The script must end by itself: older servers cannot signal the end
+/// of its input.
 ///
 /// # Errors
 ///
-/// What the cluster refuses; `Io` where it takes too long.
+/// Errors of the cluster; `Io` after the timeout.
 pub(super) async fn run(
     cluster: &Cluster,
-    found: &Found,
+    container: &ForeignContainer,
     script: &str,
     arguments: &[&str],
     input: &[u8],
@@ -34,11 +35,11 @@ pub(super) async fn run(
     command.extend(arguments);
     let ran = tokio::time::timeout(PATIENCE, async {
         let pods = cluster.pods();
-        let words = LastWords::default();
-        let stream = stream::execute(&pods, found.place(), command, &words).await?;
+        let stderr = LastWords::default();
+        let stream = stream::execute(&pods, container.names(), command, &stderr).await?;
         let (reader, mut writer) = tokio::io::split(stream);
         let mut written = Vec::new();
-        let mut reader = reader.take(MOST);
+        let mut reader = reader.take(MAX_BYTES);
         let send = async {
             let sent = writer.write_all(input).await;
             match sent {
@@ -46,13 +47,16 @@ pub(super) async fn run(
                 failed => failed,
             }
         };
-        // Where nobody takes the input, what the script has written says why.
+        // If the script does not read its input, its output says why.
         let (_, read) = tokio::join!(send, reader.read_to_end(&mut written));
         read.map_err(|error| Error::new(ErrorKind::Io, "adopt pod", error.to_string()).on(TIER))?;
-        Ok((String::from_utf8_lossy(&written).into_owned(), words.text()))
+        Ok((
+            String::from_utf8_lossy(&written).into_owned(),
+            stderr.text(),
+        ))
     });
     ran.await.map_err(|_| {
-        let context = format!("a script in {found} has not ended within {PATIENCE:?}");
+        let context = format!("a script in {container} has not ended within {PATIENCE:?}");
         Error::new(ErrorKind::Io, "adopt pod", context).on(TIER)
     })?
 }

@@ -1,4 +1,4 @@
-//! The three pods that find out whether a policy is enforced.
+//! The three canary pods that show whether a NetworkPolicy is enforced.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -8,72 +8,73 @@ use k8s_openapi::api::core::v1::Pod;
 use sandbox_core::{Error, ErrorKind, Result};
 
 use super::policy;
-use super::verdict::{self, Parties, Verdict};
-use crate::agent::AgentMap;
+use super::verdict::{self, CanaryAddresses, PolicyVerdict};
+use crate::agent::AgentConfigMap;
 use crate::cluster::Cluster;
-use crate::identity::Identity;
-use crate::lower::{self, AGENT, Parts};
-use crate::made::Asked;
-use crate::pod::{self, Guard, Target};
-use crate::wait::{self, Patience};
+use crate::identity::PodIdentity;
+use crate::lowering::{self, AGENT, PodInputs};
+use crate::pod::{self, PodGuard, PodRef};
+use crate::requested::RequestedPod;
+use crate::wait::{self, StartTimeouts};
 use crate::{TIER, labels, stream};
 
-/// The port that all of them listen on.
+/// The port that all three listen on.
 const PORT: u16 = 7070;
-/// Where a node's kubelet listens, unless it was told otherwise.
+/// The default port of a node's kubelet.
 const KUBELET: u16 = 10250;
-/// How long a policy may take to be in force, milliseconds.
+/// How long a policy may take to come into force, in milliseconds.
 const IN_FORCE: &str = "3000";
-/// How long attempts go on, milliseconds: what comes and goes is found, too.
+/// How long to retry each address, in milliseconds, which detects intermittent access, too.
 const ATTEMPTS: &str = "2000";
-/// After this long an attempt will not be told any more.
+/// The timeout for the results of all attempts of one pod.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What it takes to find out.
+/// The inputs of the test.
 #[derive(Clone, Copy)]
-pub(crate) struct Canary<'a> {
+pub(crate) struct NetworkCanary<'a> {
     pub cluster: &'a Cluster,
-    pub agent: &'a AgentMap,
-    /// As for the sandbox: the pods are to come to the same nodes.
-    pub parts: &'a Parts<'a>,
-    /// More addresses that have to be denied, and that answer.
+    pub agent: &'a AgentConfigMap,
+    /// As for the sandbox, so that the pods are scheduled to the same nodes.
+    pub inputs: &'a PodInputs<'a>,
+    /// More reachable addresses that must be denied.
     pub targets: &'a [SocketAddr],
-    pub patience: Patience,
+    pub timeouts: StartTimeouts,
 }
 
-/// A pod of the three.
-struct Singer {
+/// One of the three pods.
+struct CanaryPod {
     name: String,
-    target: Target,
+    target: PodRef,
     address: SocketAddr,
     node: Option<SocketAddr>,
-    guard: Guard,
+    guard: PodGuard,
 }
 
-impl Canary<'_> {
-    /// Where it goes: what is found out there holds for nowhere else.
-    pub(super) fn place(&self) -> String {
+impl NetworkCanary<'_> {
+    /// The cache key: the result holds only for pods with the same cluster, namespace, targets and
+    /// template.
+    pub(super) fn cache_key(&self) -> String {
         let Self {
             cluster,
-            parts,
+            inputs,
             targets,
             ..
         } = self;
         format!(
             "{} {} {targets:?} {} {:?}",
-            cluster.place(),
+            cluster.cache_key(),
             cluster.namespace,
-            parts.detached,
-            parts.template
+            inputs.detached,
+            inputs.template
         )
     }
 
-    /// Finds out. The pods are gone when it has.
+    /// Runs the test and removes the pods.
     ///
     /// # Errors
     ///
-    /// What the cluster refuses, and why a pod does not run.
-    pub(super) async fn sing(&self) -> Result<Verdict> {
+    /// Errors of the cluster, and why a pod does not run.
+    pub(super) async fn run(&self) -> Result<PolicyVerdict> {
         policy::provide(self.cluster).await?;
         self.agent.provide(self.cluster).await?;
         let (listener, outside, inside) = try_join3(
@@ -82,32 +83,36 @@ impl Canary<'_> {
             self.start("inside", true),
         )
         .await?;
-        let verdict = self.listen(&listener, &outside, &inside).await;
-        for singer in [listener, outside, inside] {
-            pod::remove(&self.cluster.pods(), &singer.target).await?;
-            singer.guard.release();
+        let verdict = self.observe(&listener, &outside, &inside).await;
+        for pod in [listener, outside, inside] {
+            pod::remove(&self.cluster.pods(), &pod.target).await?;
+            pod.guard.release();
         }
         verdict
     }
 
-    async fn start(&self, role: &str, denied: bool) -> Result<Singer> {
-        let identity = Identity::canary(role)?;
-        let mut asked = lower::canary(self.parts, &identity, PORT, denied)?;
+    async fn start(&self, role: &str, denied: bool) -> Result<CanaryPod> {
+        let identity = PodIdentity::canary(role)?;
+        let mut asked = lowering::canary(self.inputs, &identity, PORT, denied)?;
         labels::add_client(&mut asked, &self.cluster.owner);
-        let mut ticket = self.cluster.watch.expect(&identity.pod, &identity.creation);
-        let asked_for = Asked::of(&asked)?;
+        let mut subscription = self
+            .cluster
+            .watch
+            .subscribe(&identity.pod, &identity.creation);
+        let asked_for = RequestedPod::of(&asked)?;
         let (made, guard) = pod::create(self.cluster, asked, Some(&asked_for)).await?;
-        ticket.is_made();
+        subscription.mark_created();
         let pods = self.cluster.pods();
         let asked = Some(&asked_for);
-        let running = wait::until_running(&pods, &mut ticket, self.patience, asked, None).await?;
-        let target = pod::target(&made)?;
+        let running =
+            wait::until_running(&pods, &mut subscription, self.timeouts, asked, None).await?;
+        let target = pod::reference(&made)?;
         let (address, node) = addresses(&running);
         let address = address.ok_or_else(|| {
             let context = format!("the pod {} runs and has no address", identity.pod);
             Error::new(ErrorKind::SetupFailed, "try the network", context).on(TIER)
         })?;
-        Ok(Singer {
+        Ok(CanaryPod {
             name: identity.pod,
             target,
             address: SocketAddr::new(address, PORT),
@@ -116,12 +121,12 @@ impl Canary<'_> {
         })
     }
 
-    async fn listen(
+    async fn observe(
         &self,
-        listener: &Singer,
-        outside: &Singer,
-        inside: &Singer,
-    ) -> Result<Verdict> {
+        listener: &CanaryPod,
+        outside: &CanaryPod,
+        inside: &CanaryPod,
+    ) -> Result<PolicyVerdict> {
         let mut targets = vec![
             "api".to_owned(),
             "dns".to_owned(),
@@ -130,13 +135,13 @@ impl Canary<'_> {
         targets.extend(
             [listener, outside, inside]
                 .iter()
-                .filter_map(|singer| singer.node)
+                .filter_map(|pod| pod.node)
                 .map(|node| node.to_string()),
         );
         targets.extend(self.targets.iter().map(SocketAddr::to_string));
         targets.sort();
         targets.dedup();
-        // A policy that needs a moment is one: each sandbox waits for it as well.
+        // A policy may take a moment: each sandbox waits for it, too.
         self.dial(inside, "await-denial", IN_FORCE, &targets)
             .await?;
         let mut inwards = targets.clone();
@@ -146,7 +151,7 @@ impl Canary<'_> {
             self.dial(inside, "dial", ATTEMPTS, &targets),
         )
         .await?;
-        let parties = Parties {
+        let parties = CanaryAddresses {
             listener: listener.address,
             denied: inside.address,
             named: self.targets,
@@ -154,13 +159,13 @@ impl Canary<'_> {
         let attempts = (verdict::attempts(&without), verdict::attempts(&under));
         Ok(match attempts {
             (Ok(without), Ok(under)) => verdict::verdict(&without, &under, &parties),
-            (Err(why), _) | (_, Err(why)) => Verdict::Inconclusive(why),
+            (Err(why), _) | (_, Err(why)) => PolicyVerdict::Inconclusive(why),
         })
     }
 
     async fn dial(
         &self,
-        from: &Singer,
+        from: &CanaryPod,
         how: &str,
         time: &str,
         targets: &[String],
@@ -171,7 +176,7 @@ impl Canary<'_> {
     }
 }
 
-/// A pod's address and its node's.
+/// The addresses of a pod and of its node.
 fn addresses(pod: &Pod) -> (Option<IpAddr>, Option<IpAddr>) {
     let status = pod.status.as_ref();
     let parse = |text: Option<&String>| text.and_then(|text| text.parse().ok());

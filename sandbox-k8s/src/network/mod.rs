@@ -1,8 +1,10 @@
-//! The network of pods that keep one: a policy of the namespace denies it, and a canary shows whether anybody enforces that.
+//! The network of pods that keep one: a NetworkPolicy denies it, and a canary shows whether the
+//! cluster enforces the policy.
 //!
-//! A cluster takes a NetworkPolicy whether or not its network knows of policies. So three pods are started: one under the policy, and
-//! two that are not. What the first one reaches, and whether it is reached, is held against what the second one reaches; what not
-//! even that one reaches proves nothing.
+//! A cluster accepts a NetworkPolicy even if its network plugin ignores policies. So three pods are
+//! started: one under the policy and two outside. The policy is enforced if the pod inside reaches
+//! nothing, and is reached by nothing, that the pod outside does reach. Targets that the pod
+//! outside does not reach prove nothing.
 
 mod canary;
 mod policy;
@@ -16,60 +18,62 @@ use std::time::Duration;
 use sandbox_core::{ErrorKind, Result};
 use tokio::time::Instant;
 
-pub(crate) use canary::Canary;
-pub(crate) use verdict::Verdict;
+pub(crate) use canary::NetworkCanary;
+pub(crate) use verdict::PolicyVerdict;
 
-/// For how long a proof stands: a cluster's network may be changed.
+/// How long a proof is valid. The cluster's network may change.
 const PROVEN: Duration = Duration::from_secs(600);
-/// For how long its absence does: somebody may be mending it.
+/// How long a failed proof is valid. An operator may be fixing the network.
 const UNPROVEN: Duration = Duration::from_secs(120);
 
-/// How long a pod waits until its network is denied, milliseconds: a policy takes effect some moments after a pod has begun.
-pub(crate) const AWAITED: &str = "20000";
+/// How long a pod waits until its network is denied, in milliseconds. A policy comes into force
+/// some time after the pod's start.
+pub(crate) const POLICY_TIMEOUT_MS: &str = "20000";
 
 /// Whether the network of a pod under our policy is denied.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Denial {
+pub(crate) enum NetworkDenial {
     /// A canary has shown it.
     Proven {
-        /// Addresses that answer where nothing is denied: each pod tries them before its code runs.
+        /// Addresses that answer without the policy. Each pod tries them before its code runs.
         witnesses: Vec<SocketAddr>,
     },
-    /// Nothing has shown it, for this reason.
+    /// Not shown, for this reason.
     Unproven(String),
 }
 
-/// What is known of one place.
-type Known = Arc<tokio::sync::Mutex<Option<(Instant, Denial)>>>;
+/// The cached result for one [`NetworkCanary::cache_key`].
+type CachedDenial = Arc<tokio::sync::Mutex<Option<(Instant, NetworkDenial)>>>;
 
-/// Clients of one process share what they know: one canary for a hundred sandboxes.
-static KNOWN: LazyLock<Mutex<HashMap<String, Known>>> = LazyLock::new(Mutex::default);
+/// Results shared by all clients of the process: one canary serves a hundred sandboxes.
+static KNOWN: LazyLock<Mutex<HashMap<String, CachedDenial>>> = LazyLock::new(Mutex::default);
 
-/// Whether the network is denied where this canary goes, as it was found out not long ago, or is now.
+/// Whether the network is denied for this canary's pods, from the cache or a new test.
 ///
 /// # Errors
 ///
-/// Where no pod can run at all. That rights or room for the canary are missing is no error: then nothing is proven.
-pub(crate) async fn denial(canary: &Canary<'_>) -> Result<Denial> {
+/// If no pod can run at all. Missing rights or resources for the canary are not an error: the
+/// denial is then unproven.
+pub(crate) async fn denial(canary: &NetworkCanary<'_>) -> Result<NetworkDenial> {
     let known = {
         let mut all = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(all.entry(canary.place()).or_default())
+        Arc::clone(all.entry(canary.cache_key()).or_default())
     };
     let mut known = known.lock().await;
     if let Some((found, denial)) = &*known
-        && found.elapsed() < lasts(denial)
+        && found.elapsed() < validity(denial)
     {
         return Ok(denial.clone());
     }
-    let denial = match canary.sing().await {
-        Ok(Verdict::Proven { witnesses }) => Denial::Proven { witnesses },
-        Ok(Verdict::Open(why)) => {
-            Denial::Unproven(format!("a NetworkPolicy is not enforced: {why}"))
+    let denial = match canary.run().await {
+        Ok(PolicyVerdict::Proven { witnesses }) => NetworkDenial::Proven { witnesses },
+        Ok(PolicyVerdict::Open(why)) => {
+            NetworkDenial::Unproven(format!("a NetworkPolicy is not enforced: {why}"))
         }
-        Ok(Verdict::Inconclusive(why)) => Denial::Unproven(format!(
+        Ok(PolicyVerdict::Inconclusive(why)) => NetworkDenial::Unproven(format!(
             "that a NetworkPolicy is enforced was not proven: {why}"
         )),
-        Err(error) if error.kind() == ErrorKind::SetupFailed => Denial::Unproven(format!(
+        Err(error) if error.kind() == ErrorKind::SetupFailed => NetworkDenial::Unproven(format!(
             "that a NetworkPolicy is enforced was not proven: {error}"
         )),
         Err(error) => return Err(error),
@@ -78,9 +82,9 @@ pub(crate) async fn denial(canary: &Canary<'_>) -> Result<Denial> {
     Ok(denial)
 }
 
-fn lasts(denial: &Denial) -> Duration {
+fn validity(denial: &NetworkDenial) -> Duration {
     match denial {
-        Denial::Proven { .. } => PROVEN,
-        Denial::Unproven(_) => UNPROVEN,
+        NetworkDenial::Proven { .. } => PROVEN,
+        NetworkDenial::Unproven(_) => UNPROVEN,
     }
 }

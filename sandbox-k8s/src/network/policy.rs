@@ -1,4 +1,4 @@
-//! The policy that denies pods of ours all of their network.
+//! The NetworkPolicy that denies our pods all traffic.
 
 use std::collections::BTreeMap;
 
@@ -8,42 +8,42 @@ use kube::api::ObjectMeta;
 use sandbox_core::{Error, ErrorKind, Result};
 
 use crate::cluster::Cluster;
-use crate::error::{Operation, cluster_error};
+use crate::error::{ClusterOperation, cluster_error};
 use crate::{TIER, creation, labels};
 
-/// Its name.
+/// The policy's name.
 const NAME: &str = "sandbox-deny-all";
 
-/// Makes it where it is missing. It stays: it says nothing of pods that are not ours.
+/// Creates the policy if it is missing. It stays, since it selects only our pods.
 ///
 /// # Errors
 ///
-/// What the cluster refuses; `SetupFailed` where somebody has put another one under the name.
+/// Errors of the cluster; `SetupFailed` if the existing policy differs.
 pub(super) async fn provide(cluster: &Cluster) -> Result<()> {
     let policies = cluster.network_policies();
     let get = || async {
-        let found = policies.get_opt(NAME).await;
-        found.map_err(|error| cluster_error(Operation::GetNetworkPolicy, error))
+        let existing = policies.get_opt(NAME).await;
+        existing.map_err(|error| cluster_error(ClusterOperation::GetNetworkPolicy, error))
     };
-    let ours = policy();
-    let found = match get().await? {
-        Some(found) => found,
-        None => match creation::create(&policies, &ours).await {
+    let expected = policy();
+    let existing = match get().await? {
+        Some(existing) => existing,
+        None => match creation::create(&policies, &expected).await {
             Ok(made) => made,
             // Another client was faster.
             Err(kube::Error::Api(status)) if creation::is_taken(&status) => {
                 get().await?.unwrap_or_default()
             }
-            Err(error) => return Err(cluster_error(Operation::CreateNetworkPolicy, error)),
+            Err(error) => return Err(cluster_error(ClusterOperation::CreateNetworkPolicy, error)),
         },
     };
-    if denies_as_much(&found, &ours) {
+    if denies_as_much(&existing, &expected) {
         return Ok(());
     }
-    let context = format!("the NetworkPolicy {NAME} is not what this program makes");
-    let fix = format!(
-        "find out who has changed it, and remove it (`kubectl delete networkpolicy {NAME}`)"
-    );
+    let context =
+        format!("the NetworkPolicy {NAME} differs from the one that this program creates");
+    let fix =
+        format!("find out what changed it, and remove it (`kubectl delete networkpolicy {NAME}`)");
     Err(
         Error::new(ErrorKind::SetupFailed, "deny the network", context)
             .on(TIER)
@@ -51,7 +51,7 @@ pub(super) async fn provide(cluster: &Cluster) -> Result<()> {
     )
 }
 
-/// No rule in either direction: nothing is let through.
+/// A policy without rules in either direction denies all traffic.
 fn policy() -> NetworkPolicy {
     NetworkPolicy {
         metadata: ObjectMeta {
@@ -74,13 +74,15 @@ fn policy() -> NetworkPolicy {
     }
 }
 
-fn denies_as_much(found: &NetworkPolicy, ours: &NetworkPolicy) -> bool {
-    let (Some(found), Some(ours)) = (&found.spec, &ours.spec) else {
+fn denies_as_much(existing: &NetworkPolicy, expected: &NetworkPolicy) -> bool {
+    let (Some(existing), Some(expected)) = (&existing.spec, &expected.spec) else {
         return false;
     };
-    let has_rules = found.ingress.iter().flatten().next().is_some()
-        || found.egress.iter().flatten().next().is_some();
-    !has_rules && found.pod_selector == ours.pod_selector && found.policy_types == ours.policy_types
+    let has_rules = existing.ingress.iter().flatten().next().is_some()
+        || existing.egress.iter().flatten().next().is_some();
+    !has_rules
+        && existing.pod_selector == expected.pod_selector
+        && existing.policy_types == expected.policy_types
 }
 
 #[cfg(test)]
@@ -88,25 +90,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_one_without_rules_for_the_same_pods_is_ours() {
-        let ours = policy();
-        assert!(denies_as_much(&ours, &ours));
+    fn only_policy_without_rules_for_same_pods_is_accepted() {
+        let expected = policy();
+        assert!(denies_as_much(&expected, &expected));
         let changed = |change: fn(&mut NetworkPolicySpec)| {
-            let mut other = policy();
-            other.spec.as_mut().map(change);
-            other
+            let mut changed = policy();
+            changed.spec.as_mut().map(change);
+            changed
         };
-        for other in [
+        for changed in [
             changed(|spec| spec.egress = Some(vec![Default::default()])),
             changed(|spec| spec.ingress = Some(vec![Default::default()])),
             changed(|spec| spec.pod_selector = Some(LabelSelector::default())),
             changed(|spec| spec.policy_types = Some(vec!["Ingress".to_owned()])),
             NetworkPolicy::default(),
         ] {
-            assert!(!denies_as_much(&other, &ours), "{other:?}");
+            assert!(!denies_as_much(&changed, &expected), "{changed:?}");
         }
         let mut empty = policy();
         empty.spec.get_or_insert_default().egress = Some(Vec::new());
-        assert!(denies_as_much(&empty, &ours));
+        assert!(denies_as_much(&empty, &expected));
     }
 }

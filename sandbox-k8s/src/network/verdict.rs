@@ -1,49 +1,49 @@
-//! What the canary has seen, and what follows: pure, so that tests can show every outcome.
+//! Evaluates the canary's observations. Pure, so that tests cover every outcome.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
-/// What follows from what was seen.
+/// The conclusion from the observations.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// What another pod reaches, one under the policy does not, and nobody reaches it.
+pub(crate) enum PolicyVerdict {
+    /// The pod under the policy reaches nothing that another pod reaches, and is not reached.
     Proven {
-        /// What was reached without the policy, and is no pod.
+        /// Addresses reached without the policy that are not canary pods.
         witnesses: Vec<SocketAddr>,
     },
-    /// A pod under the policy reaches this, or is reached.
+    /// The pod under the policy reaches this address, or is reached.
     Open(String),
-    /// Nothing follows, for this reason.
+    /// No conclusion, for this reason.
     Inconclusive(String),
 }
 
-/// One address that was tried.
+/// The outcome for one address.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Attempt {
-    /// What it was called: `api`, `dns`, or the address itself.
+pub(super) struct DialAttempt {
+    /// `api`, `dns`, or the address itself.
     pub target: String,
     pub address: SocketAddr,
-    /// Why it was not reached; `None` where it was.
+    /// Why the address was not reached; `None` if it was.
     pub obstacle: Option<String>,
 }
 
-/// Who is who among the addresses.
+/// The roles of the addresses.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Parties<'a> {
-    /// A pod that is under no policy of ours.
+pub(super) struct CanaryAddresses<'a> {
+    /// A pod without our policy.
     pub listener: SocketAddr,
     /// The pod under the policy.
     pub denied: SocketAddr,
-    /// Addresses that the configuration names: each has to answer where nothing is denied.
+    /// Addresses of the configuration, each of which must answer without the policy.
     pub named: &'a [SocketAddr],
 }
 
-/// The attempts out of the agent's lines: target, address, and `open` or an obstacle.
-pub(super) fn attempts(text: &str) -> Result<Vec<Attempt>, String> {
+/// Parses the agent's lines: target, address, and `open` or an obstacle.
+pub(super) fn attempts(text: &str) -> Result<Vec<DialAttempt>, String> {
     let attempt = |line: &str| {
         let mut words = line.splitn(3, ' ');
         let (target, address, outcome) = (words.next()?, words.next()?, words.next()?);
-        Some(Attempt {
+        Some(DialAttempt {
             target: target.to_owned(),
             address: address.parse().ok()?,
             obstacle: (outcome != "open").then(|| outcome.to_owned()),
@@ -62,32 +62,37 @@ pub(super) fn attempts(text: &str) -> Result<Vec<Attempt>, String> {
         .collect()
 }
 
-/// What follows from what the pod under the policy (`inside`) and another one (`outside`) have tried. Only the other one has tried the
-/// pod under the policy.
-pub(super) fn verdict(outside: &[Attempt], inside: &[Attempt], parties: &Parties<'_>) -> Verdict {
+/// Compares the attempts of the pod under the policy (`inside`) with those of the pod outside. Only
+/// the pod outside tries to reach the pod inside.
+pub(super) fn verdict(
+    outside: &[DialAttempt],
+    inside: &[DialAttempt],
+    addresses: &CanaryAddresses<'_>,
+) -> PolicyVerdict {
     let open = inside.iter().find(|attempt| attempt.obstacle.is_none());
     if let Some(open) = open {
-        return Verdict::Open(format!("a pod under it reaches {}", named(open, parties)));
+        return PolicyVerdict::Open(format!("a pod under it reaches {}", named(open, addresses)));
     }
     let reached: BTreeSet<SocketAddr> = outside
         .iter()
         .filter(|attempt| attempt.obstacle.is_none())
         .map(|attempt| attempt.address)
         .collect();
-    if reached.contains(&parties.denied) {
-        return Verdict::Open("a pod under it is reached by another one".to_owned());
+    if reached.contains(&addresses.denied) {
+        return PolicyVerdict::Open("a pod under it is reached by another one".to_owned());
     }
-    let tried =
-        |attempts: &[Attempt], address| attempts.iter().any(|attempt| attempt.address == address);
-    if !tried(outside, parties.denied) {
-        return Verdict::Inconclusive(
+    let tried = |attempts: &[DialAttempt], address| {
+        attempts.iter().any(|attempt| attempt.address == address)
+    };
+    if !tried(outside, addresses.denied) {
+        return PolicyVerdict::Inconclusive(
             "nobody has tried to reach the pod under the policy".to_owned(),
         );
     }
-    for required in std::iter::once(&parties.listener).chain(parties.named) {
+    for required in std::iter::once(&addresses.listener).chain(addresses.named) {
         if !reached.contains(required) {
-            // The address of the canary's own pod says nothing once it is gone, and would make each report another one.
-            let words = match *required == parties.listener {
+            // The canary's own address changes with each run, and would make reports differ.
+            let role = match *required == addresses.listener {
                 true => "another pod (".to_owned(),
                 false => format!("an address of the configuration ({required}: "),
             };
@@ -95,34 +100,34 @@ pub(super) fn verdict(outside: &[Attempt], inside: &[Attempt], parties: &Parties
             let obstacle = attempt
                 .and_then(|attempt| attempt.obstacle.as_deref())
                 .unwrap_or("not tried");
-            return Verdict::Inconclusive(format!(
-                "without it, too, nothing reaches {words}{obstacle})"
+            return PolicyVerdict::Inconclusive(format!(
+                "without it, too, nothing reaches {role}{obstacle})"
             ));
         }
     }
     if let Some(address) = reached.iter().find(|address| !tried(inside, **address)) {
-        return Verdict::Inconclusive(format!("the pod under it has not tried {address}"));
+        return PolicyVerdict::Inconclusive(format!("the pod under it has not tried {address}"));
     }
     let witnesses: Vec<_> = reached
         .into_iter()
-        .filter(|address| *address != parties.listener)
+        .filter(|address| *address != addresses.listener)
         .collect();
     if witnesses.is_empty() {
-        return Verdict::Inconclusive(
+        return PolicyVerdict::Inconclusive(
             "without it, too, nothing outside of the pods answers: neither the API server's address nor the node's nor a name server; name one that does (`canary_target`)".to_owned(),
         );
     }
-    Verdict::Proven { witnesses }
+    PolicyVerdict::Proven { witnesses }
 }
 
-fn named(attempt: &Attempt, parties: &Parties<'_>) -> String {
-    let Attempt {
+fn named(attempt: &DialAttempt, addresses: &CanaryAddresses<'_>) -> String {
+    let DialAttempt {
         target, address, ..
     } = attempt;
     match target.as_str() {
         "api" => format!("the API server ({address})"),
         "dns" => format!("the name server ({address})"),
-        _ if *address == parties.listener => "another pod".to_owned(),
+        _ if *address == addresses.listener => "another pod".to_owned(),
         _ => address.to_string(),
     }
 }
@@ -140,7 +145,7 @@ mod tests {
         address.parse().expect("an address")
     }
 
-    fn seen(lines: &[(&str, &str, &str)]) -> Vec<Attempt> {
+    fn seen(lines: &[(&str, &str, &str)]) -> Vec<DialAttempt> {
         let text: String = lines
             .iter()
             .map(|(target, address, outcome)| format!("{target} {address} {outcome}\n"))
@@ -152,25 +157,25 @@ mod tests {
         outside: &[(&str, &str, &str)],
         inside: &[(&str, &str, &str)],
         also: &[SocketAddr],
-    ) -> Verdict {
-        let parties = Parties {
+    ) -> PolicyVerdict {
+        let addresses = CanaryAddresses {
             listener: parse(LISTENER),
             denied: parse(DENIED),
             named: also,
         };
-        verdict(&seen(outside), &seen(inside), &parties)
+        verdict(&seen(outside), &seen(inside), &addresses)
     }
 
-    fn inconclusive(verdict: Verdict, words: &str) {
+    fn inconclusive(verdict: PolicyVerdict, words: &str) {
         match verdict {
-            Verdict::Inconclusive(why) => assert!(why.contains(words), "{why}"),
+            PolicyVerdict::Inconclusive(why) => assert!(why.contains(words), "{why}"),
             other => panic!("{words}: {other:?}"),
         }
     }
 
-    fn open(verdict: Verdict, words: &str) {
+    fn open(verdict: PolicyVerdict, words: &str) {
         match verdict {
-            Verdict::Open(why) => assert!(why.contains(words), "{why}"),
+            PolicyVerdict::Open(why) => assert!(why.contains(words), "{why}"),
             other => panic!("{words}: {other:?}"),
         }
     }
@@ -188,15 +193,15 @@ mod tests {
     ];
 
     #[test]
-    fn what_is_reached_without_and_not_under_it_is_a_proof() {
-        let proven = Verdict::Proven {
+    fn access_only_without_the_policy_proves_denial() {
+        let proven = PolicyVerdict::Proven {
             witnesses: vec![parse(API)],
         };
         assert_eq!(judged(&OUTSIDE, &INSIDE, &[]), proven);
     }
 
     #[test]
-    fn whatever_a_pod_under_it_reaches_is_a_leak() {
+    fn any_access_under_the_policy_refutes_denial() {
         for (index, words) in [
             (0, "the API server (10.96.0.1:443)"),
             (1, "the name server"),
@@ -205,7 +210,7 @@ mod tests {
             let mut inside = INSIDE;
             inside[index].2 = "open";
             open(judged(&OUTSIDE, &inside, &[]), words);
-            // Also where the other one had no luck.
+            // Even if the pod outside did not reach it.
             open(judged(&[], &inside, &[]), words);
         }
         let mut outside = OUTSIDE;
@@ -214,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_reaches_proves_nothing() {
+    fn unreachable_targets_prove_nothing() {
         let mut outside = OUTSIDE;
         outside[2].2 = "ETIMEDOUT";
         inconclusive(judged(&outside, &INSIDE, &[]), "another pod (ETIMEDOUT)");
@@ -230,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_tried_under_it_proves_nothing() {
+    fn untried_targets_prove_nothing() {
         inconclusive(
             judged(&OUTSIDE, &INSIDE[1..], &[]),
             "has not tried 10.96.0.1:443",
@@ -242,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_of_the_configuration_has_to_answer() {
+    fn configured_address_must_answer_without_the_policy() {
         let named = [parse(NAMED)];
         inconclusive(
             judged(&OUTSIDE, &INSIDE, &named),
@@ -256,7 +261,7 @@ mod tests {
         );
         let mut inside = INSIDE.to_vec();
         inside.push((NAMED, NAMED, "EHOSTUNREACH"));
-        let proven = Verdict::Proven {
+        let proven = PolicyVerdict::Proven {
             witnesses: vec![parse(API), parse(NAMED)],
         };
         assert_eq!(judged(&outside, &inside, &named), proven);
@@ -265,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_attempt_is_none() {
+    fn malformed_attempts_are_errors() {
         for text in [
             "api",
             "api 10.96.0.1:443",

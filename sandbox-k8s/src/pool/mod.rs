@@ -1,4 +1,4 @@
-//! Pods that were started ahead. See [`WarmPool`] for what a user knows of them.
+//! The warm pool: pods that are started ahead. [`WarmPool`] documents it for users.
 
 mod settings;
 mod shape;
@@ -13,23 +13,22 @@ use tokio::sync::Notify;
 pub use settings::{POOL_AGE, POOL_SHAPES, PoolCounts, WarmPool};
 pub(crate) use shape::{Shape, is_poolable};
 
-use crate::backend::Maker;
-use crate::started::Started;
+use crate::launcher::PodLauncher;
+use crate::started_pod::StartedPod;
 
-/// The name that pods of a pool have in place of a sandbox's.
+/// The sandbox name of pods in the pool.
 const NAME: &str = "warm";
 
-/// After a pod could not be started, none is for this long: what a quota or a node lacks is rarely there at once.
-const PAUSE: Duration = Duration::from_secs(15);
+/// The pause after a pod could not be started: a missing quota or node takes time to appear.
+const RETRY_PAUSE: Duration = Duration::from_secs(15);
 
-/// How often a pool is looked after.
-const ROUND: Duration = Duration::from_secs(5);
+/// How often the pool is maintained.
+const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// A pool.
 pub(crate) struct Pool {
     settings: WarmPool,
-    maker: Arc<Maker>,
-    state: Mutex<State>,
+    launcher: Arc<PodLauncher>,
+    state: Mutex<PoolState>,
     changed: Notify,
 }
 
@@ -43,67 +42,67 @@ impl std::fmt::Debug for Pool {
 }
 
 #[derive(Default)]
-struct State {
-    /// The one that was asked for last comes last.
-    kinds: Vec<Kind>,
+struct PoolState {
+    /// The most recently requested shape is last.
+    shapes: Vec<ShapePool>,
     counts: PoolCounts,
-    /// Whether somebody looks after it.
-    is_kept: bool,
+    /// Whether the maintenance task runs.
+    is_maintained: bool,
 }
 
-/// Pods of one shape.
-struct Kind {
+/// The pods of one shape.
+struct ShapePool {
     shape: Shape,
-    /// What they are made of.
+    /// The plan that the pods are started with.
     plan: Plan,
-    /// The oldest first.
-    ready: VecDeque<Member>,
+    /// Oldest first.
+    ready: VecDeque<WarmPod>,
     filling: usize,
-    /// None is started before.
+    /// No pod is started before this time.
     not_before: Option<Instant>,
 }
 
-/// A pod that waits, entered already.
-pub(crate) struct Member {
-    pub started: Started,
+/// A waiting pod whose agent is connected.
+pub(crate) struct WarmPod {
+    pub started: StartedPod,
     since: Instant,
 }
 
 impl Pool {
-    pub(crate) fn new(settings: WarmPool, maker: Arc<Maker>) -> Self {
+    pub(crate) fn new(settings: WarmPool, launcher: Arc<PodLauncher>) -> Self {
         Self {
             settings,
-            maker,
+            launcher,
             state: Mutex::default(),
             changed: Notify::new(),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn counts(&self) -> PoolCounts {
         let state = self.lock();
         let mut counts = state.counts.clone();
-        counts.ready = state.kinds.iter().map(|kind| kind.ready.len()).sum();
-        counts.filling = state.kinds.iter().map(|kind| kind.filling).sum();
+        counts.ready = state.shapes.iter().map(|entry| entry.ready.len()).sum();
+        counts.filling = state.shapes.iter().map(|entry| entry.filling).sum();
         counts
     }
 
-    /// Takes a pod of this shape out, which nobody else gets any more; `None` where none is ready. Others are started in its place,
-    /// and the first ones of a shape that is new.
-    pub(crate) async fn claim(self: &Arc<Self>, plan: &Plan, shape: &Shape) -> Option<Member> {
-        self.want(plan, shape);
+    /// Claims a pod of this shape for one caller; `None` if none is ready. Starts replacements, and
+    /// the first pods of a new shape.
+    pub(crate) async fn claim(self: &Arc<Self>, plan: &Plan, shape: &Shape) -> Option<WarmPod> {
+        self.request(plan, shape);
         let claimed = loop {
-            let Some(member) = self.take(shape) else {
+            let Some(pod) = self.take(shape) else {
                 break None;
             };
-            // It may have ended since it was last looked at.
-            if member.started.answers().await {
-                break Some(member);
+            // The pod may have ended since the last maintenance.
+            if pod.started.agent_answers().await {
+                break Some(pod);
             }
-            self.discard(vec![member]);
+            self.discard(vec![pod]);
         };
         let mut state = self.lock();
         match claimed {
@@ -115,69 +114,75 @@ impl Pool {
         claimed
     }
 
-    fn take(&self, shape: &Shape) -> Option<Member> {
+    fn take(&self, shape: &Shape) -> Option<WarmPod> {
         let (taken, old) = {
             let mut state = self.lock();
-            let kind = state.kinds.iter_mut().find(|kind| kind.shape == *shape)?;
-            let old = kind.stale(self.settings.max_age);
-            (kind.ready.pop_front(), old)
+            let entry = state
+                .shapes
+                .iter_mut()
+                .find(|entry| entry.shape == *shape)?;
+            let old = entry.take_expired(self.settings.max_age);
+            (entry.ready.pop_front(), old)
         };
         self.discard(old);
         taken
     }
 
-    /// Starts pods of this shape until the pool is full, and waits for that, or for the first that cannot be started.
+    /// Starts pods of this shape and waits until the pool is full or a pod cannot be started.
     pub(crate) async fn prepare(self: &Arc<Self>, plan: &Plan, shape: &Shape) -> usize {
-        self.want(plan, shape);
+        self.request(plan, shape);
         self.fill();
         loop {
-            // Before it is looked at, so that no change in between is missed.
+            // Subscribe before checking, so that no change is missed.
             let changed = self.changed.notified();
             {
                 let state = self.lock();
-                let kind = state.kinds.iter().find(|kind| kind.shape == *shape);
-                let Some(kind) = kind else { return 0 };
-                if kind.filling == 0 {
-                    return kind.ready.len();
+                let entry = state.shapes.iter().find(|entry| entry.shape == *shape);
+                let Some(entry) = entry else { return 0 };
+                if entry.filling == 0 {
+                    return entry.ready.len();
                 }
             }
             changed.await;
         }
     }
 
-    /// Somebody asks for this shape.
-    fn want(self: &Arc<Self>, plan: &Plan, shape: &Shape) {
+    /// Registers a request for this shape.
+    fn request(self: &Arc<Self>, plan: &Plan, shape: &Shape) {
         let mut state = self.lock();
-        let known = state.kinds.iter().position(|kind| kind.shape == *shape);
-        let kind = match known {
-            Some(place) => state.kinds.remove(place),
-            None => Kind::new(plan, shape),
+        let known = state.shapes.iter().position(|entry| entry.shape == *shape);
+        let entry = match known {
+            Some(place) => state.shapes.remove(place),
+            None => ShapePool::new(plan, shape),
         };
-        state.kinds.push(kind);
+        state.shapes.push(entry);
         let surplus = state
-            .kinds
+            .shapes
             .len()
             .saturating_sub(self.settings.shapes.max(1));
-        let forgotten: Vec<Kind> = state.kinds.drain(..surplus).collect();
-        if !state.is_kept {
-            state.is_kept = true;
-            tokio::spawn(keep(Kept(Arc::downgrade(self)), self.settings.max_age));
+        let dropped: Vec<ShapePool> = state.shapes.drain(..surplus).collect();
+        if !state.is_maintained {
+            state.is_maintained = true;
+            tokio::spawn(maintain(
+                Maintenance(Arc::downgrade(self)),
+                self.settings.max_age,
+            ));
         }
         drop(state);
-        self.discard(forgotten.into_iter().flat_map(|kind| kind.ready).collect());
+        self.discard(dropped.into_iter().flat_map(|entry| entry.ready).collect());
     }
 
-    /// Dropping a member removes its pod in the background.
-    fn discard(&self, members: Vec<Member>) {
-        self.lock().counts.discarded += members.len() as u64;
-        drop(members);
+    /// Dropping the pods removes them in the background.
+    fn discard(&self, pods: Vec<WarmPod>) {
+        self.lock().counts.discarded += pods.len() as u64;
+        drop(pods);
     }
 
-    /// Starts what is missing.
+    /// Starts the missing pods.
     fn fill(self: &Arc<Self>) {
         let mut state = self.lock();
-        for kind in &mut state.kinds {
-            if kind
+        for entry in &mut state.shapes {
+            if entry
                 .not_before
                 .is_some_and(|moment| moment > Instant::now())
             {
@@ -186,27 +191,27 @@ impl Pool {
             let missing = self
                 .settings
                 .size
-                .saturating_sub(kind.ready.len() + kind.filling);
-            kind.filling += missing;
+                .saturating_sub(entry.ready.len() + entry.filling);
+            entry.filling += missing;
             for _ in 0..missing {
-                let filling = Filling {
+                let filling = PodStart {
                     pool: Arc::downgrade(self),
-                    shape: kind.shape.clone(),
+                    shape: entry.shape.clone(),
                 };
-                tokio::spawn(filling.run(Arc::clone(&self.maker), kind.plan.clone()));
+                tokio::spawn(filling.run(Arc::clone(&self.launcher), entry.plan.clone()));
             }
         }
     }
 
-    /// Throws away what nobody is to have any more, and starts others.
-    async fn look_after(self: &Arc<Self>) {
-        let old: Vec<Member> = {
+    /// Removes expired pods and starts replacements.
+    async fn maintain(self: &Arc<Self>) {
+        let old: Vec<WarmPod> = {
             let mut state = self.lock();
             let age = self.settings.max_age;
             state
-                .kinds
+                .shapes
                 .iter_mut()
-                .flat_map(|kind| kind.stale(age))
+                .flat_map(|entry| entry.take_expired(age))
                 .collect()
         };
         self.discard(old);
@@ -214,11 +219,11 @@ impl Pool {
     }
 }
 
-impl Kind {
+impl ShapePool {
     fn new(plan: &Plan, shape: &Shape) -> Self {
         let mut plan = plan.clone();
         NAME.clone_into(&mut plan.name);
-        // The claimer's own come with the claim.
+        // The claim brings its own environment.
         plan.env.clear();
         Self {
             shape: shape.clone(),
@@ -229,45 +234,46 @@ impl Kind {
         }
     }
 
-    /// Takes out what is too old, or has ended.
-    fn stale(&mut self, age: Duration) -> Vec<Member> {
-        let mut stale = Vec::new();
+    /// Takes out pods that are too old or have ended.
+    fn take_expired(&mut self, age: Duration) -> Vec<WarmPod> {
+        let mut take_expired = Vec::new();
         let mut good = VecDeque::new();
-        for mut member in self.ready.drain(..) {
-            if member.since.elapsed() >= age || member.started.has_ended() {
-                stale.push(member);
+        for mut pod in self.ready.drain(..) {
+            if pod.since.elapsed() >= age || pod.started.has_ended() {
+                take_expired.push(pod);
             } else {
-                good.push_back(member);
+                good.push_back(pod);
             }
         }
         self.ready = good;
-        stale
+        take_expired
     }
 
-    /// Adds a pod that was just started, and takes out those of another build of its image: the name means this one now.
-    fn add(&mut self, member: Member) -> Vec<Member> {
-        let image = member.started.image.clone();
+    /// Adds a started pod, and takes out pods with another build of the image: the image name now
+    /// refers to this one.
+    fn add(&mut self, pod: WarmPod) -> Vec<WarmPod> {
+        let image = pod.started.image.clone();
         let (same, other) = self
             .ready
             .drain(..)
             .partition::<VecDeque<_>, _>(|ready| ready.started.image == image);
         self.ready = same;
-        self.ready.push_back(member);
+        self.ready.push_back(pod);
         other.into()
     }
 }
 
 /// A pod that is being started.
-struct Filling {
+struct PodStart {
     pool: Weak<Pool>,
     shape: Shape,
 }
 
-impl Filling {
-    async fn run(self, maker: Arc<Maker>, plan: Plan) {
-        let started = maker.start_ahead(&plan).await;
+impl PodStart {
+    async fn run(self, launcher: Arc<PodLauncher>, plan: Plan) {
+        let started = launcher.start_for_pool(&plan).await;
         let Some(pool) = self.pool.upgrade() else {
-            // Dropping it removes it.
+            // Dropping `started` removes the pod.
             return;
         };
         let mut left = Vec::new();
@@ -275,27 +281,35 @@ impl Filling {
         match started {
             Ok(started) => {
                 state.counts.failure = None;
-                let member = Member {
+                let pod = WarmPod {
                     started,
                     since: Instant::now(),
                 };
-                match state.kinds.iter_mut().find(|kind| kind.shape == self.shape) {
-                    Some(kind) => {
-                        kind.not_before = None;
-                        left = kind.add(member);
+                match state
+                    .shapes
+                    .iter_mut()
+                    .find(|entry| entry.shape == self.shape)
+                {
+                    Some(entry) => {
+                        entry.not_before = None;
+                        left = entry.add(pod);
                     }
-                    // Nobody asks for it any more.
-                    None => left.push(member),
+                    // The shape was dropped from the pool meanwhile.
+                    None => left.push(pod),
                 }
             }
             Err(error) => {
                 let tier = crate::TIER;
                 if state.counts.failure.is_none() {
-                    tracing::warn!(tier, %error, "the warm pool cannot be filled; sandboxes are created as without one");
+                    tracing::warn!(tier, %error, "the warm pool cannot be filled; sandboxes are created without it");
                 }
                 state.counts.failure = Some(error.to_string());
-                if let Some(kind) = state.kinds.iter_mut().find(|kind| kind.shape == self.shape) {
-                    kind.not_before = Some(Instant::now() + PAUSE);
+                if let Some(entry) = state
+                    .shapes
+                    .iter_mut()
+                    .find(|entry| entry.shape == self.shape)
+                {
+                    entry.not_before = Some(Instant::now() + RETRY_PAUSE);
                 }
             }
         }
@@ -304,38 +318,47 @@ impl Filling {
     }
 }
 
-impl Drop for Filling {
+impl Drop for PodStart {
     fn drop(&mut self) {
-        // Also where its runtime has ended under it.
+        // Runs even if the runtime shuts down.
         let Some(pool) = self.pool.upgrade() else {
             return;
         };
         let mut state = pool.lock();
-        if let Some(kind) = state.kinds.iter_mut().find(|kind| kind.shape == self.shape) {
-            kind.filling = kind.filling.saturating_sub(1);
+        if let Some(entry) = state
+            .shapes
+            .iter_mut()
+            .find(|entry| entry.shape == self.shape)
+        {
+            entry.filling = entry.filling.saturating_sub(1);
         }
         drop(state);
         pool.changed.notify_waiters();
     }
 }
 
-/// The task that looks after a pool.
-struct Kept(Weak<Pool>);
+/// The maintenance task.
+struct Maintenance(Weak<Pool>);
 
-impl Drop for Kept {
+impl Drop for Maintenance {
     fn drop(&mut self) {
         if let Some(pool) = self.0.upgrade() {
-            pool.lock().is_kept = false;
+            pool.lock().is_maintained = false;
         }
     }
 }
 
-async fn keep(kept: Kept, age: Duration) {
+async fn maintain(maintenance: Maintenance, age: Duration) {
     loop {
-        tokio::time::sleep(ROUND.min(age).max(Duration::from_millis(100))).await;
-        let Some(pool) = kept.0.upgrade() else {
+        tokio::time::sleep(
+            MAINTENANCE_INTERVAL
+                .min(age)
+                .max(Duration::from_millis(100)),
+        )
+        .await;
+        let Some(pool) = maintenance.0.upgrade() else {
             return;
         };
-        pool.look_after().await;
+        pool.maintain().await;
     }
 }

@@ -1,39 +1,40 @@
-//! What a user may set of a warm pool, and what is known of one.
+//! The configuration and the counts of the warm pool.
 
 use std::time::Duration;
 
-/// How old a pod of a pool may become before it is replaced, unless the configuration says otherwise: an image that was changed on a
-/// node is used by then.
+/// The default maximum age of a pod in the pool. It bounds how long an outdated image is used.
 pub const POOL_AGE: Duration = Duration::from_secs(600);
 
-/// The shortest such age.
+/// The shortest maximum age.
 const SHORTEST_AGE: Duration = Duration::from_secs(10);
 
-/// For how many different kinds of sandboxes pods are kept, unless the configuration says otherwise.
+/// The default number of shapes that the pool keeps pods for.
 pub const POOL_SHAPES: usize = 2;
 
-/// A pool of pods that were started before anybody asked for them: [`crate::KubernetesConfig::warm`].
+/// A pool of pods that are started ahead: [`crate::KubernetesConfig::warm`].
 ///
-/// A pool belongs to the backend that fills it: its agents are entered already, so that a claim asks the API server for nothing, and no
-/// other client can claim the same one. It keeps pods for the kinds of sandboxes that were created last, or prepared
-/// ([`crate::KubernetesBackend::prepare`]): those whose pods would be equal but for their names, so image, limits, user, labels,
-/// profile, writable folders and confinement. Names, environments, time and output limits may differ. A sandbox that is detached, has a
-/// lifetime, or whose image is always pulled is never taken from it.
+/// A pool belongs to the backend that fills it. Its agents are connected already, so a claim sends
+/// no request to the API server, and no other client can claim the same pod. The pool keeps pods
+/// for the shapes that were created last or prepared ([`crate::KubernetesBackend::prepare`]).
+/// Sandboxes have the same shape if their pods are equal except for the name: image, limits, user,
+/// labels, profile, writable folders and confinement. Names, environments, time and output limits
+/// may differ. A sandbox that is detached, has a lifetime, or always pulls its image never comes
+/// from the pool.
 ///
-/// Pods that wait count against the namespace's quota and take their requests from the nodes.
+/// Waiting pods count against the namespace's quota and reserve resources on the nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WarmPool {
-    /// How many pods wait, of each kind.
+    /// How many pods wait per shape.
     pub size: usize,
-    /// How old one may become; an older one is replaced, and never claimed.
+    /// The maximum age. An older pod is replaced, and never claimed.
     pub max_age: Duration,
-    /// How many kinds; the one that was asked for least recently goes.
+    /// How many shapes; the least recently requested one is dropped.
     pub shapes: usize,
 }
 
 impl WarmPool {
-    /// A pool of this many pods of each kind.
+    /// A pool of this many pods per shape.
     #[must_use]
     pub fn new(size: usize) -> Self {
         Self {
@@ -43,14 +44,14 @@ impl WarmPool {
         }
     }
 
-    /// Replaces pods that are older than this, ten seconds or more: they are no use while they start.
+    /// Replaces pods that are older than this, at least 10 s: pods take some seconds to start.
     #[must_use]
     pub fn max_age(mut self, age: Duration) -> Self {
         self.max_age = age.max(SHORTEST_AGE);
         self
     }
 
-    /// Keeps pods of this many kinds, at least one.
+    /// Keeps pods of this many shapes, at least one.
     #[must_use]
     pub fn shapes(mut self, count: usize) -> Self {
         self.shapes = count.max(1);
@@ -58,20 +59,21 @@ impl WarmPool {
     }
 }
 
-/// What a warm pool has done so far.
+/// Counts of a warm pool.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PoolCounts {
-    /// How many pods wait now.
+    /// Pods that wait now.
     pub ready: usize,
-    /// How many are being started now.
+    /// Pods that are being started now.
     pub filling: usize,
-    /// How many were claimed, each once.
+    /// Pods that were claimed; each counts once.
     pub claimed: u64,
-    /// How many sandboxes could have come from the pool and did not, for none was ready.
+    /// Sandboxes that found no ready pod in the pool.
     pub missed: u64,
-    /// How many were thrown away unclaimed: too old, of an image that has changed, ended, or of a kind that nobody asks for any more.
+    /// Pods that were removed unclaimed: too old, with an outdated image, ended, or of a dropped
+    /// shape.
     pub discarded: u64,
-    /// Why the last attempt to start one failed; `None` after one that did not.
+    /// Why the last start of a pod failed; `None` after a success.
     pub failure: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! Which sandboxes could have the same pod.
+//! Decides which sandboxes can share a pod.
 
 use k8s_openapi::api::core::v1::Pod;
 use sandbox_core::{Error, ErrorKind, Plan, PullPolicy, Result};
@@ -6,18 +6,18 @@ use sandbox_host::{Key, Sandbox};
 
 use crate::{TIER, labels};
 
-/// What a plan's pod and the first message to its agent are, but for what no two have in common.
+/// A hash of a plan's pod and settings, without what differs between all sandboxes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Shape(blake3::Hash);
 
 impl Shape {
-    /// Of a pod and a sandbox that were lowered for an identity that is always the same.
+    /// The shape of a pod and a sandbox that were lowered for a constant identity.
     ///
     /// # Errors
     ///
-    /// When a pod cannot be written down.
+    /// If the pod cannot be serialized.
     pub(crate) fn of(mut pod: Pod, mut sandbox: Sandbox) -> Result<Self> {
-        labels::forget_identity(&mut pod);
+        labels::remove_identity(&mut pod);
         let pod = serde_json::to_vec(&pod).map_err(|error| {
             Error::new(ErrorKind::Io, "compare pods", error.to_string()).on(TIER)
         })?;
@@ -30,8 +30,8 @@ impl Shape {
     }
 }
 
-/// Whether a pod that was started earlier can be this sandbox at all: its time to live begins with it, its image is the one that the
-/// name means now, and nobody else's lease keeps it.
+/// Whether a pod of the pool can serve this sandbox. A lifetime starts with the pod, an image that
+/// is always pulled may have changed, and a detached sandbox has no lease.
 pub(crate) fn is_poolable(plan: &Plan, pull: PullPolicy) -> bool {
     !plan.detached && plan.lifetime.is_none() && pull != PullPolicy::Always
 }

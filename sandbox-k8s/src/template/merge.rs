@@ -1,4 +1,4 @@
-//! A template and a pod of ours as one.
+//! Merges a template into a pod.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,15 @@ use sandbox_core::{Error, ErrorKind, Result};
 
 use super::PodTemplate;
 use crate::TIER;
-use crate::lower::CONTAINER;
+use crate::lowering::CONTAINER;
 
 impl PodTemplate {
-    /// Says of a pod where it may run, and what it is called.
+    /// Adds the template's metadata and scheduling fields to a pod.
     ///
     /// # Errors
     ///
-    /// `InvalidSpec` where the template and the pod say different things of the same label, annotation or node.
-    pub(crate) fn place(&self, pod: &mut Pod) -> Result<()> {
+    /// `InvalidSpec` if template and pod set a label, annotation or node selector differently.
+    pub(crate) fn apply_metadata_and_scheduling(&self, pod: &mut Pod) -> Result<()> {
         if let Some(metadata) = &self.template.metadata {
             let ours = &mut pod.metadata;
             join(
@@ -29,35 +29,37 @@ impl PodTemplate {
                 metadata.annotations.as_ref(),
             )?;
         }
-        let (Some(theirs), Some(ours)) = (&self.template.spec, &mut pod.spec) else {
+        let (Some(template), Some(ours)) = (&self.template.spec, &mut pod.spec) else {
             return Ok(());
         };
         join(
             "spec.nodeSelector",
             &mut ours.node_selector,
-            theirs.node_selector.as_ref(),
+            template.node_selector.as_ref(),
         )?;
-        // Named one by one: what is added to the rules has to be added here as well.
-        let theirs = theirs.clone();
+        // Listed one by one: a field that the rules allow must be added here, too.
+        let template = template.clone();
         *ours = PodSpec {
-            affinity: theirs.affinity,
-            image_pull_secrets: theirs.image_pull_secrets,
-            preemption_policy: theirs.preemption_policy,
-            priority_class_name: theirs.priority_class_name,
-            runtime_class_name: theirs.runtime_class_name,
-            scheduler_name: theirs.scheduler_name,
-            service_account_name: theirs.service_account_name,
-            tolerations: theirs.tolerations,
-            topology_spread_constraints: theirs.topology_spread_constraints,
+            affinity: template.affinity,
+            image_pull_secrets: template.image_pull_secrets,
+            preemption_policy: template.preemption_policy,
+            priority_class_name: template.priority_class_name,
+            runtime_class_name: template.runtime_class_name,
+            scheduler_name: template.scheduler_name,
+            service_account_name: template.service_account_name,
+            tolerations: template.tolerations,
+            topology_spread_constraints: template.topology_spread_constraints,
             ..std::mem::take(ours)
         };
         Ok(())
     }
 
-    /// Gives the agent its environment.
-    pub(crate) fn dress(&self, pod: &mut Pod) {
-        let theirs = self.template.spec.iter().flat_map(|spec| &spec.containers);
-        let environment = theirs.filter_map(|container| container.env.clone()).next();
+    /// Sets the agent's environment.
+    pub(crate) fn apply_environment(&self, pod: &mut Pod) {
+        let template = self.template.spec.iter().flat_map(|spec| &spec.containers);
+        let environment = template
+            .filter_map(|container| container.env.clone())
+            .next();
         let ours = pod.spec.iter_mut().flat_map(|spec| &mut spec.containers);
         for container in ours.filter(|container| container.name == CONTAINER) {
             container.env.clone_from(&environment);
@@ -65,21 +67,21 @@ impl PodTemplate {
     }
 }
 
-/// Adds entries to ours, which win.
+/// Adds entries to ours; a conflict is an error.
 fn join(
-    place: &str,
+    path: &str,
     ours: &mut Option<BTreeMap<String, String>>,
-    theirs: Option<&BTreeMap<String, String>>,
+    template: Option<&BTreeMap<String, String>>,
 ) -> Result<()> {
-    let Some(theirs) = theirs else {
+    let Some(template) = template else {
         return Ok(());
     };
     let ours = ours.get_or_insert_default();
-    for (name, value) in theirs {
+    for (name, value) in template {
         match ours.get(name) {
-            Some(other) if other != value => {
+            Some(existing) if existing != value => {
                 let context = format!(
-                    "{place}[{name:?}]: the pod template says {value:?}, the sandbox {other:?}"
+                    "{path}[{name:?}]: the pod template says {value:?}, the sandbox {existing:?}"
                 );
                 return Err(
                     Error::new(ErrorKind::InvalidSpec, "create sandbox", context)

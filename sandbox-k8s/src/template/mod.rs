@@ -1,4 +1,5 @@
-//! The user's own manifest: what a cluster's operator wants of every pod, under our restrictions.
+//! Pod templates: a manifest with an operator's requirements for every pod, within our
+//! restrictions.
 
 mod merge;
 mod rules;
@@ -11,28 +12,31 @@ use serde_json::Value;
 
 use crate::TIER;
 
-/// A manifest larger than this is none.
-const MOST: u64 = 1 << 20;
+/// The largest manifest, in bytes.
+const MAX_BYTES: u64 = 1 << 20;
 
-/// What every pod of a backend has beside what a sandbox needs: where it may run, what it is called, and the environment of its agent.
+/// Additional settings for every pod of a backend: scheduling, metadata, and the agent's
+/// environment.
 ///
-/// It may set `metadata.labels` and `metadata.annotations`, and of `spec`: `nodeSelector`, `tolerations`, `affinity`,
-/// `topologySpreadConstraints`, `priorityClassName`, `preemptionPolicy`, `schedulerName`, `runtimeClassName`, `imagePullSecrets`,
-/// `serviceAccountName` (whose token stays out of the pod), and the environment of one container named `sandbox`. Everything else is
-/// refused, and the error names the field. A field that says what holds anyway (`hostNetwork: false`) is taken.
+/// A template may set `metadata.labels` and `metadata.annotations`, and in `spec`: `nodeSelector`,
+/// `tolerations`, `affinity`, `topologySpreadConstraints`, `priorityClassName`, `preemptionPolicy`,
+/// `schedulerName`, `runtimeClassName`, `imagePullSecrets`, `serviceAccountName` (whose token is
+/// not mounted), and the environment of one container named `sandbox`. Any other field is an error
+/// that names it. Fields that state what holds anyway (`hostNetwork: false`) are accepted.
 ///
-/// The container's environment is the agent's. Code has the variables that its specification names, and no others.
+/// The container's environment is the agent's. Code gets only the variables of its specification.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PodTemplate {
     template: PodTemplateSpec,
 }
 
 impl PodTemplate {
-    /// Reads a file with a `Pod`, a `PodTemplate` or the bare `metadata` and `spec` of one, in YAML or JSON.
+    /// Reads a file with a `Pod`, a `PodTemplate`, or the bare `metadata` and `spec` of one, in
+    /// YAML or JSON.
     ///
     /// # Errors
     ///
-    /// `Io` where it cannot be read; else as [`PodTemplate::parse`].
+    /// `Io` if it cannot be read; otherwise as [`PodTemplate::parse`].
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let unreadable = |why: String| {
@@ -42,18 +46,20 @@ impl PodTemplate {
         let size = std::fs::metadata(path)
             .map_err(|error| unreadable(error.to_string()))?
             .len();
-        if size > MOST {
-            return Err(unreadable(format!("{size} bytes are more than {MOST}")));
+        if size > MAX_BYTES {
+            return Err(unreadable(format!(
+                "{size} bytes are more than {MAX_BYTES}"
+            )));
         }
         let text = std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
         Self::parse(&text)
     }
 
-    /// The same from text.
+    /// Parses a template from text.
     ///
     /// # Errors
     ///
-    /// `InvalidSpec`, naming the field that a template may not set.
+    /// `InvalidSpec` with the field that a template may not set.
     pub fn parse(text: &str) -> Result<Self> {
         let value = serde_saphyr::from_str::<Value>(text).map_err(|error| {
             refused(format!("it is neither YAML nor JSON: {error}"))
@@ -63,14 +69,14 @@ impl PodTemplate {
     }
 
     fn of(value: Value) -> Result<Self> {
-        let value = rules::pruned(value);
+        let value = rules::without_empty_values(value);
         rules::check(&value)?;
         let template: PodTemplateSpec = serde_json::from_value(rules::with_name(value.clone()))
             .map_err(|error| refused(error.to_string()))?;
-        // What the type does not know would be lost without a word.
+        // Fields that the type does not know would be lost silently.
         let known = serde_json::to_value(&template).map_err(|error| refused(error.to_string()))?;
-        if let Some(field) = rules::lost(&value, &known, "") {
-            return Err(refused(format!("{field}: there is no such field")));
+        if let Some(field) = rules::unknown_field(&value, &known, "") {
+            return Err(refused(format!("{field}: unknown field")));
         }
         Ok(Self { template })
     }
@@ -85,10 +91,12 @@ impl TryFrom<PodTemplateSpec> for PodTemplate {
     }
 }
 
-/// The part of a document that is the template.
+/// Extracts the template from a document.
 fn template_of(value: Value) -> Result<Value> {
     let Value::Object(mut document) = value else {
-        return Err(refused("it is no object with `metadata` and `spec`".into()));
+        return Err(refused(
+            "it is not an object with `metadata` and `spec`".into(),
+        ));
     };
     let kind = document.remove("kind");
     let version = document.remove("apiVersion");
@@ -99,7 +107,7 @@ fn template_of(value: Value) -> Result<Value> {
     match kind {
         None | Some("Pod") => Ok(Value::Object(document)),
         Some("PodTemplate") => {
-            // The object's own name says nothing of pods.
+            // The object's own name does not concern pods.
             document.remove("metadata");
             let template = document.remove("template").unwrap_or_default();
             match document.keys().next() {

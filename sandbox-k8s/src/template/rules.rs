@@ -1,4 +1,4 @@
-//! Which fields a template may set: those that are named here, and no others.
+//! The fields that a template may set. All others are refused.
 
 use sandbox_core::{Error, Result};
 use serde_json::{Map, Value};
@@ -6,185 +6,200 @@ use serde_json::{Map, Value};
 use super::refused;
 use crate::annotations::is_harmless;
 use crate::labels;
-use crate::lower::CONTAINER;
+use crate::lowering::CONTAINER;
 
-/// What may be said of a field.
+/// The permitted values of a field.
 #[derive(Debug, Clone, Copy)]
-enum Rule {
-    /// Anything.
-    Free,
-    /// What holds anyway: `false`. Else it would give code what stands here.
-    Off(&'static str),
-    /// The same for another value.
+enum TemplateRule {
+    /// Any value.
+    Any,
+    /// Only `false`, which holds anyway. Holds the reason why `true` is refused.
+    OnlyFalse(&'static str),
+    /// Only the first value. The second is the reason why others are refused.
     Only(&'static str, &'static str),
-    /// Nothing, for this reason.
+    /// No value, for this reason.
     Never(&'static str),
 }
 
-use Rule::{Free, Never, Off, Only};
+use TemplateRule::{Any, Never, Only, OnlyFalse};
 
-/// Of the pod.
-const SPEC: &[(&str, Rule)] = &[
-    ("affinity", Free),
-    ("imagePullSecrets", Free),
-    ("nodeSelector", Free),
-    ("preemptionPolicy", Free),
-    ("priorityClassName", Free),
-    ("runtimeClassName", Free),
-    ("schedulerName", Free),
-    ("serviceAccountName", Free),
-    ("tolerations", Free),
-    ("topologySpreadConstraints", Free),
-    // Looked at by itself.
-    ("containers", Free),
-    ("hostNetwork", Off("would give code the node's network")),
-    ("hostPID", Off("would show code the node's processes")),
-    ("hostIPC", Off("would give code the node's shared memory")),
+/// Fields of the pod's specification.
+const SPEC: &[(&str, TemplateRule)] = &[
+    ("affinity", Any),
+    ("imagePullSecrets", Any),
+    ("nodeSelector", Any),
+    ("preemptionPolicy", Any),
+    ("priorityClassName", Any),
+    ("runtimeClassName", Any),
+    ("schedulerName", Any),
+    ("serviceAccountName", Any),
+    ("tolerations", Any),
+    ("topologySpreadConstraints", Any),
+    // Checked separately.
+    ("containers", Any),
+    (
+        "hostNetwork",
+        OnlyFalse("would give code the node's network"),
+    ),
+    ("hostPID", OnlyFalse("would show code the node's processes")),
+    (
+        "hostIPC",
+        OnlyFalse("would give code the node's shared memory"),
+    ),
     (
         "hostUsers",
         Never("the user namespace of a pod is not set by a template"),
     ),
     (
         "shareProcessNamespace",
-        Off("would make another program the first of the pod, which the agent has to be"),
+        OnlyFalse("would make another program the first of the pod, which the agent has to be"),
     ),
     (
         "automountServiceAccountToken",
-        Off("would give the pod a key to the API server"),
+        OnlyFalse("would give the pod a key to the API server"),
     ),
     (
         "enableServiceLinks",
-        Off("would tell code the cluster's services"),
+        OnlyFalse("would tell code the cluster's services"),
     ),
     (
         "restartPolicy",
-        Only("Never", "a sandbox that has ended does not begin again"),
+        Only("Never", "an ended sandbox does not restart"),
     ),
     (
         "initContainers",
-        Never("would start a program that is under none of the restrictions"),
+        Never("would start a program without any restrictions"),
     ),
     (
         "ephemeralContainers",
-        Never("would start a program that is under none of the restrictions"),
+        Never("would start a program without any restrictions"),
     ),
     (
         "volumes",
-        Never("would bring storage into the pod that the policy does not bound"),
+        Never("would add storage that the policy does not limit"),
     ),
     (
         "securityContext",
-        Never("users, capabilities and filters are the profile's"),
+        Never("the profile sets users, capabilities and filters"),
     ),
     (
         "activeDeadlineSeconds",
-        Never("the specification's lifetime says that"),
+        Never("the specification's lifetime sets it"),
     ),
     (
         "terminationGracePeriodSeconds",
         Never("a sandbox ends at once"),
     ),
-    ("dnsPolicy", Never("names are the network policy's")),
-    ("dnsConfig", Never("names are the network policy's")),
-    ("hostAliases", Never("names are the network policy's")),
+    (
+        "dnsPolicy",
+        Never("the network policy decides name resolution"),
+    ),
+    (
+        "dnsConfig",
+        Never("the network policy decides name resolution"),
+    ),
+    (
+        "hostAliases",
+        Never("the network policy decides name resolution"),
+    ),
     (
         "nodeName",
         Never("would go past the scheduler; use `nodeSelector`"),
     ),
-    ("os", Never("pods are Linux's")),
+    ("os", Never("sandboxes need Linux")),
     (
         "resources",
-        Never("the specification says memory and processors"),
+        Never("the specification sets memory and processors"),
     ),
 ];
 
-/// Of the one container.
-const MAIN: &[(&str, Rule)] = &[
-    ("name", Free),
-    // Looked at by itself.
-    ("env", Free),
-    ("envFrom", Never("a template names each variable (`env`)")),
+/// Fields of the one container.
+const MAIN: &[(&str, TemplateRule)] = &[
+    ("name", Any),
+    // Checked separately.
+    ("env", Any),
+    ("envFrom", Never("a template lists each variable (`env`)")),
     (
         "image",
         Never("the specification or the configuration names the image"),
     ),
     (
         "imagePullPolicy",
-        Never("the specification or the configuration says when to pull"),
+        Never("the specification or the configuration sets when to pull"),
     ),
-    ("command", Never("the agent is what runs")),
-    ("args", Never("the agent is what runs")),
+    ("command", Never("the container runs the agent")),
+    ("args", Never("the container runs the agent")),
     (
         "workingDir",
-        Never("the specification says where code runs"),
+        Never("the specification sets the working directory"),
     ),
     ("ports", Never("nothing listens in a sandbox")),
     (
         "resources",
-        Never("the specification says memory and processors"),
+        Never("the specification sets memory and processors"),
     ),
     (
         "volumeMounts",
-        Never("would bring storage into the pod that the policy does not bound"),
+        Never("would add storage that the policy does not limit"),
     ),
     (
         "volumeDevices",
-        Never("would bring storage into the pod that the policy does not bound"),
+        Never("would add storage that the policy does not limit"),
     ),
     (
         "securityContext",
-        Never("users, capabilities and filters are the profile's"),
+        Never("the profile sets users, capabilities and filters"),
     ),
     (
         "lifecycle",
-        Never("would start a program that is under none of the restrictions"),
+        Never("would start a program without any restrictions"),
     ),
     (
         "livenessProbe",
-        Never("would start a program that is under none of the restrictions"),
+        Never("would start a program without any restrictions"),
     ),
     (
         "readinessProbe",
-        Never("would start a program that is under none of the restrictions"),
+        Never("would start a program without any restrictions"),
     ),
     (
         "startupProbe",
-        Never("would start a program that is under none of the restrictions"),
+        Never("would start a program without any restrictions"),
     ),
-    ("stdin", Off("the agent's stream is another")),
-    ("tty", Off("the agent's stream is another")),
+    ("stdin", OnlyFalse("the agent does not use it")),
+    ("tty", OnlyFalse("the agent does not use it")),
     (
         "terminationMessagePath",
         Never("code must not reach that file"),
     ),
 ];
 
-/// Of its metadata.
-const METADATA: &[(&str, Rule)] = &[
-    ("labels", Free),
-    ("annotations", Free),
-    ("name", Never("a pod is named for its sandbox")),
-    ("generateName", Never("a pod is named for its sandbox")),
+/// Fields of the metadata.
+const METADATA: &[(&str, TemplateRule)] = &[
+    ("labels", Any),
+    ("annotations", Any),
+    ("name", Never("a pod is named after its sandbox")),
+    ("generateName", Never("a pod is named after its sandbox")),
     ("namespace", Never("the configuration names the namespace")),
 ];
 
-/// Refuses what a template may not set.
+/// Refuses fields that a template may not set.
 ///
 /// # Errors
 ///
 /// `InvalidSpec` with the first such field.
 pub(super) fn check(template: &Value) -> Result<()> {
-    fields(template, "", &[("metadata", Free), ("spec", Free)])?;
+    fields(template, "", &[("metadata", Any), ("spec", Any)])?;
     let metadata = &template["metadata"];
     fields(metadata, "metadata", METADATA)?;
-    for (place, names) in [
+    for (path, names) in [
         ("labels", &metadata["labels"]),
         ("annotations", &metadata["annotations"]),
     ] {
         for name in keys(names) {
             if name.starts_with(labels::PREFIX) {
                 return Err(field(
-                    &format!("metadata.{place}[{name:?}]"),
+                    &format!("metadata.{path}[{name:?}]"),
                     "names that begin with \"sandbox.\" are reserved",
                 ));
             }
@@ -194,7 +209,7 @@ pub(super) fn check(template: &Value) -> Result<()> {
         if !is_harmless(name, value.as_str().unwrap_or_default()) {
             return Err(field(
                 &format!("metadata.annotations[{name:?}]"),
-                "is not among the annotations that are known to change nothing of what a pod may do (filters, networks, runtimes, sidecars)",
+                "is not a known harmless annotation: it may change filters, networks, runtimes or sidecars",
             ));
         }
     }
@@ -205,40 +220,40 @@ pub(super) fn check(template: &Value) -> Result<()> {
 fn containers(containers: &Value) -> Result<()> {
     let none = Vec::new();
     for (index, container) in containers.as_array().unwrap_or(&none).iter().enumerate() {
-        let place = format!("spec.containers[{index}]");
+        let path = format!("spec.containers[{index}]");
         let name = container
             .get("name")
             .map_or(CONTAINER, |name| name.as_str().unwrap_or_default());
         if index > 0 || name != CONTAINER {
             return Err(field(
-                &place,
-                "would start a program that is under none of the restrictions; the only container is `sandbox`",
+                &path,
+                "would start a program without any restrictions; the only container is `sandbox`",
             ));
         }
-        fields(container, &place, MAIN)?;
+        fields(container, &path, MAIN)?;
         for (index, variable) in container["env"]
             .as_array()
             .unwrap_or(&none)
             .iter()
             .enumerate()
         {
-            let place = format!("{place}.env[{index}]");
+            let path = format!("{path}.env[{index}]");
             fields(
                 variable,
-                &place,
-                &[("name", Free), ("value", Free), ("valueFrom", Free)],
+                &path,
+                &[("name", Any), ("value", Any), ("valueFrom", Any)],
             )?;
             fields(
                 &variable["valueFrom"],
-                &format!("{place}.valueFrom"),
+                &format!("{path}.valueFrom"),
                 &[
-                    ("configMapKeyRef", Free),
-                    ("fieldRef", Free),
-                    ("resourceFieldRef", Free),
+                    ("configMapKeyRef", Any),
+                    ("fieldRef", Any),
+                    ("resourceFieldRef", Any),
                     (
                         "secretKeyRef",
                         Never(
-                            "a secret in the environment of a pod is no secret; use the specification's secrets",
+                            "a secret in a pod's environment is not secret; use the specification's secrets",
                         ),
                     ),
                 ],
@@ -248,31 +263,33 @@ fn containers(containers: &Value) -> Result<()> {
     Ok(())
 }
 
-/// Holds the fields of an object against their rules; what is no object is left to the type.
-fn fields(value: &Value, place: &str, rules: &[(&str, Rule)]) -> Result<()> {
+/// Checks the fields of an object against rules. Other values are left to deserialization.
+fn fields(value: &Value, path: &str, rules: &[(&str, TemplateRule)]) -> Result<()> {
     for (name, value) in value.as_object().into_iter().flatten() {
-        let at = if place.is_empty() {
+        let at = if path.is_empty() {
             name.clone()
         } else {
-            format!("{place}.{name}")
+            format!("{path}.{name}")
         };
         let rule = rules
             .iter()
             .find(|(known, _)| known == name)
             .map(|(_, rule)| *rule);
         match rule {
-            Some(Free) => {}
-            Some(Off(_)) if *value == Value::Bool(false) => {}
+            Some(Any) => {}
+            Some(OnlyFalse(_)) if *value == Value::Bool(false) => {}
             Some(Only(only, _)) if value == only => {}
-            Some(Off(reason) | Only(_, reason) | Never(reason)) => return Err(field(&at, reason)),
-            None => return Err(field(&at, "is not among what a template may set")),
+            Some(OnlyFalse(reason) | Only(_, reason) | Never(reason)) => {
+                return Err(field(&at, reason));
+            }
+            None => return Err(field(&at, "is not a field that a template may set")),
         }
     }
     Ok(())
 }
 
-fn field(place: &str, reason: &str) -> Error {
-    refused(format!("{place}: {reason}")).with_fix(
+fn field(path: &str, reason: &str) -> Error {
+    refused(format!("{path}: {reason}")).with_fix(
         "leave it out: a template sets labels, annotations, where a pod may run (selectors, tolerations, affinity, classes), pull secrets and the agent's environment",
     )
 }
@@ -281,20 +298,24 @@ fn keys(value: &Value) -> impl Iterator<Item = &String> {
     value.as_object().into_iter().flat_map(Map::keys)
 }
 
-/// Without what says nothing: tools write `creationTimestamp: null` and `status: {}`.
-pub(super) fn pruned(value: Value) -> Value {
+/// Removes empty values: tools write `creationTimestamp: null` and `status: {}`.
+pub(super) fn without_empty_values(value: Value) -> Value {
     match value {
         Value::Object(map) => {
-            let kept = map.into_iter().map(|(name, value)| (name, pruned(value)));
-            Value::Object(kept.filter(|(_, value)| !says_nothing(value)).collect())
+            let kept = map
+                .into_iter()
+                .map(|(name, value)| (name, without_empty_values(value)));
+            Value::Object(kept.filter(|(_, value)| !is_empty_value(value)).collect())
         }
-        // An empty element still counts: `emptyDir: {}` lies in an element that has a name.
-        Value::Array(elements) => Value::Array(elements.into_iter().map(pruned).collect()),
+        // Empty elements stay: `emptyDir: {}` is part of a named element.
+        Value::Array(elements) => {
+            Value::Array(elements.into_iter().map(without_empty_values).collect())
+        }
         other => other,
     }
 }
 
-fn says_nothing(value: &Value) -> bool {
+fn is_empty_value(value: &Value) -> bool {
     match value {
         Value::Null => true,
         Value::Object(map) => map.is_empty(),
@@ -303,7 +324,7 @@ fn says_nothing(value: &Value) -> bool {
     }
 }
 
-/// The same with the container's name, which its type asks for, and may be left out here.
+/// Adds the container's name, which the type requires and a template may omit.
 pub(super) fn with_name(mut value: Value) -> Value {
     let Some(spec) = value.get_mut("spec").and_then(Value::as_object_mut) else {
         return value;
@@ -319,26 +340,26 @@ pub(super) fn with_name(mut value: Value) -> Value {
     value
 }
 
-/// The first field of `given` that is not in `known`, or is not the same there.
-pub(super) fn lost(given: &Value, known: &Value, place: &str) -> Option<String> {
+/// The path of the first field in `given` that `known` lacks or has with another value.
+pub(super) fn unknown_field(given: &Value, known: &Value, path: &str) -> Option<String> {
     match (given, known) {
         (Value::Object(given), Value::Object(known)) => given.iter().find_map(|(name, value)| {
-            let at = if place.is_empty() {
+            let at = if path.is_empty() {
                 name.clone()
             } else {
-                format!("{place}.{name}")
+                format!("{path}.{name}")
             };
             match known.get(name) {
-                Some(known) => lost(value, known, &at),
+                Some(known) => unknown_field(value, known, &at),
                 None => Some(at),
             }
         }),
         (Value::Array(given), Value::Array(known)) if given.len() == known.len() => {
             let pairs = given.iter().zip(known).enumerate();
             pairs.into_iter().find_map(|(index, (given, known))| {
-                lost(given, known, &format!("{place}[{index}]"))
+                unknown_field(given, known, &format!("{path}[{index}]"))
             })
         }
-        _ => (given != known).then(|| place.to_owned()),
+        _ => (given != known).then(|| path.to_owned()),
     }
 }

@@ -2,7 +2,7 @@ use sandbox_core::{CapabilityPolicy, SandboxSpec};
 
 use super::*;
 use crate::config::PodProfile;
-use crate::lower::tests::{lowered_with, shown};
+use crate::lowering::tests::{lowered_with, shown};
 
 const MANIFEST: &str = r#"
 apiVersion: v1
@@ -49,8 +49,8 @@ fn merged(profile: PodProfile) -> k8s_openapi::api::core::v1::Pod {
 }
 
 #[test]
-fn merged_into_hardened_init() {
-    insta::assert_json_snapshot!(merged(PodProfile::HardenedInit));
+fn merged_into_hardened() {
+    insta::assert_json_snapshot!(merged(PodProfile::Hardened));
 }
 
 #[test]
@@ -58,10 +58,10 @@ fn merged_into_restricted() {
     insta::assert_json_snapshot!(merged(PodProfile::Restricted));
 }
 
-/// Everything that a template may not say is as it was without one.
+/// All fields that a template may not set stay unchanged.
 #[test]
-fn the_restrictions_are_the_same_with_it() {
-    for profile in [PodProfile::HardenedInit, PodProfile::Restricted] {
+fn template_keeps_restrictions() {
+    for profile in [PodProfile::Hardened, PodProfile::Restricted] {
         let spec = SandboxSpec::new("job");
         let bare = lowered_with(&spec, &CapabilityPolicy::new(), profile, None).expect("a pod");
         let mut merged = merged(profile).spec.expect("a specification");
@@ -89,7 +89,7 @@ fn error(manifest: &str) -> String {
 }
 
 #[test]
-fn what_would_loosen_is_refused_by_its_name() {
+fn forbidden_fields_are_refused_by_name() {
     for (field, manifest) in [
         ("spec.hostNetwork", "spec: {hostNetwork: true}"),
         ("spec.hostPID", "spec: {hostPID: true}"),
@@ -179,7 +179,7 @@ fn what_would_loosen_is_refused_by_its_name() {
 }
 
 #[test]
-fn what_is_misspelt_is_no_field() {
+fn misspelled_fields_are_refused() {
     for (field, manifest) in [
         ("spec.toleration", "spec: {toleration: []}\nspeck: 1"),
         (
@@ -197,10 +197,10 @@ fn what_is_misspelt_is_no_field() {
             "template",
             "kind: PodTemplate\nspec: {nodeSelector: {a: b}}",
         ),
-        ("no object", "[]"),
+        ("not an object", "[]"),
     ] {
         let text = error(manifest);
-        // The first one is empty, and says nothing: what stands beside it is named.
+        // An empty first element says nothing; the error names its sibling.
         let field = if field == "spec.toleration" {
             "speck"
         } else {
@@ -218,7 +218,7 @@ fn what_is_misspelt_is_no_field() {
 }
 
 #[test]
-fn json_a_pod_template_and_the_type_are_read_alike() {
+fn all_template_sources_give_the_same_result() {
     let bare = PodTemplate::parse(r#"{"spec": {"nodeSelector": {"a": "b"}}}"#).expect("bare");
     let object = PodTemplate::parse(
         "apiVersion: v1\nkind: PodTemplate\nmetadata: {name: x}\ntemplate: {spec: {nodeSelector: {a: b}}}",
@@ -233,7 +233,7 @@ fn json_a_pod_template_and_the_type_are_read_alike() {
 }
 
 #[test]
-fn two_words_for_one_thing_are_an_error() {
+fn conflicting_entries_are_an_error() {
     let manifest = "spec: {nodeSelector: {kubernetes.io/arch: s390x}}";
     let template = PodTemplate::parse(manifest).expect("a template");
     let error = lowered_with(
@@ -250,7 +250,7 @@ fn two_words_for_one_thing_are_an_error() {
 }
 
 #[test]
-fn labels_of_the_template_are_not_those_of_the_specification() {
+fn template_labels_are_not_specification_labels() {
     let template = PodTemplate::parse("metadata: {labels: {team: platform}}").expect("a template");
     let pod = lowered_with(
         &SandboxSpec::new("job").label("team", "a"),
@@ -261,6 +261,6 @@ fn labels_of_the_template_are_not_those_of_the_specification() {
     let pod = pod.expect("a pod");
     let labels = pod.metadata.labels.as_ref().expect("labels");
     assert_eq!(labels.get("team").map(String::as_str), Some("platform"));
-    let given = crate::labels::of_specification(&pod);
+    let given = crate::labels::specification_labels(&pod);
     assert_eq!(given.get("team").map(String::as_str), Some("a"));
 }

@@ -1,7 +1,7 @@
 //! One watch for all pods that a client waits for.
 //!
-//! It begins with the first who waits, is shared by all, and ends when nobody has waited for a while. Who waits says so before the pod
-//! is made: so nothing is missed between its creation and the watch.
+//! The watch starts with the first subscription, is shared by all, and ends some time after the
+//! last one. Subscribe before the pod is created, so that no change is missed.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -15,77 +15,79 @@ use kube::core::Status;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::error::Operation;
+use crate::error::ClusterOperation;
 use crate::failure;
 use crate::labels;
 use crate::requests::spread;
 
-/// The longest that a server keeps a watch open, in seconds; then there is another one.
+/// The longest that a server keeps a watch open, in seconds; then a new one starts.
 const LENGTH: u32 = 290;
-/// What a server calls a version that it no longer remembers.
+/// The status code for a resource version that the server has forgotten.
 const GONE: u16 = 410;
-/// A watch that says nothing for this long while somebody waits may be a connection that nobody serves any more: the pods are listed.
+/// If a watch is silent for this long while a subscriber waits, the connection may be dead, so the
+/// pods are listed.
 const SILENCE: Duration = Duration::from_secs(30);
-/// How long nobody may wait before the watch ends.
+/// The watch ends when it had no subscribers for this long.
 const IDLE: Duration = Duration::from_secs(20);
-/// The pauses after a watch that failed, the first and the longest: a server that ends each at once is not asked all the time.
+/// The first and the longest pause after a failed watch, for servers that end each one at once.
 const PAUSES: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(5)];
-/// How long a server may not answer at all before those who wait are told: one that is restarted is back by then.
-const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 30 });
+/// How long the server may be unreachable before subscribers get an error. A restarted server is
+/// back by then.
+const OUTAGE: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 30 });
 
-/// What becomes of a pod.
+/// A change of a pod.
 #[derive(Debug)]
-pub(crate) enum Change {
-    /// It is like this.
+pub(crate) enum PodChange {
+    /// The pod's new state.
     Pod(Box<Pod>),
-    /// Somebody has removed it.
+    /// The pod was removed.
     Removed,
-    /// The server refuses to say.
-    Refused(Operation, Box<Status>),
+    /// The server refused the list or the watch.
+    Refused(ClusterOperation, Box<Status>),
     /// The server does not answer.
-    Silent(String),
+    Unreachable(String),
 }
 
-/// The watch of a client's pods, while somebody waits.
+/// The watch of a client's pods, active while there are subscribers.
 #[derive(Debug)]
 pub(crate) struct PodWatch {
     pods: Api<Pod>,
     selector: String,
-    state: Mutex<State>,
+    state: Mutex<WatchState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    /// By the creation of their pod: a name may have been another one's a moment ago.
-    waiting: HashMap<String, Waiter>,
-    /// Which task watches, of all that were ever begun.
-    watcher: Option<u64>,
-    begun: u64,
-    /// Since when nobody has waited.
+struct WatchState {
+    /// By the creation of the pod, since its name may have belonged to another pod a moment ago.
+    subscribers: HashMap<String, Subscriber>,
+    /// The number of the active watch task, counted from 1.
+    task: Option<u64>,
+    watches: u64,
+    /// Since when there have been no subscribers.
     idle: Option<Instant>,
 }
 
 #[derive(Debug)]
-struct Waiter {
-    changes: UnboundedSender<Change>,
-    /// Whether the pod is known to be made: one that a list lacks then is gone.
-    made: bool,
-    /// Whether somebody stands there and waits: then a watch that says nothing is doubted.
-    urgent: bool,
+struct Subscriber {
+    changes: UnboundedSender<PodChange>,
+    /// Whether the pod is known to be created: then a list without it means that it was removed.
+    created: bool,
+    /// Whether the subscriber waits for the pod to run: then a silent watch is not trusted.
+    waits: bool,
 }
 
-/// Hears of one pod, until it is dropped.
+/// A subscription to one pod's changes. Dropping it ends the subscription.
 #[derive(Debug)]
-pub(crate) struct Ticket {
+pub(crate) struct PodSubscription {
     watch: Arc<PodWatch>,
     name: String,
     creation: String,
-    changes: UnboundedReceiver<Change>,
+    changes: UnboundedReceiver<PodChange>,
     ended: bool,
 }
 
 impl PodWatch {
-    /// Of the pods with this owner's label. Asks for nothing yet.
+    /// A watch of the pods with this owner's label. Sends no request yet.
     pub(crate) fn new(pods: Api<Pod>, owner: &str) -> Self {
         Self {
             pods,
@@ -94,33 +96,33 @@ impl PodWatch {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, WatchState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hears of the pod of this name that comes of this creation from now on; it is not made yet.
-    pub(crate) fn expect(self: &Arc<Self>, name: &str, creation: &str) -> Ticket {
+    /// Subscribes to the pod with this name and creation, which is not created yet.
+    pub(crate) fn subscribe(self: &Arc<Self>, name: &str, creation: &str) -> PodSubscription {
         let (changes, receiver) = unbounded_channel();
-        let waiter = Waiter {
+        let subscriber = Subscriber {
             changes,
-            made: false,
-            urgent: true,
+            created: false,
+            waits: true,
         };
         let mut state = self.lock();
-        state.waiting.insert(creation.to_owned(), waiter);
+        state.subscribers.insert(creation.to_owned(), subscriber);
         state.idle = None;
-        if state.watcher.is_none() {
-            state.begun += 1;
-            let number = state.begun;
-            state.watcher = Some(number);
-            let watcher = Watcher {
+        if state.task.is_none() {
+            state.watches += 1;
+            let number = state.watches;
+            state.task = Some(number);
+            let task = WatchTask {
                 watch: Arc::downgrade(self),
                 number,
             };
-            tokio::spawn(watcher.run(self.pods.clone(), self.selector.clone()));
+            tokio::spawn(task.run(self.pods.clone(), self.selector.clone()));
         }
         drop(state);
-        Ticket {
+        PodSubscription {
             watch: Arc::clone(self),
             name: name.to_owned(),
             creation: creation.to_owned(),
@@ -129,97 +131,105 @@ impl PodWatch {
         }
     }
 
-    /// Tells whoever waits for this pod.
-    fn tell(&self, creation: Option<&str>, change: Change) {
-        let waiter = creation.and_then(|creation| self.lock().waiting.get(creation).map(sender));
-        if let Some(waiter) = waiter {
-            // It may have stopped to wait just now.
-            let _ = waiter.send(change);
+    /// Sends a change to the subscriber of this pod.
+    fn notify(&self, creation: Option<&str>, change: PodChange) {
+        let subscriber =
+            creation.and_then(|creation| self.lock().subscribers.get(creation).map(sender));
+        if let Some(subscriber) = subscriber {
+            // The subscription may have ended just now.
+            let _ = subscriber.send(change);
         }
     }
 
-    /// Tells all who wait, who then wait no more.
-    fn tell_all(&self, change: impl Fn() -> Change) {
-        for (_, waiter) in self.lock().waiting.drain() {
-            let _ = waiter.changes.send(change());
+    /// Sends a change to all subscribers and ends their subscriptions.
+    fn notify_all(&self, change: impl Fn() -> PodChange) {
+        for (_, subscriber) in self.lock().subscribers.drain() {
+            let _ = subscriber.changes.send(change());
         }
     }
 
-    /// Those whose pods are made: what a list that is asked for now must have.
-    fn made(&self) -> Vec<String> {
+    /// The creations whose pods exist, which a list requested now must contain.
+    fn created(&self) -> Vec<String> {
         let state = self.lock();
-        let made = state.waiting.iter().filter(|(_, waiter)| waiter.made);
-        made.map(|(creation, _)| creation.clone()).collect()
+        let created = state
+            .subscribers
+            .iter()
+            .filter(|(_, subscriber)| subscriber.created);
+        created.map(|(creation, _)| creation.clone()).collect()
     }
 
-    /// Whether somebody stands there and waits.
-    fn is_urgent(&self) -> bool {
-        self.lock().waiting.values().any(|waiter| waiter.urgent)
+    /// Whether a subscriber waits for its pod to run.
+    fn has_waiting(&self) -> bool {
+        self.lock()
+            .subscribers
+            .values()
+            .any(|subscriber| subscriber.waits)
     }
 
-    /// How long until the watch may end; `None` while somebody waits.
+    /// How long until the watch may end; `None` while there are subscribers.
     fn idle_for(&self) -> Option<Duration> {
         let mut state = self.lock();
-        if !state.waiting.is_empty() {
+        if !state.subscribers.is_empty() {
             return None;
         }
         let since = *state.idle.get_or_insert_with(Instant::now);
         Some(IDLE.saturating_sub(since.elapsed()))
     }
 
-    /// Whether this watcher may go, at once where nothing is open that it would keep. Whoever comes after begins another one.
+    /// Whether the watch task with this number must end. With `at_once`, it does not wait for the
+    /// idle time. A later subscription starts a new task.
     fn ends(&self, number: u64, at_once: bool) -> bool {
         let idle = self.idle_for();
         let over = idle.is_some_and(|left| at_once || left.is_zero());
         let mut state = self.lock();
-        if over && state.waiting.is_empty() && state.watcher == Some(number) {
-            state.watcher = None;
+        if over && state.subscribers.is_empty() && state.task == Some(number) {
+            state.task = None;
         }
-        state.watcher != Some(number)
+        state.task != Some(number)
     }
 }
 
-fn sender(waiter: &Waiter) -> UnboundedSender<Change> {
-    waiter.changes.clone()
+fn sender(subscriber: &Subscriber) -> UnboundedSender<PodChange> {
+    subscriber.changes.clone()
 }
 
-impl Ticket {
-    /// The pod is made: a list without it means that it is gone.
-    pub(crate) fn is_made(&self) {
-        if let Some(waiter) = self.watch.lock().waiting.get_mut(&self.creation) {
-            waiter.made = true;
+impl PodSubscription {
+    /// Marks the pod as created: from now on a list without it means that it was removed.
+    pub(crate) fn mark_created(&self) {
+        if let Some(subscriber) = self.watch.lock().subscribers.get_mut(&self.creation) {
+            subscriber.created = true;
         }
     }
 
-    /// The pod runs: from now on it is only of interest that it ends.
-    pub(crate) fn is_running(&self) {
-        if let Some(waiter) = self.watch.lock().waiting.get_mut(&self.creation) {
-            waiter.urgent = false;
+    /// Marks the pod as running: from now on only its end matters.
+    pub(crate) fn mark_running(&self) {
+        if let Some(subscriber) = self.watch.lock().subscribers.get_mut(&self.creation) {
+            subscriber.waits = false;
         }
     }
 
-    /// Whether the pod is known to have ended, or to be about to.
+    /// Whether the pod is known to have ended, or to be ending.
     pub(crate) fn has_ended(&mut self) -> bool {
         while let Ok(change) = self.changes.try_recv() {
             self.ended |= match change {
-                Change::Removed => true,
-                Change::Pod(pod) => {
-                    pod.metadata.deletion_timestamp.is_some() || failure::over(&pod).is_some()
+                PodChange::Removed => true,
+                PodChange::Pod(pod) => {
+                    pod.metadata.deletion_timestamp.is_some() || failure::end_reason(&pod).is_some()
                 }
-                // Its agent is asked as well.
-                Change::Refused(..) | Change::Silent(_) => false,
+                // The agent's connection tells as well.
+                PodChange::Refused(..) | PodChange::Unreachable(_) => false,
             };
         }
         self.ended
     }
 
-    /// How many stand there and wait, this one too.
+    /// How many subscribers wait for their pods to run, including this one.
     pub(crate) fn waiting(&self) -> usize {
         let state = self.watch.lock();
         state
-            .waiting
+            .subscribers
             .values()
-            .filter(|waiter| waiter.urgent)
+            .filter(|subscriber| subscriber.waits)
             .count()
     }
 
@@ -228,60 +238,60 @@ impl Ticket {
         &self.name
     }
 
-    /// The next change of this pod, and of no other. Nothing is lost when the future is dropped.
-    pub(crate) async fn next(&mut self) -> Change {
+    /// The next change of this pod. Cancel safe: dropping the future loses no change.
+    pub(crate) async fn next(&mut self) -> PodChange {
         match self.changes.recv().await {
             Some(change) => change,
-            None => Change::Silent("nobody watches the pods any more".to_owned()),
+            None => PodChange::Unreachable("the watch of the pods has ended".to_owned()),
         }
     }
 }
 
-impl Drop for Ticket {
+impl Drop for PodSubscription {
     fn drop(&mut self) {
         let mut state = self.watch.lock();
-        state.waiting.remove(&self.creation);
-        if state.waiting.is_empty() {
+        state.subscribers.remove(&self.creation);
+        if state.subscribers.is_empty() {
             state.idle = Some(Instant::now());
         }
     }
 }
 
-/// The task that watches. Its end is known, even where its runtime ends under it.
-struct Watcher {
+/// The watch task. Its drop runs even if its runtime shuts down.
+struct WatchTask {
     watch: Weak<PodWatch>,
     number: u64,
 }
 
-impl Drop for Watcher {
+impl Drop for WatchTask {
     fn drop(&mut self) {
         let Some(watch) = self.watch.upgrade() else {
             return;
         };
         let mut state = watch.lock();
-        if state.watcher == Some(self.number) {
-            state.watcher = None;
-            // Their senders go with them, so nobody waits in vain.
-            state.waiting.clear();
+        if state.task == Some(self.number) {
+            state.task = None;
+            // Dropping the senders wakes all subscribers.
+            state.subscribers.clear();
         }
     }
 }
 
 /// How a watch ended.
-enum End {
-    /// The server has closed it, or it was silent: the next goes on from here.
+enum WatchEnd {
+    /// The server closed the watch, or it was silent: the next one continues from this version.
     Closed(Option<String>),
-    /// The server no longer knows what was before: the pods are listed.
+    /// The server has forgotten the resource version: the pods must be listed.
     Forgotten,
-    /// There was an answer, and it was no.
-    Refused(Operation, Box<Status>),
-    /// There was no answer.
+    /// The server refused.
+    Refused(ClusterOperation, Box<Status>),
+    /// The server did not answer.
     Failed(String),
-    /// Nobody waits any more.
+    /// There are no subscribers.
     Idle,
 }
 
-impl Watcher {
+impl WatchTask {
     async fn run(self, pods: Api<Pod>, selector: String) {
         let mut version: Option<String> = None;
         let mut pause = PAUSES[0];
@@ -306,19 +316,19 @@ impl Watcher {
                 },
             };
             match end {
-                End::Idle => continue,
-                End::Forgotten => {}
-                End::Closed(from) => {
+                WatchEnd::Idle => continue,
+                WatchEnd::Forgotten => {}
+                WatchEnd::Closed(from) => {
                     version = from;
                     failing = None;
                 }
-                End::Refused(asked, status) => {
-                    watch.tell_all(|| Change::Refused(asked, status.clone()));
+                WatchEnd::Refused(asked, status) => {
+                    watch.notify_all(|| PodChange::Refused(asked, status.clone()));
                 }
-                End::Failed(why) => {
+                WatchEnd::Failed(why) => {
                     let since = *failing.get_or_insert(begin);
-                    if since.elapsed() > PATIENCE {
-                        watch.tell_all(|| Change::Silent(why.clone()));
+                    if since.elapsed() > OUTAGE {
+                        watch.notify_all(|| PodChange::Unreachable(why.clone()));
                     }
                 }
             }
@@ -332,62 +342,66 @@ impl Watcher {
     }
 }
 
-fn failed(asked: Operation, error: kube::Error) -> End {
+fn failed(asked: ClusterOperation, error: kube::Error) -> WatchEnd {
     match error {
-        kube::Error::Api(status) if status.code == GONE => End::Forgotten,
-        kube::Error::Api(status) if status.code < 500 => End::Refused(asked, status),
-        error => End::Failed(sandbox_core::escape(&error.to_string()).to_string()),
+        kube::Error::Api(status) if status.code == GONE => WatchEnd::Forgotten,
+        kube::Error::Api(status) if status.code < 500 => WatchEnd::Refused(asked, status),
+        error => WatchEnd::Failed(sandbox_core::escape(&error.to_string()).to_string()),
     }
 }
 
-/// Tells everybody how their pods are, and gives the version to watch from.
-async fn list(watch: &PodWatch, pods: &Api<Pod>, selector: &str) -> Result<String, End> {
-    // Those alone: a pod that is made meanwhile may be missing, and is in the watch that follows.
-    let mut made = watch.made();
+/// Lists the pods, sends each to its subscriber, and returns the version to watch from.
+async fn list(watch: &PodWatch, pods: &Api<Pod>, selector: &str) -> Result<String, WatchEnd> {
+    // Only pods created before the request: a pod created meanwhile may be missing from the list,
+    // but then appears in the watch.
+    let mut created = watch.created();
     let parameters = ListParams::default().labels(selector);
     let asked = timeout(SILENCE, pods.list(&parameters)).await;
-    let asked = asked.map_err(|_| End::Failed("the list of pods does not come".to_owned()))?;
-    let found = asked.map_err(|error| failed(Operation::ListPods, error))?;
+    let asked =
+        asked.map_err(|_| WatchEnd::Failed("the list of pods did not arrive".to_owned()))?;
+    let found = asked.map_err(|error| failed(ClusterOperation::ListPods, error))?;
     for pod in found.items {
         let creation = labels::creation(&pod).map(ToOwned::to_owned);
-        made.retain(|made| creation.as_ref() != Some(made));
-        watch.tell(creation.as_deref(), Change::Pod(Box::new(pod)));
+        created.retain(|created| creation.as_ref() != Some(created));
+        watch.notify(creation.as_deref(), PodChange::Pod(Box::new(pod)));
     }
-    for gone in made {
-        watch.tell(Some(&gone), Change::Removed);
+    for gone in created {
+        watch.notify(Some(&gone), PodChange::Removed);
     }
     Ok(found.metadata.resource_version.unwrap_or_default())
 }
 
-/// Tells everybody of their pods' changes from a version on, for as long as the server says any.
-async fn follow(watch: &PodWatch, pods: &Api<Pod>, selector: &str, from: String) -> End {
+/// Watches from a version and sends each change to its subscriber, until the watch ends.
+async fn follow(watch: &PodWatch, pods: &Api<Pod>, selector: &str, from: String) -> WatchEnd {
     let parameters = WatchParams::default().labels(selector).timeout(LENGTH);
     let mut events = match timeout(SILENCE, pods.watch(&parameters, &from)).await {
         Ok(Ok(events)) => events.boxed(),
-        Ok(Err(error)) => return failed(Operation::WatchPod, error),
-        Err(_) => return End::Failed("the watch of pods does not begin".to_owned()),
+        Ok(Err(error)) => return failed(ClusterOperation::WatchPod, error),
+        Err(_) => return WatchEnd::Failed("the watch of pods did not start".to_owned()),
     };
     let mut version = from;
-    let mut heard = Instant::now();
+    let mut last_event = Instant::now();
     loop {
         let idle = watch.idle_for();
         let patience = match idle {
-            Some(left) if left.is_zero() => return End::Idle,
+            Some(left) if left.is_zero() => return WatchEnd::Idle,
             Some(left) => left,
-            None if watch.is_urgent() => SILENCE.saturating_sub(heard.elapsed()),
-            // As long as the server keeps it open, and until somebody may have come who waits.
+            None if watch.has_waiting() => SILENCE.saturating_sub(last_event.elapsed()),
+            // The server limits the watch anyway; wake up now and then to see new waiting
+            // subscribers.
             None => SILENCE,
         };
-        let urgent = idle.is_none() && watch.is_urgent();
+        let waits = idle.is_none() && watch.has_waiting();
         let Ok(event) = timeout(patience, events.try_next()).await else {
-            // Who waited alone for all that time is told by a list what has come meanwhile.
-            if urgent && heard.elapsed() >= SILENCE {
-                return End::Closed(None);
+            // After a full period of silence with a waiting subscriber, a list shows what was
+            // missed.
+            if waits && last_event.elapsed() >= SILENCE {
+                return WatchEnd::Closed(None);
             }
-            heard = Instant::now();
+            last_event = Instant::now();
             continue;
         };
-        heard = Instant::now();
+        last_event = Instant::now();
         let (pod, is_there) = match event {
             Ok(Some(WatchEvent::Added(pod) | WatchEvent::Modified(pod))) => (pod, true),
             Ok(Some(WatchEvent::Deleted(pod))) => (pod, false),
@@ -396,22 +410,22 @@ async fn follow(watch: &PodWatch, pods: &Api<Pod>, selector: &str, from: String)
                 continue;
             }
             Ok(Some(WatchEvent::Error(status))) => {
-                return failed(Operation::WatchPod, kube::Error::Api(status));
+                return failed(ClusterOperation::WatchPod, kube::Error::Api(status));
             }
-            // What is refused comes as the first line.
-            Err(error @ kube::Error::Api(_)) => return failed(Operation::WatchPod, error),
-            // The server has closed it, or was restarted: the next request shows which.
-            Ok(None) | Err(_) => return End::Closed(Some(version)),
+            // A refusal arrives as the first event.
+            Err(error @ kube::Error::Api(_)) => return failed(ClusterOperation::WatchPod, error),
+            // The server closed the watch or restarted; the next request shows which.
+            Ok(None) | Err(_) => return WatchEnd::Closed(Some(version)),
         };
         if let Some(newer) = &pod.metadata.resource_version {
             version.clone_from(newer);
         }
         let creation = labels::creation(&pod).map(ToOwned::to_owned);
         let change = match is_there {
-            true => Change::Pod(Box::new(pod)),
-            false => Change::Removed,
+            true => PodChange::Pod(Box::new(pod)),
+            false => PodChange::Removed,
         };
-        watch.tell(creation.as_deref(), change);
+        watch.notify(creation.as_deref(), change);
     }
 }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::lower::CONTAINER;
+use crate::lowering::CONTAINER;
 use http::{Request, Response};
 use kube::Client;
 use kube::client::Body;
@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::future::Ready;
 use std::task::{Context, Poll};
 
-/// An API server that answers as it was told, and notes what it was asked for.
+/// An API server that plays back answers and records the requests.
 #[derive(Clone, Default)]
 struct Server {
     answers: Arc<Mutex<VecDeque<(u16, String)>>>,
@@ -88,19 +88,21 @@ fn watch(answers: impl IntoIterator<Item = (u16, String)>) -> (Arc<PodWatch>, Se
     (Arc::new(PodWatch::new(pods, "me")), server)
 }
 
-/// The phase of a change, or what else it is.
-async fn next(ticket: &mut Ticket) -> String {
-    match timeout(Duration::from_secs(60), ticket.next()).await {
-        Ok(Change::Pod(pod)) => pod.status.and_then(|it| it.phase).unwrap_or_default(),
-        Ok(Change::Removed) => "removed".into(),
-        Ok(Change::Refused(asked, status)) => format!("{} refused {}", asked.right(), status.code),
-        Ok(Change::Silent(_)) => "silent".into(),
+/// The phase in a change, or the kind of the change.
+async fn next(subscription: &mut PodSubscription) -> String {
+    match timeout(Duration::from_secs(60), subscription.next()).await {
+        Ok(PodChange::Pod(pod)) => pod.status.and_then(|it| it.phase).unwrap_or_default(),
+        Ok(PodChange::Removed) => "removed".into(),
+        Ok(PodChange::Refused(asked, status)) => {
+            format!("{} refused {}", asked.right(), status.code)
+        }
+        Ok(PodChange::Unreachable(_)) => "silent".into(),
         Err(_) => "nothing".into(),
     }
 }
 
 #[tokio::test]
-async fn each_hears_of_its_own_pod_by_one_watch_that_begins_again() {
+async fn subscribers_share_one_watch_across_restarts() {
     let (watch, server) = watch([
         list(5, &[]),
         events(&[
@@ -109,23 +111,23 @@ async fn each_hears_of_its_own_pod_by_one_watch_that_begins_again() {
             ("MODIFIED", pod("a", 8, "Running")),
             ("MODIFIED", pod("c", 9, "Running")),
         ]),
-        // It was closed, and goes on where it was; then too much has happened since.
+        // The watch is closed and resumed; then its version is too old.
         events(&[("ERROR", gone())]),
         list(20, &[pod("b", 19, "Running")]),
         (0, "connection refused".into()),
         list(30, &[pod("b", 29, "Failed")]),
     ]);
     let (mut a, mut b) = (
-        watch.expect("a", "creation-a"),
-        watch.expect("b", "creation-b"),
+        watch.subscribe("a", "creation-a"),
+        watch.subscribe("b", "creation-b"),
     );
     assert_eq!(next(&mut a).await, "Pending");
     assert_eq!(next(&mut a).await, "Running");
-    a.is_made();
+    a.mark_created();
     assert_eq!(next(&mut b).await, "Pending");
-    b.is_made();
+    b.mark_created();
     assert_eq!(next(&mut b).await, "Running");
-    // The list is without it.
+    // The list does not contain the pod.
     assert_eq!(next(&mut a).await, "removed");
     assert_eq!(next(&mut b).await, "Failed");
     let asked = server.asked.lock().expect("a list")[..6].to_vec();
@@ -136,12 +138,12 @@ async fn each_hears_of_its_own_pod_by_one_watch_that_begins_again() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_told_to_all_and_ends_the_watch() {
+async fn refusal_reaches_all_subscribers_and_ends_the_watch() {
     let refused = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "message": "no", "code": 403});
     let (watch, server) = watch([(403, refused.to_string())]);
     let (mut a, mut b) = (
-        watch.expect("a", "creation-a"),
-        watch.expect("b", "creation-b"),
+        watch.subscribe("a", "creation-a"),
+        watch.subscribe("b", "creation-b"),
     );
     assert_eq!(next(&mut a).await, "list on pods refused 403");
     assert_eq!(next(&mut b).await, "list on pods refused 403");
@@ -150,29 +152,29 @@ async fn a_refusal_is_told_to_all_and_ends_the_watch() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_come_back_is_told() {
+async fn lasting_outage_is_reported() {
     let (watch, server) = watch([]);
-    let mut ticket = watch.expect("a", "creation-a");
-    assert_eq!(next(&mut ticket).await, "silent");
-    // With pauses that grow.
+    let mut subscription = watch.subscribe("a", "creation-a");
+    assert_eq!(next(&mut subscription).await, "silent");
+    // The pauses grow.
     let asked = server.asked.lock().expect("a list").len();
     assert!((3..=20).contains(&asked), "{asked}");
 }
 
 #[tokio::test]
-async fn a_pod_that_is_not_made_yet_is_not_gone() {
+async fn pod_missing_from_list_before_creation_is_not_removed() {
     let (watch, _server) = watch([
         list(5, &[]),
         (0, "connection refused".into()),
         list(6, &[]),
         events(&[("ADDED", pod("a", 7, "Running"))]),
     ]);
-    let mut ticket = watch.expect("a", "creation-a");
-    assert_eq!(next(&mut ticket).await, "Running");
+    let mut subscription = watch.subscribe("a", "creation-a");
+    assert_eq!(next(&mut subscription).await, "Running");
 }
 
 #[tokio::test]
-async fn who_waits_no_more_knows_the_end_when_it_comes() {
+async fn end_of_running_pod_is_reported_without_waiting() {
     let mut ended = pod("a", 7, "Running");
     ended["status"]["containerStatuses"] = json!([{
         "name": CONTAINER, "image": "i", "imageID": "", "ready": false, "restartCount": 0,
@@ -182,12 +184,12 @@ async fn who_waits_no_more_knows_the_end_when_it_comes() {
         list(5, &[pod("a", 4, "Running")]),
         events(&[("MODIFIED", ended)]),
     ]);
-    let mut ticket = watch.expect("a", "creation-a");
-    ticket.is_made();
-    assert_eq!(next(&mut ticket).await, "Running");
-    ticket.is_running();
+    let mut subscription = watch.subscribe("a", "creation-a");
+    subscription.mark_created();
+    assert_eq!(next(&mut subscription).await, "Running");
+    subscription.mark_running();
     let begin = Instant::now();
-    while !ticket.has_ended() {
+    while !subscription.has_ended() {
         assert!(begin.elapsed() < Duration::from_secs(60), "nobody says so");
         sleep(Duration::from_millis(10)).await;
     }

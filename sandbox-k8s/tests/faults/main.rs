@@ -8,18 +8,17 @@ mod cluster;
 #[expect(dead_code, reason = "part of it is for the other tests alone")]
 #[path = "../k8s/ground.rs"]
 mod ground;
-#[path = "../../../sandbox-container/tests/faults/life.rs"]
-mod life;
-mod moments;
+mod kubectl_proxy;
 mod node_faults;
 mod owner;
-mod proxy;
+mod owner_killed;
 mod server;
 mod server_faults;
 
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Failed, Trial};
+use sandbox_testing::requirements::is_required;
 
 const TIER: &str = "k8s";
 
@@ -34,12 +33,10 @@ fn main() -> ExitCode {
     // Each has a server or many pods.
     arguments.test_threads = Some(1);
     let missing = cluster::missing();
-    let required = std::env::var("SANDBOX_REQUIRE")
-        .is_ok_and(|list| list.split(',').any(|name| name.trim() == TIER));
     if let Some(reason) = &missing {
         println!("NOT RUN: tests that start an API server: {reason}");
         // A user's own cluster has no server that is ours to kill.
-        if required && !cluster::is_foreign() {
+        if is_required(TIER) && !cluster::is_foreign() {
             eprintln!("SANDBOX_REQUIRE={TIER}: a cluster is required");
             return ExitCode::FAILURE;
         }
@@ -49,7 +46,7 @@ fn main() -> ExitCode {
             .with_kind(TIER)
             .with_ignored_flag(ignored)
     };
-    let tests = [server_faults::TESTS, moments::TESTS];
+    let tests = [server_faults::TESTS, owner_killed::TESTS];
     let tests = tests.iter().copied().flatten();
     let mut trials = tests
         .map(|test| trial(test, missing.is_some()))

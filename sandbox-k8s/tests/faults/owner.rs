@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use sandbox_testing::owner::{Owner, exit_code, use_sandbox};
+
 use super::cluster::{config, run, sandboxes, spec};
-use super::life::{Owner, end, live};
 
 const CONFIGURATION: &str = "SANDBOX_FAULTS_KUBECONFIG";
 const NAMESPACE: &str = "SANDBOX_FAULTS_NAMESPACE";
@@ -13,9 +14,9 @@ const NAMESPACE: &str = "SANDBOX_FAULTS_NAMESPACE";
 pub fn run_if_asked() -> Option<ExitCode> {
     let kubeconfig = std::env::var(CONFIGURATION).ok()?;
     let namespace = std::env::var(NAMESPACE).expect("set");
-    Some(end(run(async {
+    Some(exit_code(run(async {
         let client = sandboxes(config(Path::new(&kubeconfig), &namespace));
-        live(&client, &spec()).await
+        use_sandbox(&client, &spec()).await
     })))
 }
 

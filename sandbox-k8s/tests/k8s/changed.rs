@@ -137,7 +137,7 @@ fn added() -> Done {
             let error = client.create(&small("changed")).await.expect_err(words);
             assert_eq!(error.kind(), ErrorKind::SetupFailed, "{error}");
             let text = error.to_string();
-            for words in [*words, "another pod than was asked for", "webhook"] {
+            for words in [*words, "differs from the requested one", "webhook"] {
                 assert!(text.contains(words), "{words}: {text}");
             }
         }

@@ -18,7 +18,7 @@ pub fn run<T>(future: impl Future<Output = T>) -> T {
 
 /// Why the tests cannot run here; `None` where they can.
 pub fn missing() -> Option<String> {
-    let findings = run(async { backend(PodProfile::HardenedInit).diagnose().await });
+    let findings = run(async { backend(PodProfile::Hardened).diagnose().await });
     let absent = findings.iter().find(|finding| !finding.present);
     absent.map(|finding| format!("{}; fix: {}", finding.detail, finding.fix))
 }
@@ -50,7 +50,7 @@ pub fn client_with(config: KubernetesConfig) -> SandboxClient {
 }
 
 pub fn client() -> SandboxClient {
-    client_of(PodProfile::HardenedInit, CapabilityPolicy::new())
+    client_of(PodProfile::Hardened, CapabilityPolicy::new())
 }
 
 /// A sandbox that a small cluster has room for many of.

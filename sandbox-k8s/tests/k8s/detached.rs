@@ -9,7 +9,7 @@ use sandbox_core::{
 };
 
 use crate::cluster::{self, PROGRAMS, client_with, config_in, output, run, small};
-use crate::family::SHORT_LIFE;
+use crate::contract::SHORT_LIFETIME;
 use crate::own_namespace::{OwnNamespace, has_ended};
 use crate::{Done, Test, owner};
 
@@ -22,10 +22,7 @@ pub const TESTS: &[Test] = &[
     ("detached::it_survives_its_killed_creator", creator_killed),
     ("detached::its_time_ends_it_without_any_client", time_over),
     ("detached::its_key_is_in_its_secret_alone", key),
-    (
-        "detached::a_creation_that_is_given_up_leaves_nothing",
-        given_up,
-    ),
+    ("detached::a_cancelled_creation_leaves_nothing", given_up),
     (
         "detached::a_pod_that_was_removed_is_told",
         removed_by_others,
@@ -147,7 +144,7 @@ fn time_over() -> Done {
     run(async {
         let place = OwnNamespace::new().await;
         let client = client_in(&place);
-        let spec = spec("brief").lifetime(SHORT_LIFE);
+        let spec = spec("brief").lifetime(SHORT_LIFETIME);
         let sandbox = client.create(&spec).await?;
         let result = sandbox.exec(&ExecRequest::new("sleep").arg("60")).await?;
         assert!(

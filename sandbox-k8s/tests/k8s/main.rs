@@ -5,18 +5,15 @@
 mod adopt;
 mod changed;
 mod cluster;
+mod contract;
 mod cut;
 mod detached;
 mod failing_fast;
-mod family;
 mod ground;
 mod in_cluster;
 mod isolation;
 mod last_message;
 mod lease;
-#[expect(dead_code, reason = "part of it is for the fault tests alone")]
-#[path = "../../../sandbox-container/tests/faults/life.rs"]
-mod life;
 mod limits;
 mod namespace;
 mod network;
@@ -28,7 +25,6 @@ mod resume;
 mod rights;
 mod scale;
 mod storage;
-mod suite;
 mod template;
 mod visitors;
 mod webhook;
@@ -38,6 +34,7 @@ use std::process::ExitCode;
 use std::sync::{PoisonError, RwLock};
 
 use libtest_mimic::{Arguments, Failed, Trial};
+use sandbox_testing::requirements::is_required;
 
 const TIER: &str = "k8s";
 
@@ -71,7 +68,7 @@ const TESTS: &[&[Test]] = &[
 
 /// Runs a test beside the others; the one that fills the nodes by itself, since the times to live of others' pods would be over before
 /// those run.
-fn in_turn(name: &str, test: fn() -> Done) -> Done {
+fn in_turn(name: &str, test: impl FnOnce() -> Done) -> Done {
     static NODES: RwLock<()> = RwLock::new(());
     // What a test that failed has left is its own.
     if scale::TESTS.iter().any(|(alone, _)| *alone == name) {
@@ -98,28 +95,30 @@ fn main() -> ExitCode {
     }
     let arguments = Arguments::from_args();
     let missing = cluster::missing();
-    let required = std::env::var("SANDBOX_REQUIRE")
-        .is_ok_and(|list| list.split(',').any(|name| name.trim() == TIER));
     if let Some(reason) = &missing {
         println!("NOT RUN: tests that need a cluster: {reason}");
-        if required {
+        if is_required(TIER) {
             eprintln!("SANDBOX_REQUIRE={TIER}: a cluster is required");
             return ExitCode::FAILURE;
         }
     }
-    for (name, reason) in family::NOT_HERE {
+    for (name, reason) in contract::NOT_APPLICABLE {
         println!("NOT RUN: {name}: {reason}");
     }
-    let is_here = |(name, _): &&Test| {
-        let mut others = family::NOT_HERE.iter();
-        !others.any(|(other, _)| name.starts_with(other))
+    let applies = |name: &str| {
+        let mut names = contract::NOT_APPLICABLE.iter();
+        !names.any(|(not_applicable, _)| name.starts_with(not_applicable))
     };
-    let shared = suite::TESTS.iter().copied().flatten().filter(is_here);
-    let tests = TESTS.iter().copied().flatten().chain(shared);
-    let trials = tests.map(|(name, test)| {
-        Trial::test(*name, || in_turn(name, *test))
-            .with_kind(TIER)
-            .with_ignored_flag(missing.is_some())
-    });
+    let of_pods = TESTS
+        .iter()
+        .copied()
+        .flatten()
+        .map(|(name, test)| Trial::test(*name, || in_turn(name, *test)));
+    let of_contract = sandbox_testing::contract::tests()
+        .filter(|(name, _)| applies(name))
+        .map(|(name, test)| Trial::test(*name, move || in_turn(name, || test(&contract::Pods))));
+    let trials = of_pods
+        .chain(of_contract)
+        .map(|trial| trial.with_kind(TIER).with_ignored_flag(missing.is_some()));
     libtest_mimic::run(&arguments, trials.collect()).exit_code()
 }

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use crate::cluster::{client_in, run, small};
-use crate::life::{Owner, end};
+use sandbox_testing::owner::{Owner, exit_code};
 
 const NAME: &str = "SANDBOX_TEST_OWNER";
 const NAMESPACE: &str = "SANDBOX_TEST_NAMESPACE";
@@ -14,7 +14,7 @@ const DETACHED: &str = "SANDBOX_TEST_DETACHED";
 pub fn run_if_asked() -> Option<ExitCode> {
     let name = std::env::var(NAME).ok()?;
     let namespace = std::env::var(NAMESPACE).expect("a namespace");
-    Some(end(run(async {
+    Some(exit_code(run(async {
         let mut spec = small(&name);
         if std::env::var_os(DETACHED).is_some() {
             spec = spec.detached(true).lifetime(Duration::from_secs(120));

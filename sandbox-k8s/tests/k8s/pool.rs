@@ -7,10 +7,10 @@ use futures_util::future::join_all;
 use kube::api::{DeleteParams, ListParams};
 use sandbox_core::{Capability, SandboxClient, SandboxHandle};
 use sandbox_k8s::{KubernetesBackend, WarmPool};
+use sandbox_testing::owner::Owner;
 
 use crate::cluster::{output, run};
 use crate::ground::until;
-use crate::life::Owner;
 use crate::namespace::{Namespace, in_namespace, tiny};
 use crate::{Done, Test};
 

@@ -117,7 +117,7 @@ async fn everything(
         assert_eq!(result.stdout_text(), "42\n");
         sandbox.kill().await?;
         client.prune().await?;
-        if profile == PodProfile::HardenedInit {
+        if profile == PodProfile::Hardened {
             let kept = small("kept-by-right")
                 .detached(true)
                 .lifetime(Duration::from_secs(120));
@@ -171,7 +171,7 @@ fn missing() -> Done {
             // The profile that needs it.
             let profile = match (&*verb, &*resource) {
                 (_, "networkpolicies") => PodProfile::Restricted,
-                _ => PodProfile::HardenedInit,
+                _ => PodProfile::Hardened,
             };
             let mut outcome = everything(&ground, &account, &[profile]).await;
             // What is there is not made again: the right to make it is needed where it is not.

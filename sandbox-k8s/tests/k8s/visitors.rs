@@ -5,9 +5,9 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use sandbox_core::{ExecEvent, ExecRequest, SandboxHandle, Stdin};
+use sandbox_testing::owner::exit_code;
 
 use crate::cluster::{client_in, output, run, small};
-use crate::life::end;
 use crate::own_namespace::OwnNamespace;
 use crate::{Done, Test};
 
@@ -27,7 +27,7 @@ const FAREWELL: &str = "SANDBOX_TEST_FAREWELL";
 pub fn run_if_asked() -> Option<ExitCode> {
     let name = std::env::var(NAME).ok()?;
     let namespace = std::env::var(NAMESPACE).expect("a namespace");
-    Some(end(run(async {
+    Some(exit_code(run(async {
         let client = client_in(&namespace);
         let sandbox = client.get(&name).await?;
         print!("{}", output(&sandbox, "echo served").await);

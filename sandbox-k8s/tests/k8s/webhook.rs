@@ -76,7 +76,7 @@ fn absent() -> Done {
         let error = refusal(&hook, "pods", &small("refused")).await;
         assert_eq!(error.kind(), ErrorKind::SetupFailed, "{error}");
         let text = error.to_string();
-        for words in ["failed calling webhook", "hook.example.org", "mended"] {
+        for words in ["failed calling webhook", "hook.example.org", "repair"] {
             assert!(text.contains(words), "{words}: {text}");
         }
         Ok(())

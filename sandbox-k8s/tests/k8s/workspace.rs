@@ -155,7 +155,7 @@ fn too_large() -> Done {
         let mut policy = CapabilityPolicy::new();
         policy.disk = Some(ByteSize::mib(4));
         policy.allow_partial = vec![Capability::Disk];
-        let client = client_of(PodProfile::HardenedInit, policy);
+        let client = client_of(PodProfile::Hardened, policy);
         let spec = small("large").workspace(Workspace::read_write(folder.path()));
         let error = client.create(&spec).await.expect_err("no room");
         assert_eq!(error.kind(), ErrorKind::Path, "{error}");

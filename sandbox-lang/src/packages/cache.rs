@@ -1,12 +1,14 @@
-//! Installed packages on the host's disk.
+//! The cache of installed packages on the host.
 //!
-//! - `entries/KEY/base`: a user base, whole; the key is a hash of interpreter, registries and requirements.
-//! - `entries/KEY/contents.json`: what it is, for people.
-//! - `staging/KEY.UNIQUE`: an installation under way, or what a killed one left.
-//! - `locks/KEY`: held during an installation.
+//! - `entries/KEY/base`: a complete user base. The key is a hash of interpreter, indexes and
+//!   requirements.
+//! - `entries/KEY/contents.json`: a description for people.
+//! - `staging/KEY.UNIQUE`: an installation in progress, or the leftover of a killed one.
+//! - `locks/KEY`: locked during an installation.
 //!
-//! An entry appears by a rename of a folder that is whole and on the disk. So there is no state in between that somebody could
-//! find, whoever is killed when. It is used where its [record](Seals) says that it is what was installed.
+//! An entry appears by renaming a complete folder that is flushed to disk, so no process ever sees
+//! a partial entry, whichever process is killed. An entry is used only if its [record](EntryRecords)
+//! matches its content.
 
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
@@ -17,10 +19,10 @@ use sandbox_core::{Error, ErrorKind, Result, unique_name};
 use serde::Serialize;
 
 use super::entry_lock::EntryLock;
-use super::seal::Seals;
+use super::entry_records::EntryRecords;
 use super::{Interpreter, PackageSource};
 
-/// Changes whenever entries are laid out or made in another way.
+/// Changes with the layout of entries.
 const FORMAT: &str = "2";
 
 /// The folders of the cache.
@@ -31,8 +33,9 @@ const FOLDERS: [&str; 3] = ["entries", "staging", "locks"];
 pub(super) struct Key(String);
 
 impl Key {
-    /// The key of these packages for this interpreter out of these registries. Clients with different state folders have different
-    /// entries: neither could tell that the other's are genuine, and would replace them.
+    /// The key of these packages for this interpreter and these indexes. Clients with different
+    /// state folders have different keys: neither could verify the other's entries, so they would
+    /// replace them.
     pub(super) fn of(
         interpreter: &Interpreter,
         source: &PackageSource,
@@ -56,34 +59,35 @@ impl Key {
     }
 }
 
-/// A cache that is there and the caller's own.
+/// An existing cache that belongs to the caller.
 #[derive(Debug, Clone)]
 pub(super) struct Cache {
     folder: PathBuf,
-    seals: Seals,
+    records: EntryRecords,
 }
 
-/// What the cache has for a key.
+/// The cache's content for a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Found {
-    /// Nothing.
+pub(super) enum CacheLookup {
+    /// No entry.
     Nothing,
-    /// The user base that was installed.
+    /// The installed user base.
     Genuine(PathBuf),
-    /// Something that is not known to be what was installed.
+    /// An entry that does not match its record.
     Unproven,
 }
 
-/// What an entry says about itself.
+/// The description in an entry.
 #[derive(Serialize)]
-struct Contents<'a> {
+struct EntryDescription<'a> {
     interpreter: &'a str,
     packages: Vec<String>,
 }
 
 impl Cache {
-    /// Opens it, makes it where it is missing, and refuses one that is not the caller's alone: whoever could write to it would
-    /// choose the code of sandboxes. Records of its entries are in `state`, a folder that no code sees.
+    /// Opens the cache, creating it if missing. Refuses a cache that others may write to: they
+    /// could choose what sandboxes run. Records of its entries are in `state`, a folder that no
+    /// code sees.
     pub(super) fn open(folder: &Path, state: &Path) -> Result<Self> {
         let user = rustix::process::geteuid().as_raw();
         prepare(folder, user).map_err(|(path, why, fix)| {
@@ -94,29 +98,32 @@ impl Cache {
             )
             .with_fix(fix)
         })?;
-        let failed = |cause: io::Error| trouble(folder, &cause);
+        let failed = |cause: io::Error| folder_error(folder, &cause);
         let folder = folder.canonicalize().map_err(failed)?;
         for name in FOLDERS {
             make(&folder.join(name)).map_err(failed)?;
         }
-        let seals = Seals::open(state, &folder).map_err(|cause| trouble(state, &cause))?;
-        Ok(Self { folder, seals })
+        let records =
+            EntryRecords::open(state, &folder).map_err(|cause| folder_error(state, &cause))?;
+        Ok(Self { folder, records })
     }
 
-    /// Looks for an entry.
-    pub(super) fn find(&self, key: &Key) -> Found {
+    /// Looks up an entry.
+    pub(super) fn find(&self, key: &Key) -> CacheLookup {
         let base = self.entry(key).join("base");
         if std::fs::symlink_metadata(self.entry(key)).is_err() {
-            return Found::Nothing;
+            return CacheLookup::Nothing;
         }
-        match self.seals.holds(&key.0, &base) {
+        match self.records.holds(&key.0, &base) {
             // A link could lead elsewhere a moment later.
-            Ok(true) if is_folder(&self.entry(key)) && is_folder(&base) => Found::Genuine(base),
-            Ok(_) => Found::Unproven,
-            // Installing it anew needs nothing of it.
+            Ok(true) if is_folder(&self.entry(key)) && is_folder(&base) => {
+                CacheLookup::Genuine(base)
+            }
+            Ok(_) => CacheLookup::Unproven,
+            // A new installation does not use it.
             Err(cause) => {
                 tracing::warn!(%cause, path = %base.display(), "an entry of the cache cannot be looked at");
-                Found::Unproven
+                CacheLookup::Unproven
             }
         }
     }
@@ -125,34 +132,34 @@ impl Cache {
         self.folder.join("entries").join(&key.0)
     }
 
-    /// Waits until nobody else installs these packages.
+    /// Waits until no other process installs these packages.
     pub(super) async fn lock(&self, key: &Key) -> Result<EntryLock> {
         let path = self.folder.join("locks").join(&key.0);
         let lock = EntryLock::take(&path).await;
-        lock.map_err(|cause| trouble(&path, &cause))
+        lock.map_err(|cause| folder_error(&path, &cause))
     }
 
-    /// A new folder to install into. What killed installations left is removed first.
+    /// Creates a folder to install into. First removes leftovers of killed installations.
     pub(super) fn stage(&self, key: &Key, _lock: &EntryLock) -> Result<Staging> {
         let parent = self.folder.join("staging");
         self.sweep(&parent, key);
         let folder = parent.join(format!("{}.{}", key.0, unique_name("stage")));
-        // A killed process of the same number can have left it.
+        // A killed process with the same id may have left it.
         let made = remove(&folder).and_then(|()| {
             make(&folder)?;
             let staging = Staging { folder };
-            // Whoever the installer is for the host: nobody else gets to these folders, since the one above is the caller's alone.
+            // The installer's user on the host varies; the parent folder is private to the caller.
             for folder in [staging.work(), staging.base(), staging.temporary()] {
                 std::fs::create_dir(&folder)?;
                 set_mode(&folder, 0o777)?;
             }
             Ok(staging)
         });
-        made.map_err(|cause| trouble(&parent, &cause))
+        made.map_err(|cause| folder_error(&parent, &cause))
     }
 
-    /// Removes what no living installation owns: other folders of this key, whose lock the caller has, and those whose locks are
-    /// free.
+    /// Removes staging folders without a running installation: those of this key, whose lock the
+    /// caller holds, and those whose locks are free.
     fn sweep(&self, parent: &Path, own: &Key) {
         let Ok(entries) = std::fs::read_dir(parent) else {
             return;
@@ -176,7 +183,7 @@ impl Cache {
         }
     }
 
-    /// Makes what was installed an entry.
+    /// Turns an installation into an entry.
     pub(super) fn publish(
         &self,
         key: &Key,
@@ -185,7 +192,7 @@ impl Cache {
         packages: &[Requirement],
     ) -> Result<PathBuf> {
         let published = self.try_publish(key, &staging, interpreter, packages);
-        published.map_err(|cause| trouble(&self.entry(key), &cause))?;
+        published.map_err(|cause| folder_error(&self.entry(key), &cause))?;
         Ok(self.entry(key).join("base"))
     }
 
@@ -198,13 +205,13 @@ impl Cache {
     ) -> io::Result<()> {
         let entry = staging.folder.join("entry");
         make(&entry)?;
-        // Nobody writes there any more. A link would show what it leads to in every sandbox.
+        // No process writes there any more. A link would expose its target in every sandbox.
         if !is_folder(&staging.base()) {
             return Err(io::Error::other("what was installed is no folder"));
         }
         set_mode(&staging.base(), 0o755)?;
         std::fs::rename(staging.base(), entry.join("base"))?;
-        let contents = Contents {
+        let contents = EntryDescription {
             interpreter: interpreter.identity(),
             packages: packages.iter().map(ToString::to_string).collect(),
         };
@@ -212,24 +219,24 @@ impl Cache {
             entry.join("contents.json"),
             serde_json::to_vec_pretty(&contents).map_err(io::Error::other)?,
         )?;
-        // The name must not reach the disk before the files do.
+        // The files must reach the disk before the name does.
         rustix::fs::syncfs(std::fs::File::open(&entry)?)?;
-        // Nothing, unless the entry is not proven.
+        // Only an unverified entry can exist here.
         remove(&self.entry(key))?;
         std::fs::rename(&entry, self.entry(key))?;
-        // Whoever finds the entry before its record waits for the lock.
-        self.seals.write(&key.0, &self.entry(key).join("base"))
+        // A process that finds the entry before its record waits for the lock.
+        self.records.write(&key.0, &self.entry(key).join("base"))
     }
 }
 
-/// An installation under way. Dropping it removes it.
+/// An installation in progress. Dropping it removes it.
 #[derive(Debug)]
 pub(super) struct Staging {
     folder: PathBuf,
 }
 
 impl Staging {
-    /// What the installer may write to.
+    /// The folder that the installer may write to.
     pub(super) fn work(&self) -> PathBuf {
         self.folder.join("work")
     }
@@ -239,12 +246,12 @@ impl Staging {
         self.work().join("base")
     }
 
-    /// Temporary files of the installer: on the same disk, since wheels may be larger than the memory.
+    /// Temporary files of the installer, on the same disk: wheels may exceed the memory.
     pub(super) fn temporary(&self) -> PathBuf {
         self.work().join("tmp")
     }
 
-    /// What the installer wrote down about its search.
+    /// The log of the installer's search.
     pub(super) fn log(&self) -> PathBuf {
         self.work().join("log")
     }
@@ -259,7 +266,7 @@ impl Drop for Staging {
 }
 
 fn remove(folder: &Path) -> io::Result<()> {
-    // Code may have put a file or a link there.
+    // Code may have created a file or a link there.
     let removed = match std::fs::symlink_metadata(folder) {
         Ok(found) if !found.is_dir() => std::fs::remove_file(folder),
         _ => std::fs::remove_dir_all(folder),
@@ -277,7 +284,7 @@ fn make(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether there is a folder, and no link to one.
+/// Whether the path is a folder and not a link to one.
 fn is_folder(path: &Path) -> bool {
     std::fs::symlink_metadata(path).is_ok_and(|found| found.is_dir())
 }
@@ -286,10 +293,10 @@ fn set_mode(folder: &Path, mode: u32) -> io::Result<()> {
     std::fs::set_permissions(folder, std::fs::Permissions::from_mode(mode))
 }
 
-type Refused = (PathBuf, String, String);
+type CacheRefused = (PathBuf, String, String);
 
-/// Makes the folder and those above it, and checks the last two (`sandbox/packages`).
-fn prepare(folder: &Path, user: u32) -> std::result::Result<(), Refused> {
+/// Creates the folder and its parents, and checks the last two (`sandbox/packages`).
+fn prepare(folder: &Path, user: u32) -> std::result::Result<(), CacheRefused> {
     let refused = |path: &Path, why: String, fix: &str| Err((path.to_owned(), why, fix.to_owned()));
     const ELSEWHERE: &str = "set XDG_CACHE_HOME to a folder of yours";
     if !folder.is_absolute() {
@@ -334,7 +341,7 @@ fn prepare(folder: &Path, user: u32) -> std::result::Result<(), Refused> {
     Ok(())
 }
 
-fn trouble(path: &Path, cause: &io::Error) -> Error {
+fn folder_error(path: &Path, cause: &io::Error) -> Error {
     let kind = match cause.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::StorageFull,
         _ => ErrorKind::InstallFailed,

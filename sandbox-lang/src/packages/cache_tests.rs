@@ -24,7 +24,7 @@ fn mode(path: &Path, mode: u32) {
 }
 
 #[test]
-fn keys_tell_packages_registries_and_interpreters_apart() {
+fn key_depends_on_packages_indexes_and_interpreter() {
     let folder = tempfile::tempdir().expect("a folder");
     let python = interpreter(folder.path());
     let source = PackageSource::default();
@@ -58,7 +58,7 @@ fn keys_tell_packages_registries_and_interpreters_apart() {
 }
 
 #[tokio::test]
-async fn an_entry_is_there_once_it_is_whole() {
+async fn entry_appears_only_when_complete() {
     let folder = tempfile::tempdir().expect("a folder");
     let python = interpreter(folder.path());
     let cache = Cache::open(
@@ -73,12 +73,12 @@ async fn an_entry_is_there_once_it_is_whole() {
         &wanted,
         Path::new("/state"),
     );
-    assert_eq!(cache.find(&key), Found::Nothing);
+    assert_eq!(cache.find(&key), CacheLookup::Nothing);
 
     let lock = cache.lock(&key).await.expect("free");
     let staging = cache.stage(&key, &lock).expect("made");
     std::fs::write(staging.base().join("module.py"), "1").expect("written");
-    assert_eq!(cache.find(&key), Found::Nothing);
+    assert_eq!(cache.find(&key), CacheLookup::Nothing);
     drop(staging);
     let left = || {
         std::fs::read_dir(cache.folder.join("staging"))
@@ -92,7 +92,7 @@ async fn an_entry_is_there_once_it_is_whole() {
     let base = cache
         .publish(&key, staging, &python, &wanted)
         .expect("published");
-    assert_eq!(cache.find(&key), Found::Genuine(base.clone()));
+    assert_eq!(cache.find(&key), CacheLookup::Genuine(base.clone()));
     assert_eq!(std::fs::read(base.join("module.py")).expect("there"), b"2");
     assert_eq!(left(), 0);
     let contents = std::fs::read_to_string(base.with_file_name("contents.json")).expect("there");
@@ -100,7 +100,7 @@ async fn an_entry_is_there_once_it_is_whole() {
 }
 
 #[tokio::test]
-async fn an_entry_that_code_has_forged_or_changed_is_not_used() {
+async fn forged_or_changed_entry_is_not_used() {
     let folder = tempfile::tempdir().expect("a folder");
     let python = interpreter(folder.path());
     let place = folder.path().join("sandbox/packages");
@@ -116,7 +116,7 @@ async fn an_entry_that_code_has_forged_or_changed_is_not_used() {
     let forged = cache.entry(&key).join("base");
     std::fs::create_dir_all(&forged).expect("made");
     std::fs::write(forged.join("module.py"), "forged").expect("written");
-    assert_eq!(cache.find(&key), Found::Unproven);
+    assert_eq!(cache.find(&key), CacheLookup::Unproven);
     let lock = cache.lock(&key).await.expect("free");
     let install = || {
         let staging = cache.stage(&key, &lock).expect("made");
@@ -126,7 +126,7 @@ async fn an_entry_that_code_has_forged_or_changed_is_not_used() {
             .expect("published")
     };
     let base = install();
-    assert_eq!(cache.find(&key), Found::Genuine(base.clone()));
+    assert_eq!(cache.find(&key), CacheLookup::Genuine(base.clone()));
     assert_eq!(
         std::fs::read(base.join("module.py")).expect("there"),
         b"genuine"
@@ -136,7 +136,7 @@ async fn an_entry_that_code_has_forged_or_changed_is_not_used() {
     std::fs::rename(&place, folder.path().join("away")).expect("moved");
     std::fs::create_dir_all(&base).expect("made");
     std::fs::write(base.join("module.py"), "forged!").expect("written");
-    assert_eq!(cache.find(&key), Found::Unproven);
+    assert_eq!(cache.find(&key), CacheLookup::Unproven);
     std::fs::remove_dir_all(cache.entry(&key)).expect("removed");
     symlink(
         folder.path().join("away/entries").join(&key.0),
@@ -148,17 +148,17 @@ async fn an_entry_that_code_has_forged_or_changed_is_not_used() {
     }
     assert_eq!(
         cache.find(&key),
-        Found::Unproven,
+        CacheLookup::Unproven,
         "the genuine tree, over a link"
     );
     std::fs::remove_file(cache.entry(&key)).expect("removed");
     std::fs::write(cache.entry(&key), "").expect("written");
-    assert_eq!(cache.find(&key), Found::Unproven);
+    assert_eq!(cache.find(&key), CacheLookup::Unproven);
     install();
 }
 
 #[tokio::test]
-async fn what_a_killed_installation_left_is_removed_and_a_living_one_stays() {
+async fn leftovers_of_killed_installations_are_removed() {
     let folder = tempfile::tempdir().expect("a folder");
     let python = interpreter(folder.path());
     let cache = Cache::open(
@@ -188,7 +188,7 @@ async fn what_a_killed_installation_left_is_removed_and_a_living_one_stays() {
 }
 
 #[tokio::test]
-async fn a_lock_is_waited_for() {
+async fn lock_waits_for_its_holder() {
     let folder = tempfile::tempdir().expect("a folder");
     let python = interpreter(folder.path());
     let cache = Cache::open(
@@ -210,7 +210,7 @@ async fn a_lock_is_waited_for() {
 }
 
 #[test]
-fn a_folder_that_others_could_write_to_is_refused() {
+fn folder_writable_by_others_is_refused() {
     let parent = tempfile::tempdir().expect("a folder");
     let refused =
         |folder: &Path| Cache::open(folder, &parent.path().join("state")).expect_err("refused");

@@ -1,12 +1,13 @@
-//! pip's configuration files, as far as they say where packages come from.
+//! pip's configuration files, limited to the options about package sources.
 
 use std::collections::BTreeMap;
 
-/// Sections that hold for an installation, the weaker one first.
+/// Sections that apply to an installation; later ones override earlier ones.
 const SECTIONS: [&str; 2] = ["global", "install"];
 
-/// The values of pip's `[global]` and `[install]` sections by the names of their options (`index-url`). A value of several lines
-/// has them joined by a line feed. What cannot be read is passed over, as pip has its own word about it.
+/// The values of pip's `[global]` and `[install]` sections by option name (`index-url`). Lines of a
+/// multi-line value are joined by line feeds. Unparsable lines are skipped: pip reports them
+/// itself.
 pub(super) fn options(text: &str) -> BTreeMap<String, String> {
     let mut found: [BTreeMap<String, String>; 2] = Default::default();
     let mut section = None;
@@ -53,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_are_read_as_pip_does() {
+    fn options_are_parsed_like_pip() {
         let text = "# comment\n\
             [global]\n\
             index-url = https://a.example/simple\n\
@@ -78,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn any_text_is_read_or_passed_over() {
+    fn any_text_is_parsed_without_panic() {
         for text in [
             "",
             "=",

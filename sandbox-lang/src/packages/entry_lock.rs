@@ -1,4 +1,4 @@
-//! One installation of the same packages at a time, across processes.
+//! A lock that allows one installation of the same packages at a time, across processes.
 
 use std::fs::File;
 use std::io;
@@ -8,17 +8,17 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
 use rustix::io::Errno;
 
-/// How often a lock that somebody else has is tried again.
+/// How long to wait before the next attempt to take a lock.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// A lock that this process holds; it goes with the process, however that ends.
+/// A lock that this process holds. The kernel releases it with the process.
 #[derive(Debug)]
 pub(super) struct EntryLock {
     _file: File,
 }
 
 impl EntryLock {
-    /// Takes it where it is free.
+    /// Takes the lock if it is free.
     pub(super) fn try_take(path: &Path) -> io::Result<Option<Self>> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let file = open(path, flags, Mode::RUSR | Mode::WUSR)?;
@@ -29,7 +29,7 @@ impl EntryLock {
         }
     }
 
-    /// Waits for it. To be bounded by the caller.
+    /// Waits for the lock. The caller sets the time limit.
     pub(super) async fn take(path: &Path) -> io::Result<Self> {
         loop {
             if let Some(lock) = Self::try_take(path)? {

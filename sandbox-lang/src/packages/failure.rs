@@ -1,4 +1,4 @@
-//! What an installation that failed was about, out of what pip said.
+//! Classifies a failed installation by pip's output.
 
 use sandbox_core::{Error, ErrorKind, Outcome};
 
@@ -7,11 +7,18 @@ use super::source::without_password;
 
 const OPERATION: &str = "install packages";
 
-/// How much of pip's own words an error repeats, in bytes.
-const WORDS: usize = 600;
+/// The maximum length in bytes of pip's output in an error.
+const MAX_OUTPUT: usize = 600;
 
-/// The error of an installation that did not end well. `said` is pip's standard error, `log` is what pip wrote down about its search.
-pub(super) fn of(outcome: &Outcome, said: &str, log: &str, packages: &str, home: Home) -> Error {
+/// The error of a failed installation. `stderr` is pip's standard error, `log` is pip's log about its
+/// search.
+pub(super) fn installation_error(
+    outcome: &Outcome,
+    stderr: &str,
+    log: &str,
+    packages: &str,
+    home: Home,
+) -> Error {
     let (kind, what, fix) = match outcome {
         Outcome::TimedOut => (
             ErrorKind::InstallTimedOut,
@@ -23,11 +30,11 @@ pub(super) fn of(outcome: &Outcome, said: &str, log: &str, packages: &str, home:
             "it took too much memory".to_owned(),
             Some("allow installations more memory"),
         ),
-        Outcome::Exited { .. } => of_words(said, log, home),
+        Outcome::Exited { .. } => classify(stderr, log, home),
         other => (ErrorKind::InstallFailed, format!("pip {other}"), None),
     };
     let mut context = format!("{packages}: {what}");
-    let words = last_words(said);
+    let words = end_of_output(stderr);
     if !words.is_empty() {
         context += &format!("; pip says: {words}");
     }
@@ -38,7 +45,7 @@ pub(super) fn of(outcome: &Outcome, said: &str, log: &str, packages: &str, home:
     }
 }
 
-/// The packages took more of the disk than they may.
+/// The packages exceed the disk limit.
 pub(super) fn too_large(packages: &str, limit: sandbox_core::ByteSize) -> Error {
     Error::new(
         ErrorKind::StorageFull,
@@ -48,7 +55,7 @@ pub(super) fn too_large(packages: &str, limit: sandbox_core::ByteSize) -> Error 
     .with_fix("name fewer packages, or allow more storage")
 }
 
-/// It took too long, and not by pip's own end.
+/// The installation exceeded its time limit.
 pub(super) fn too_slow(packages: &str, limit: std::time::Duration) -> Error {
     Error::new(
         ErrorKind::InstallTimedOut,
@@ -60,8 +67,8 @@ pub(super) fn too_slow(packages: &str, limit: std::time::Duration) -> Error {
     .with_fix("try again, name fewer packages, or allow more time")
 }
 
-fn of_words(said: &str, log: &str, home: Home) -> (ErrorKind, String, Option<&'static str>) {
-    let any = |words: &[&str]| words.iter().any(|word| said.contains(word));
+fn classify(stderr: &str, log: &str, home: Home) -> (ErrorKind, String, Option<&'static str>) {
+    let any = |words: &[&str]| words.iter().any(|word| stderr.contains(word));
     if any(&[
         "No space left on device",
         "Disk quota exceeded",
@@ -80,9 +87,9 @@ fn of_words(said: &str, log: &str, home: Home) -> (ErrorKind, String, Option<&'s
             Some(home.provide_pip()),
         );
     }
-    let Some(missing) = missing(said) else {
-        if let Some(why) = unreachable(said) {
-            return unreached(why, home);
+    let Some(missing) = missing_requirement(stderr) else {
+        if let Some(why) = unreachable_reason(stderr) {
+            return index_unreachable(why, home);
         }
         let what = match any(&["ResolutionImpossible", "conflicting dependencies"]) {
             true => "the packages contradict each other",
@@ -90,15 +97,18 @@ fn of_words(said: &str, log: &str, home: Home) -> (ErrorKind, String, Option<&'s
         };
         return (ErrorKind::InstallFailed, what.into(), None);
     };
-    // Versions were found, so the registry answered; and none of them will do.
-    if !said.contains("(from versions: none)") {
+    // Versions were found, so the index answered, but none matches.
+    if !stderr.contains("(from versions: none)") {
         return (
             ErrorKind::PackageNotFound,
             format!("no version of {missing} will do for this Python"),
             None,
         );
     }
-    if log.contains(&format!("No sources permitted for {}:", bare(&missing))) {
+    if log.contains(&format!(
+        "No sources permitted for {}:",
+        package_name(&missing)
+    )) {
         return (
             ErrorKind::PackageNeedsBuild,
             format!(
@@ -107,9 +117,9 @@ fn of_words(said: &str, log: &str, home: Home) -> (ErrorKind, String, Option<&'s
             Some("name a version that has wheels, or build a wheel elsewhere"),
         );
     }
-    // pip calls what it could not look up missing, too.
-    if let Some(why) = unreachable(said).or_else(|| refused(log)) {
-        return unreached(why, home);
+    // pip also reports an unreachable index as a missing package.
+    if let Some(why) = unreachable_reason(stderr).or_else(|| refusal_reason(log)) {
+        return index_unreachable(why, home);
     }
     (
         ErrorKind::PackageNotFound,
@@ -118,7 +128,7 @@ fn of_words(said: &str, log: &str, home: Home) -> (ErrorKind, String, Option<&'s
     )
 }
 
-fn unreached(why: String, home: Home) -> (ErrorKind, String, Option<&'static str>) {
+fn index_unreachable(why: String, home: Home) -> (ErrorKind, String, Option<&'static str>) {
     (
         ErrorKind::RegistryUnreachable,
         format!("the registry cannot be reached ({why})"),
@@ -126,21 +136,21 @@ fn unreached(why: String, home: Home) -> (ErrorKind, String, Option<&'static str
     )
 }
 
-/// The requirement that pip found nothing for.
-fn missing(said: &str) -> Option<String> {
-    let (_, rest) = said.rsplit_once("No matching distribution found for ")?;
+/// The requirement for which pip found nothing.
+fn missing_requirement(stderr: &str) -> Option<String> {
+    let (_, rest) = stderr.rsplit_once("No matching distribution found for ")?;
     let word = rest.split_whitespace().next()?;
     Some(word.trim_end_matches(';').chars().take(80).collect())
 }
 
-/// A requirement's name alone, as pip writes it.
-fn bare(requirement: &str) -> &str {
+/// The name in a requirement, as pip writes it.
+fn package_name(requirement: &str) -> &str {
     let end = requirement.find(['=', '<', '>', '!', '~', '[', ';', '(', ' ']);
     &requirement[..end.unwrap_or(requirement.len())]
 }
 
-/// Why the registry could not be reached, out of what pip says to people.
-fn unreachable(said: &str) -> Option<String> {
+/// Why the index is unreachable, from pip's messages.
+fn unreachable_reason(stderr: &str) -> Option<String> {
     const REASONS: [(&str, &str); 9] = [
         ("name resolution", "its name is not known"),
         ("Name or service not known", "its name is not known"),
@@ -160,13 +170,13 @@ fn unreachable(said: &str) -> Option<String> {
     ];
     REASONS
         .into_iter()
-        .find(|(word, _)| said.contains(word))
+        .find(|(word, _)| stderr.contains(word))
         .map(|(_, reason)| reason.to_owned())
-        .or_else(|| refused(said))
+        .or_else(|| refusal_reason(stderr))
 }
 
-/// An answer of the registry that is neither a page nor "no such page".
-fn refused(text: &str) -> Option<String> {
+/// A response of the index that is neither a page nor "not found".
+fn refusal_reason(text: &str) -> Option<String> {
     const CODES: [&str; 9] = [
         "401 Client Error",
         "403 Client Error",
@@ -182,12 +192,15 @@ fn refused(text: &str) -> Option<String> {
     Some(format!("it answered {code}"))
 }
 
-/// The end of what pip said: its errors, or else its last lines; one line, bounded, without passwords and control characters.
-fn last_words(said: &str) -> String {
-    let errors = said.lines().filter_map(|line| line.strip_prefix("ERROR: "));
+/// The end of pip's output: its errors, or else its last lines. One line of limited length, without
+/// passwords and control characters.
+fn end_of_output(stderr: &str) -> String {
+    let errors = stderr
+        .lines()
+        .filter_map(|line| line.strip_prefix("ERROR: "));
     let mut lines = errors.collect::<Vec<_>>();
     if lines.is_empty() {
-        lines = said
+        lines = stderr
             .lines()
             .filter(|line| !line.trim().is_empty())
             .collect();
@@ -199,10 +212,10 @@ fn last_words(said: &str) -> String {
         .map(|c| if c.is_control() { '\u{fffd}' } else { c })
         .collect::<String>();
     let words = without_password(&words);
-    if words.len() <= WORDS {
+    if words.len() <= MAX_OUTPUT {
         return words;
     }
-    let mut start = words.len() - WORDS;
+    let mut start = words.len() - MAX_OUTPUT;
     while !words.is_char_boundary(start) {
         start += 1;
     }
@@ -216,12 +229,12 @@ mod tests {
     const MISSING: &str = "ERROR: Could not find a version that satisfies the requirement docopt (from versions: none)\n\
                            ERROR: No matching distribution found for docopt\n";
 
-    fn kind(said: &str, log: &str) -> ErrorKind {
-        of_words(said, log, Home::Host).0
+    fn kind(stderr: &str, log: &str) -> ErrorKind {
+        classify(stderr, log, Home::Host).0
     }
 
     #[test]
-    fn pip_s_words_become_kinds() {
+    fn pip_output_determines_the_error_kind() {
         let log =
             "Skipping link: No sources permitted for docopt: https://r.example/docopt-0.1.tar.gz";
         assert_eq!(kind(MISSING, log), ErrorKind::PackageNeedsBuild);
@@ -244,24 +257,27 @@ mod tests {
         assert_eq!(kind(contradiction, ""), ErrorKind::InstallFailed);
         let none = "/usr/bin/python3: No module named pip";
         assert_eq!(kind(none, ""), ErrorKind::InstallFailed);
-        let fixes = [Home::Host, Home::Image].map(|home| of_words(none, "", home).2);
+        let fixes = [Home::Host, Home::Image].map(|home| classify(none, "", home).2);
         assert!(fixes.iter().all(Option::is_some) && fixes[0] != fixes[1]);
     }
 
     #[test]
-    fn words_are_bounded_and_clean() {
-        let said = format!(
+    fn pip_output_in_errors_is_limited_and_clean() {
+        let stderr = format!(
             "noise\nERROR: \x1b[31mbad\x1b[0m https://user:secret@r.example/x\nERROR: {}\n",
             "ä".repeat(2000)
         );
-        let words = last_words(&said);
-        assert!(words.len() <= WORDS + 4 && words.ends_with('ä'), "{words}");
-        let words = last_words("ERROR: \x1b[31mbad https://user:secret@r.example/x\n");
+        let words = end_of_output(&stderr);
+        assert!(
+            words.len() <= MAX_OUTPUT + 4 && words.ends_with('ä'),
+            "{words}"
+        );
+        let words = end_of_output("ERROR: \x1b[31mbad https://user:secret@r.example/x\n");
         assert!(
             !words.contains('\x1b') && !words.contains("secret"),
             "{words}"
         );
-        assert_eq!(last_words(""), "");
-        assert_eq!(last_words("a\nb\nc\nd\n"), "b | c | d");
+        assert_eq!(end_of_output(""), "");
+        assert_eq!(end_of_output("a\nb\nc\nd\n"), "b | c | d");
     }
 }

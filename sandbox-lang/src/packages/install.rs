@@ -1,4 +1,4 @@
-//! The provision sandbox.
+//! Installs packages in a provision sandbox.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -11,60 +11,64 @@ use sandbox_core::{
     SandboxSpec, admission, unique_name,
 };
 
-use super::cache::{Cache, Found, Key, Staging};
+use super::cache::{Cache, CacheLookup, Key, Staging};
 use super::{Interpreter, PackageSettings, PackageSource, USER_BASE, failure, storage};
 
-/// How much pip may say.
-const OUTPUT: ByteSize = ByteSize::mib(1);
+/// Maximum size of pip's output.
+const MAX_PIP_OUTPUT: ByteSize = ByteSize::mib(1);
 
-/// How much of pip's own log is looked through, from its beginning.
-const LOG: u64 = 16 * 1024 * 1024;
+/// How many bytes of pip's log to read, from its beginning.
+const MAX_PIP_LOG: u64 = 16 * 1024 * 1024;
 
-/// How long a provision sandbox may live beyond the time limit of its installation.
-const OVERTIME: Duration = Duration::from_secs(60);
+/// How much longer than its installation's time limit a provision sandbox may live.
+const CLEANUP_GRACE: Duration = Duration::from_secs(60);
 
-/// How often the disk is looked at.
-const WATCH: Duration = Duration::from_millis(250);
+/// The interval of disk usage checks.
+const SIZE_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// What is to be there.
+/// What to install.
 #[derive(Debug, Clone, Copy)]
 pub struct Order<'a> {
-    /// The packages, sorted, each once ([`Plan::packages`]).
+    /// The packages, sorted and unique ([`Plan::packages`]).
     pub packages: &'a [Requirement],
     /// The interpreter that they are for. Provision sandboxes must see the same one.
     pub interpreter: &'a Interpreter,
     /// The cache and the limits.
     pub settings: &'a PackageSettings,
-    /// The client's state folder, which it has made, and which no code sees. What is in the cache is proven by what is written there.
+    /// The client's existing state folder, which no code sees. It contains the records that verify
+    /// cache entries.
     pub state: &'a Path,
 }
 
-/// Packages that are there.
+/// Installed packages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Installed {
     /// The folder of the host that is a Python user base.
     pub folder: PathBuf,
-    /// What a user should know of it, for the report of the sandbox.
+    /// A note for the user, for the sandbox's report.
     pub note: Option<String>,
 }
 
-/// A Python user base with these packages: out of the cache, or installed now, in a sandbox of `backend`.
+/// Returns a Python user base with these packages: from the cache, or newly installed in a sandbox
+/// of `backend`.
 ///
 /// # Errors
 ///
-/// - [`ErrorKind::PackageNotFound`], [`ErrorKind::PackageNeedsBuild`], [`ErrorKind::RegistryUnreachable`],
-///   [`ErrorKind::InstallTimedOut`], [`ErrorKind::StorageFull`], and [`ErrorKind::InstallFailed`] for everything else, each with
-///   the end of what pip said. Each call tries again.
-/// - What creating the provision sandbox finds.
+/// - [`ErrorKind::PackageNotFound`], [`ErrorKind::PackageNeedsBuild`],
+///   [`ErrorKind::RegistryUnreachable`], [`ErrorKind::InstallTimedOut`],
+///   [`ErrorKind::StorageFull`], and [`ErrorKind::InstallFailed`] for everything else, each with
+///   the end of pip's output. Each call tries again.
+/// - Errors of creating the provision sandbox.
 ///
 /// # Behavior
 ///
-/// - Nothing is kept of an installation that failed, whose future was dropped, or whose process was killed.
-/// - Calls for the same packages, in whichever process, wait for the first one, and then find its folder.
-/// - What the cache has is used where a record in the state folder proves that it is what was installed. Anything else is replaced, and
-///   [`Installed::note`] says so.
-/// - Must be called where a sandbox may be created: in a runtime with time and input.
+/// - An installation that fails, is cancelled or is killed leaves nothing.
+/// - Concurrent calls for the same packages, in any process, wait for the first one and use its
+///   result.
+/// - A cache entry is used if a record in the state folder verifies it. Otherwise it is replaced,
+///   and [`Installed::note`] says so.
+/// - Must be called in a tokio runtime with time and I/O enabled.
 pub async fn provide(backend: &dyn Backend, order: &Order<'_>) -> Result<Installed> {
     let source = match &order.settings.source {
         Some(source) => source.clone(),
@@ -73,7 +77,7 @@ pub async fn provide(backend: &dyn Backend, order: &Order<'_>) -> Result<Install
     let genuine = |folder| Installed { folder, note: None };
     let cache = Cache::open(&order.settings.folder()?, order.state)?;
     let key = Key::of(order.interpreter, &source, order.packages, order.state);
-    if let Found::Genuine(folder) = cache.find(&key) {
+    if let CacheLookup::Genuine(folder) = cache.find(&key) {
         return Ok(genuine(folder));
     }
     let deadline = Instant::now() + order.settings.timeout;
@@ -83,16 +87,16 @@ pub async fn provide(backend: &dyn Backend, order: &Order<'_>) -> Result<Install
         Err(_) => return Err(failure::too_slow(&names(order), order.settings.timeout)),
     };
     let note = match cache.find(&key) {
-        Found::Genuine(folder) => return Ok(genuine(folder)),
-        Found::Nothing => None,
-        Found::Unproven => Some(format!(
+        CacheLookup::Genuine(folder) => return Ok(genuine(folder)),
+        CacheLookup::Nothing => None,
+        CacheLookup::Unproven => Some(format!(
             "installed again: {}, because what the cache had is not proven to be what was installed",
             names(order)
         )),
     };
-    // What a killed installation left may take a while to remove. The lock goes along, here and below, in case that nobody
-    // waits for the result any more.
-    let (staging, cache, key, lock) = aside(move || {
+    // Removing leftovers of a killed installation may take a while. The lock is moved along, here
+    // and below, so that it is held even if the caller is cancelled.
+    let (staging, cache, key, lock) = run_blocking(move || {
         let staging = cache.stage(&key, &lock)?;
         Ok((staging, cache, key, lock))
     })
@@ -100,7 +104,7 @@ pub async fn provide(backend: &dyn Backend, order: &Order<'_>) -> Result<Install
     tracing::info!(packages = %names(order), "installing");
     let installed = install(backend, order, &source, &staging, deadline).await;
     let (interpreter, packages) = (order.interpreter.clone(), order.packages.to_vec());
-    let published = aside(move || {
+    let published = run_blocking(move || {
         let published = match installed {
             Ok(()) => cache.publish(&key, staging, &interpreter, &packages),
             Err(error) => {
@@ -118,8 +122,10 @@ pub async fn provide(backend: &dyn Backend, order: &Order<'_>) -> Result<Install
     Ok(Installed { folder, note })
 }
 
-/// Does what keeps a disk busy beside the runtime.
-async fn aside<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+/// Runs blocking disk work outside of the runtime.
+async fn run_blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
         Err(panicked) => Err(Error::new(
@@ -149,18 +155,18 @@ async fn install(
     let mut output = Output::default();
     let ended = {
         let run = instance.exec(&request, None.into(), &mut output);
-        let storage = watch(staging.work(), order.settings.storage.as_u64());
+        let storage = wait_for_size(staging.work(), order.settings.storage.as_u64());
         tokio::select! {
             ended = run => Some(ended),
             () = storage => None,
             // The backend ends it at the plan's time limit, just before this.
-            () = tokio::time::sleep_until((deadline + WATCH).into()) => {
+            () = tokio::time::sleep_until((deadline + SIZE_CHECK_INTERVAL).into()) => {
                 instance.kill().await?;
                 return Err(failure::too_slow(&names(order), order.settings.timeout));
             }
         }
     };
-    // Before anything is looked at: from now on nobody writes there any more.
+    // Before reading anything: from here on no process writes there.
     instance.kill().await?;
     let names = names(order);
     let Some(ended) = ended else {
@@ -179,7 +185,13 @@ async fn install(
         let said = String::from_utf8_lossy(&output.stderr);
         let log = log(&staging.log());
         let home = order.interpreter.home();
-        return Err(failure::of(&end.outcome, &said, &log, &names, home));
+        return Err(failure::installation_error(
+            &end.outcome,
+            &said,
+            &log,
+            &names,
+            home,
+        ));
     }
     let work = staging.work();
     let used = tokio::task::spawn_blocking(move || storage::used(&work)).await;
@@ -212,23 +224,23 @@ async fn plan(
     });
     policy.filesystem_write_roots = Some(vec![staging.work()]);
     policy.filesystem_read_roots = Some(source.read_roots());
-    // The host's own configuration of pip names these paths.
+    // The host's pip configuration names these paths.
     policy.follow_links = Some(true);
     policy.timeout = Some(
         deadline
             .saturating_duration_since(Instant::now())
-            .max(WATCH),
+            .max(SIZE_CHECK_INTERVAL),
     );
-    policy.stdout_max_bytes = Some(OUTPUT);
-    policy.stderr_max_bytes = Some(OUTPUT);
+    policy.stdout_max_bytes = Some(MAX_PIP_OUTPUT);
+    policy.stderr_max_bytes = Some(MAX_PIP_OUTPUT);
     policy.memory = Some(order.settings.memory);
     policy.disk = Some(order.settings.storage);
     policy.pids = Some(64);
-    // What bounds an installation on this host is reported of the sandbox that it is for.
+    // The sandbox that the packages are for reports what limits installations.
     policy.allow_partial = Capability::ALL.to_vec();
     policy.allow_unenforced = LIMITS.to_vec();
-    // Should its end ever be missed, it ends by itself.
-    let lifetime = policy.timeout.unwrap_or_default() + OVERTIME;
+    // A fallback in case its end is missed.
+    let lifetime = policy.timeout.unwrap_or_default() + CLEANUP_GRACE;
     let spec = SandboxSpec::new(unique_name("provision")).lifetime(lifetime);
     let plan = Plan::resolve(&spec, &policy)?;
     let report = backend.assess(&plan).await?;
@@ -266,9 +278,9 @@ fn request(order: &Order<'_>, source: &PackageSource, staging: &Staging) -> Exec
         ("TMPDIR", path(staging.temporary())),
         ("HOME", path(staging.temporary())),
         ("LANG", "C.UTF-8".to_owned()),
-        // No file of the platform adds to what the source says.
+        // No platform file adds to the source settings.
         ("PIP_CONFIG_FILE", "/dev/null".to_owned()),
-        // A user base is none of the platform's packages.
+        // A user base must not use the platform's packages.
         ("PIP_BREAK_SYSTEM_PACKAGES", "1".to_owned()),
     ];
     for (name, value) in source.environment() {
@@ -280,20 +292,20 @@ fn request(order: &Order<'_>, source: &PackageSource, staging: &Staging) -> Exec
     request
 }
 
-/// Ends once a folder takes more than this on its disk.
-async fn watch(folder: PathBuf, limit: u64) {
+/// Completes once the disk usage of a folder exceeds the limit.
+async fn wait_for_size(folder: PathBuf, limit: u64) {
     loop {
-        tokio::time::sleep(WATCH).await;
+        tokio::time::sleep(SIZE_CHECK_INTERVAL).await;
         let folder = folder.clone();
         let used = tokio::task::spawn_blocking(move || storage::used(&folder)).await;
-        // Only a runtime that ends does not answer.
+        // Only a runtime that is shutting down does not answer.
         if used.is_ok_and(|used| used > limit) {
             return;
         }
     }
 }
 
-/// pip's log, as far as it is one: the sandbox wrote it.
+/// pip's log if it is a regular file: the sandbox wrote it.
 fn log(path: &Path) -> String {
     use std::os::unix::fs::OpenOptionsExt;
     let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
@@ -302,17 +314,17 @@ fn log(path: &Path) -> String {
         .custom_flags(flags.bits().cast_signed())
         .open(path);
     let mut bytes = Vec::new();
-    // Without it less is known of the failure, and that is said.
+    // Without the log the error has less detail, and says so.
     if let Ok(file) = file
         && file.metadata().is_ok_and(|found| found.is_file())
-        && let Err(cause) = file.take(LOG).read_to_end(&mut bytes)
+        && let Err(cause) = file.take(MAX_PIP_LOG).read_to_end(&mut bytes)
     {
         tracing::debug!(%cause, "pip's log");
     }
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// What pip says of its troubles, its end kept.
+/// Collects pip's error output and keeps its end.
 #[derive(Debug, Default)]
 struct Output {
     stderr: Vec<u8>,
@@ -325,7 +337,7 @@ impl OutputSink for Output {
             return Flow::Continue;
         }
         self.stderr.extend_from_slice(bytes);
-        let most = OUTPUT.as_usize();
+        let most = MAX_PIP_OUTPUT.as_usize();
         if self.stderr.len() > 2 * most {
             self.stderr.drain(..self.stderr.len() - most);
         }

@@ -35,7 +35,7 @@ async fn provided(folder: &Path, backend: &FakeBackend, source: PackageSource) -
 }
 
 #[tokio::test]
-async fn the_installer_gets_the_way_to_the_registry_and_nothing_else() {
+async fn installer_gets_only_index_settings() {
     let folder = tempfile::tempdir().expect("a folder");
     let backend = FakeBackend::new(|_| Ok(FakeAnswer::stdout("")));
     let seen = backend.seen();
@@ -77,7 +77,7 @@ async fn the_installer_gets_the_way_to_the_registry_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn nothing_is_kept_of_what_ended_badly() {
+async fn failed_installation_leaves_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
     for (outcome, kind) in [
         (Outcome::Exited { code: 1 }, ErrorKind::InstallFailed),

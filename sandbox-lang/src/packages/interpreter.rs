@@ -1,9 +1,9 @@
-//! The Python that sandboxes find.
+//! The Python interpreter of sandboxes.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// A Python interpreter that sandboxes see: the host's, or an image's.
+/// A Python interpreter that sandboxes see: the host's or an image's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interpreter {
     program: PathBuf,
@@ -11,7 +11,7 @@ pub struct Interpreter {
     home: Home,
 }
 
-/// Whose an interpreter is, and so what helps where something of it is missing.
+/// The origin of an interpreter. It determines how to fix what is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Home {
     /// The host's.
@@ -21,7 +21,7 @@ pub(super) enum Home {
 }
 
 impl Home {
-    /// What to do where there is no Python.
+    /// What to do if there is no Python.
     pub(super) fn provide_python(self) -> &'static str {
         match self {
             Self::Host => "install Python where sandboxes see it, in /usr",
@@ -29,7 +29,7 @@ impl Home {
         }
     }
 
-    /// What to do where Python has no pip.
+    /// What to do if Python has no pip.
     pub(super) fn provide_pip(self) -> &'static str {
         match self {
             Self::Host => "install it (Debian: apt-get install python3-pip)",
@@ -37,7 +37,7 @@ impl Home {
         }
     }
 
-    /// What to do where the registry cannot be reached.
+    /// What to do if the package index is unreachable.
     pub(super) fn reach_registry(self) -> &'static str {
         match self {
             Self::Host => "look whether the host's own pip reaches it",
@@ -50,8 +50,8 @@ impl Home {
 }
 
 impl Interpreter {
-    /// The first `python3`, else the first `python`, in the folders of `path` (as in `PATH`) that lies in one of the folders
-    /// `visible` when its links are followed: elsewhere sandboxes do not see it either.
+    /// The first `python3`, else the first `python`, in the folders of `path` (as in `PATH`). With
+    /// links followed, it must be in one of the folders `visible`: sandboxes see no others.
     #[must_use]
     pub fn find(path: &str, visible: &[PathBuf]) -> Option<Self> {
         let named = |name: &'static str| {
@@ -70,7 +70,7 @@ impl Interpreter {
         }
         let found = real.metadata().ok()?;
         let is_program = found.is_file() && found.mode() & 0o111 != 0;
-        // An update of Python changes these, and with them the folder of its packages.
+        // An update of Python changes these, and therefore the folder of its packages.
         let identity = format!(
             "{} {} {}.{:09}",
             real.display(),
@@ -85,8 +85,8 @@ impl Interpreter {
         })
     }
 
-    /// The `python3` that a sandbox of an image finds by its `PATH`. The image is named by what changes with any of its files:
-    /// its id.
+    /// The `python3` in the `PATH` of an image's sandboxes. The image is identified by its id,
+    /// which changes with any of its files.
     #[must_use]
     pub fn of_image(id: &str) -> Self {
         Self {
@@ -96,18 +96,18 @@ impl Interpreter {
         }
     }
 
-    /// Whose it is.
+    /// Its origin.
     pub(super) fn home(&self) -> Home {
         self.home
     }
 
-    /// Where it is: a path, or a name that sandboxes look for in their `PATH`.
+    /// Its path, or a name to look up in the `PATH` of sandboxes.
     #[must_use]
     pub fn program(&self) -> &Path {
         &self.program
     }
 
-    /// What is different for another interpreter, and for this one after an update.
+    /// Differs for other interpreters and after an update of this one.
     #[must_use]
     pub fn identity(&self) -> &str {
         &self.identity
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_that_sandboxes_do_not_see_is_passed_over() {
+    fn invisible_interpreter_is_skipped() {
         let folder = tempfile::tempdir().expect("a folder");
         let base = folder.path().canonicalize().expect("a path");
         for name in ["seen", "hidden", "bin"] {

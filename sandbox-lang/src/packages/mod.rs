@@ -1,41 +1,44 @@
-//! Python packages that are there before code runs.
+//! Python packages, installed before code runs.
 //!
-//! A *provision sandbox* installs them: short-lived, with a network (where wheels come from one), limits and a time limit of its own, and without the
-//! secrets, the workspace, the roots and the variables of the sandbox that the packages are for. It writes into a folder of the
-//! host's cache, which is then mounted read-only wherever the same packages are asked for. That folder is a Python *user base*
-//! (`PYTHONUSERBASE`): behind the standard library in the search order, unlike `PYTHONPATH`, and with its `.pth` files read.
+//! A *provision sandbox* installs them. It is short-lived and has its own limits and time limit,
+//! and a network if wheels come from one. It has none of the secrets, workspace, roots and
+//! variables of the sandbox that the packages are for. It writes to a folder of the host's cache,
+//! which is then mounted read-only wherever the same packages are requested. That folder is a
+//! Python *user base* (`PYTHONUSERBASE`): it comes after the standard library in the search order,
+//! unlike `PYTHONPATH`, and its `.pth` files are read.
 //!
-//! Wheels alone are installed (`--only-binary :all:`). To build a package runs its code with the network, so a package that
-//! exists as source alone is refused ([`sandbox_core::ErrorKind::PackageNeedsBuild`]).
+//! Only wheels are installed (`--only-binary :all:`). Building a package would run its code with a
+//! network, so a package without a wheel is refused
+//! ([`sandbox_core::ErrorKind::PackageNeedsBuild`]).
 //!
-//! - [`PackageSource`]: the registry, as the host's own pip is told of it.
-//! - [`Interpreter`]: the Python that sandboxes find, of the host or of an image.
-//! - [`PackageSettings`]: the cache's folder, and the limits of an installation.
-//! - [`provide`]: the folder, out of the cache or installed now.
-//! - [`shown()`]: the plan of the sandbox that gets it.
+//! - [`PackageSource`]: the package index, as configured for the host's pip.
+//! - [`Interpreter`]: the Python of sandboxes, from the host or from an image.
+//! - [`PackageSettings`]: the cache folder and the limits of an installation.
+//! - [`provide`]: returns the folder, from the cache or newly installed.
+//! - [`shown()`]: adds the folder to a plan.
 
 mod cache;
 mod configuration;
 mod entry_lock;
+mod entry_records;
 mod failure;
 mod install;
 mod interpreter;
+mod plan;
 mod report;
-mod seal;
 mod settings;
-mod shown;
 mod source;
 mod storage;
 
 pub use install::{Installed, Order, provide};
 pub use interpreter::Interpreter;
+pub use plan::{in_reach, shown};
 pub use report::{denied, installed, provisioned};
 pub use settings::PackageSettings;
-pub use shown::{in_reach, shown};
 pub use source::PackageSource;
 
-/// The variable that tells Python where a user base is.
+/// The variable that tells Python its user base.
 pub const USER_BASE: &str = "PYTHONUSERBASE";
 
-/// Where the folder of packages appears in a sandbox with a root of its own.
+/// The path of the package folder in a sandbox with its own root.
 pub const TARGET: &str = "/packages";

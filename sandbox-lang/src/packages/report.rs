@@ -1,16 +1,18 @@
-//! What holds of packages, for the report of a backend.
+//! The enforcement report entries for packages.
 
 use sandbox_core::policy::NetworkPolicy;
 use sandbox_core::{Enforcement, Plan};
 
-/// What is enforced of [`sandbox_core::Capability::Packages`] by a backend that calls [`crate::packages::provide`].
+/// The entry of [`sandbox_core::Capability::Packages`] for a backend that calls
+/// [`crate::packages::provide`].
 #[must_use]
 pub fn installed() -> Enforcement {
     Enforcement::enforced("installed before the code runs, and read-only for it")
 }
 
-/// What is enforced of [`sandbox_core::Capability::PackageInstallation`] where packages are asked for, by a backend that calls
-/// [`crate::packages::provide`] and gives the provision sandbox the whole network, or `network` where the operator chose that one.
+/// The entry of [`sandbox_core::Capability::PackageInstallation`] if packages are requested, for a
+/// backend that calls [`crate::packages::provide`]. `network`: the network that the operator chose
+/// for the provision sandbox; `None` if it has the full network.
 #[must_use]
 pub fn provisioned(network: Option<&str>) -> Enforcement {
     let reach = match network {
@@ -23,7 +25,7 @@ pub fn provisioned(network: Option<&str>) -> Enforcement {
     )
 }
 
-/// What is enforced of [`sandbox_core::Capability::PackageInstallation`] where the plan denies it.
+/// The entry of [`sandbox_core::Capability::PackageInstallation`] if the plan denies it.
 #[must_use]
 pub fn denied(plan: &Plan) -> Enforcement {
     match plan.network {
@@ -41,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_network_is_a_way_to_packages() {
+    fn network_allows_package_installation() {
         for (network, status) in [
             (NetworkPolicy::None, "enforced"),
             (NetworkPolicy::Full, "unenforced"),

@@ -1,4 +1,4 @@
-//! What a caller may set of installations.
+//! Settings of installations.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,26 +7,27 @@ use sandbox_core::{ByteSize, Error, ErrorKind, Result};
 
 use super::PackageSource;
 
-/// Where packages are kept, where they come from, and what an installation may take.
+/// The cache folder, the package index, and the limits of an installation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PackageSettings {
-    /// Folder that keeps installed packages. Unset: `sandbox/packages` in `$XDG_CACHE_HOME`, else in `~/.cache`. It is made with
-    /// mode 0700, and refused where it belongs to somebody else or others may enter.
+    /// The cache folder. Default: `sandbox/packages` in `$XDG_CACHE_HOME`, else in `~/.cache`. It
+    /// is created with mode 0700. It is refused if another user owns it or others may enter it.
     pub folder: Option<PathBuf>,
-    /// The registry. Unset: that of the host's own pip ([`PackageSource::of_host`]), read at each installation.
+    /// The package index. Default: that of the host's pip ([`PackageSource::of_host`]), read at
+    /// each installation.
     pub source: Option<PackageSource>,
-    /// The longest that an installation may take, with the time that it waits for another one of the same packages.
+    /// Time limit of an installation, including the wait for a concurrent one of the same packages.
     pub timeout: Duration,
-    /// How large the packages of one sandbox may be on disk, downloads included. Looked at a few times a second, so that an
-    /// installation can exceed it by what the network brings in between.
+    /// Maximum size on disk of one sandbox's packages, including downloads. Checked a few times per
+    /// second, so an installation can exceed it by what it downloads between two checks.
     pub storage: ByteSize,
-    /// Memory of an installation.
+    /// Memory limit of an installation.
     pub memory: ByteSize,
 }
 
 impl Default for PackageSettings {
-    /// 10 minutes, 4 GiB on disk, 2 GiB of memory: what the largest scientific packages need, twice.
+    /// 10 minutes, 4 GiB on disk, 2 GiB of memory: twice what the largest scientific packages need.
     fn default() -> Self {
         Self {
             folder: None,
@@ -39,11 +40,12 @@ impl Default for PackageSettings {
 }
 
 impl PackageSettings {
-    /// The folder, as set or as found in the environment.
+    /// The cache folder, as set or as found in the environment.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InstallFailed`] where the environment names neither a cache nor a home folder.
+    /// [`ErrorKind::InstallFailed`] if the environment names neither a cache folder nor a home
+    /// folder.
     pub fn folder(&self) -> Result<PathBuf> {
         let absolute = |name: &str| {
             std::env::var_os(name)

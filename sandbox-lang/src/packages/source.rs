@@ -1,4 +1,4 @@
-//! Where packages come from: as much of the host's configuration of pip as reaches the registry.
+//! The package source: the part of the host's pip configuration that concerns the package index.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::configuration;
 
-/// Variables about proxies and certificates, which pip reads itself.
+/// Proxy and certificate variables, which pip reads itself.
 const PROXIES: [&str; 8] = [
     "http_proxy",
     "https_proxy",
@@ -24,31 +24,31 @@ const CERTIFICATES: [&str; 4] = [
     "CURL_CA_BUNDLE",
 ];
 
-/// The registry of packages and the way to it.
+/// The package index and how to reach it.
 ///
-/// Only what is here reaches a provision sandbox: no configuration file, no `.netrc`, no key ring and no client certificate. A
-/// password in an address does, since the registry wants it; it is in the environment of the installer, in no argument, file,
-/// report or error.
+/// Only these settings reach a provision sandbox: no configuration file, `.netrc`, key ring or
+/// client certificate. A password in an index URL is passed on, since the index requires it. It is
+/// in the environment of the installer only, never in an argument, file, report or error.
 #[derive(Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PackageSource {
-    /// Address of the registry. Unset: pip's own.
+    /// URL of the index. Default: pip's own.
     pub index_url: Option<String>,
-    /// More registries.
+    /// URLs of additional indexes.
     pub extra_index_urls: Vec<String>,
     /// Folders and pages with wheels.
     pub find_links: Vec<String>,
-    /// No registry at all: wheels come from `find_links` alone.
+    /// Use no index: wheels come from `find_links` only.
     pub no_index: bool,
-    /// Hosts whose certificate is not checked.
+    /// Hosts whose certificates are not checked.
     pub trusted_hosts: Vec<String>,
-    /// File with the authorities' certificates.
+    /// File with the certificate authorities.
     pub certificates: Option<PathBuf>,
-    /// Address of a proxy.
+    /// URL of a proxy.
     pub proxy: Option<String>,
-    /// Seconds that pip waits for a connection.
+    /// pip's connection timeout in seconds.
     pub connect_timeout: Option<u32>,
-    /// Variables about proxies and certificates (`https_proxy`, `SSL_CERT_FILE`).
+    /// Proxy and certificate variables (`https_proxy`, `SSL_CERT_FILE`).
     pub variables: BTreeMap<String, String>,
 }
 
@@ -69,7 +69,7 @@ impl fmt::Debug for PackageSource {
 }
 
 impl PackageSource {
-    /// Wheels of one folder, and no registry.
+    /// Wheels of one folder, without an index.
     #[must_use]
     pub fn folder(folder: impl Into<PathBuf>) -> Self {
         Self {
@@ -79,20 +79,21 @@ impl PackageSource {
         }
     }
 
-    /// What the host's own pip would use: the variables of the caller, then the files of the user and of the machine.
+    /// The settings of the host's pip: variables of the caller, then the files of the user and of
+    /// the machine.
     #[must_use]
     pub fn of_host() -> Self {
         let variable = |name: &str| std::env::var(name).ok();
         let home = variable("HOME").map(PathBuf::from);
         let files = files(variable, home.as_deref());
-        // A file that is missing or cannot be read says nothing, to pip neither.
+        // pip ignores missing and unreadable files, too.
         let texts = files
             .iter()
             .filter_map(|file| std::fs::read_to_string(file).ok());
         Self::read(variable, texts)
     }
 
-    /// The same from given variables and the texts of files, the weakest first.
+    /// The same from the given variables and file contents, the lowest priority first.
     fn read(
         variable: impl Fn(&str) -> Option<String>,
         texts: impl IntoIterator<Item = String>,
@@ -111,7 +112,7 @@ impl PackageSource {
             let value = option(name).unwrap_or_default();
             value.split_whitespace().map(str::to_owned).collect()
         };
-        // Paths of a file may hold blanks; those of a variable are split at them, as pip does.
+        // Paths in a file may contain blanks; in a variable pip splits at blanks.
         let find_links = match variable("PIP_FIND_LINKS").filter(|value| !value.is_empty()) {
             Some(value) => value.split_whitespace().map(str::to_owned).collect(),
             None => lines(options.get("find-links")),
@@ -171,19 +172,20 @@ impl PackageSource {
         environment
     }
 
-    /// The folders of the host among `find_links` that are there.
+    /// The existing host folders in `find_links`.
     pub(super) fn folders(&self) -> Vec<PathBuf> {
         let local = self.find_links.iter().filter_map(|link| local(link));
         local.filter(|path| path.exists()).collect()
     }
 
-    /// Whether all there is comes out of folders of the host, so that an installer needs no network. A page of links may lead anywhere.
+    /// Whether all wheels come from host folders, so that the installer needs no network. A page of
+    /// links may lead anywhere.
     pub(super) fn is_of_folders_alone(&self) -> bool {
         let is_page = |link: &String| local(link).is_none_or(|path| path.is_file());
         self.no_index && !self.find_links.iter().any(is_page)
     }
 
-    /// What of the host the installer has to read, where it is there.
+    /// Files and folders of the host that the installer must read, if they exist.
     pub(super) fn read_roots(&self) -> Vec<PathBuf> {
         let certificates = CERTIFICATES
             .iter()
@@ -205,13 +207,14 @@ impl PackageSource {
         roots
     }
 
-    /// What tells one set of registries, and of ways to them, from another, for the cache.
+    /// Identifies a set of indexes and how to reach them, for the cache key.
     pub(super) fn identity(&self) -> String {
         let mut parts = vec![self.index_url.clone().unwrap_or_default()];
         parts.push(self.extra_index_urls.join(" "));
         parts.push(self.find_links.join(" "));
         parts.push(self.no_index.to_string());
-        // Whom an installation trusted: what came over an open way is not reused by who asks for a safe one.
+        // Trusted hosts count: packages from an unchecked connection are not reused for a checked
+        // one.
         parts.push(self.trusted_hosts.join(" "));
         let certificates = self.certificates.iter();
         parts.extend(certificates.map(|path| path.to_string_lossy().into_owned()));
@@ -230,7 +233,7 @@ fn lines(value: Option<&String>) -> Vec<String> {
         .collect()
 }
 
-/// The path of an address that is one of the host: absolute, and without a folder that is left again.
+/// The host path in a URL: absolute and without `..`.
 fn local(link: &str) -> Option<PathBuf> {
     let path = match link.strip_prefix("file://") {
         Some(path) => path.to_owned(),
@@ -244,7 +247,7 @@ fn local(link: &str) -> Option<PathBuf> {
     path.canonicalize().ok().or(Some(path))
 }
 
-/// pip's files, the weakest first.
+/// pip's configuration files, the lowest priority first.
 fn files(variable: impl Fn(&str) -> Option<String>, home: Option<&Path>) -> Vec<PathBuf> {
     let named = variable("PIP_CONFIG_FILE").filter(|file| !file.is_empty());
     if named.as_deref() == Some("/dev/null") {
@@ -267,7 +270,7 @@ fn files(variable: impl Fn(&str) -> Option<String>, home: Option<&Path>) -> Vec<
     files
 }
 
-/// An address without the user and the password in it.
+/// A URL without its user and password.
 pub(super) fn without_password(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     let mut rest = text;
@@ -302,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_are_stronger_than_files_and_nothing_else_is_passed_on() {
+    fn variables_override_files_and_nothing_else_is_passed() {
         let source = read(
             &[
                 ("PIP_INDEX_URL", "https://u:p@a.example/simple"),
@@ -330,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_of_wheels_are_read_where_they_are() {
+    fn wheel_folders_become_read_roots() {
         let folder = tempfile::tempdir().expect("a folder");
         let spaced = folder.path().join("my wheels");
         std::fs::create_dir(&spaced).expect("made");
@@ -343,7 +346,7 @@ mod tests {
         assert_eq!(source.read_roots(), source.folders());
         assert_eq!(source.environment()["PIP_FIND_LINKS"], "https://w.example/");
 
-        // Only where nothing else is asked does an installer need no network.
+        // The installer needs no network only if nothing else is used.
         let page = folder.path().join("page.html");
         std::fs::write(&page, "").expect("written");
         assert!(!source.is_of_folders_alone());
@@ -357,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_looked_for_where_pip_does() {
+    fn configuration_files_are_found_like_pip() {
         let none = |_: &str| None;
         let home = Path::new("/home/me");
         let expected = [
@@ -372,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn passwords_are_left_out() {
+    fn passwords_are_removed_from_urls() {
         for (text, clean) in [
             ("https://u:p@h.example/x", "https://…@h.example/x"),
             (

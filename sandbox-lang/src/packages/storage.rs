@@ -1,11 +1,12 @@
-//! How much of a disk a folder takes.
+//! The disk usage of a folder.
 
 use std::path::Path;
 
-/// More entries than any set of packages has: the folder then counts as endless.
+/// More entries than any set of packages has. A folder with more counts as infinitely large.
 const MOST_ENTRIES: usize = 2_000_000;
 
-/// Bytes on disk of everything below a folder. Links are not followed. What disappears meanwhile does not count.
+/// Bytes on disk of everything below a folder. Does not follow links. Skips entries that disappear
+/// meanwhile.
 pub(super) fn used(folder: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
     let mut used = 0_u64;
@@ -37,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_on_disk_counts_and_holes_and_links_do_not() {
+    fn only_allocated_bytes_count() {
         let folder = tempfile::tempdir().expect("a folder");
         let inner = folder.path().join("a/b");
         std::fs::create_dir_all(&inner).expect("made");

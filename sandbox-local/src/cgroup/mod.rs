@@ -1,6 +1,6 @@
 //! The control groups of a sandbox.
 
-mod stale;
+mod leftovers;
 mod v1;
 mod v2;
 
@@ -10,66 +10,68 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
+use sandbox_host::lock;
+
 use crate::host::Cgroups;
-use crate::spawn::Anchor;
+use crate::spawn::ScopeHelper;
 use crate::systemd::Scope;
 
-pub(crate) use stale::remove_stale;
+pub(crate) use leftovers::remove_leftovers;
 
-/// Processes that are not the code's: the agent, and supervisors of executions that run at the same time. A group's limit
-/// of processes has room for them beyond what the plan allows the code.
+/// Processes besides the code's: the agent and the supervisors of concurrent executions. A group's
+/// process limit is the plan's limit plus these.
 pub(crate) const AGENT_PROCESSES: u64 = 8;
 
-/// What a sandbox may use. `None` leaves a resource alone.
+/// Limits of a sandbox. `None` means no limit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Limits {
-    /// Bytes of memory, swap included.
+    /// Bytes of memory, including swap.
     pub(crate) memory: Option<u64>,
     /// Thousandths of a processor.
     pub(crate) cpu_milli: Option<u32>,
     /// Processes and threads.
     pub(crate) pids: Option<u64>,
-    /// Make a group even if nothing is limited, so that every process can be found.
+    /// Whether to create a group even without limits, so that every process can be found.
     pub(crate) track: bool,
 }
 
-/// One folder to be made, and what is written to its files.
+/// A group to create, and the values to write to its files.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Part {
+struct GroupFolder {
     folder: PathBuf,
-    settings: Vec<Setting>,
-    /// The file with the counter of kills for memory, where memory is limited.
+    settings: Vec<GroupSetting>,
+    /// The file with the counter of memory kills, if memory is limited.
     counter: Option<&'static str>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Setting {
+struct GroupSetting {
     file: &'static str,
     value: String,
-    /// The kernel may not have the file.
+    /// Whether the kernel may lack the file.
     optional: bool,
 }
 
-/// A sandbox's groups: one folder in version 2, up to one for each controller in version 1. Dropping it tries to remove
-/// them once; [`Group::remove`] says whether that worked.
+/// A sandbox's groups: one folder on v2, up to one per controller on v1. Dropping it tries once to
+/// remove them; [`Group::remove`] reports whether that works.
 #[derive(Debug)]
 pub(crate) struct Group {
-    parts: Vec<Part>,
-    /// Version 1: a process enters by writing itself to these lists.
-    join: Vec<CString>,
-    /// Version 2: a process is cloned into the folder.
+    parts: Vec<GroupFolder>,
+    /// v1: a process enters by writing itself to these files.
+    join_files: Vec<CString>,
+    /// v2: a process is cloned into this folder.
     folder: OnceLock<OwnedFd>,
-    /// The scope of systemd that they are in.
+    /// The systemd scope that contains the groups.
     scope: Option<Arc<Scope>>,
-    events: OnceLock<File>,
-    left: Mutex<Vec<PathBuf>>,
+    kill_counter: OnceLock<File>,
+    owned: Mutex<Vec<PathBuf>>,
 }
 
 impl Group {
-    /// What to make; `None` where the host has no groups, or nothing is asked for. Touches nothing yet.
+    /// Plans the groups. `None` if the host has no groups or nothing is limited. Does no I/O.
     pub(crate) fn plan(cgroups: &Cgroups, limits: &Limits) -> Option<Self> {
         let parts = match cgroups {
             Cgroups::V1(groups) => v1::plan(groups, limits),
@@ -79,30 +81,28 @@ impl Group {
         if parts.is_empty() {
             return None;
         }
-        let join = match cgroups {
-            // A thread that moves itself through `tasks` needs no lock on all forks of the host, which costs milliseconds.
-            Cgroups::V1(_) => parts
-                .iter()
-                .map(|part| list_of_threads(&part.folder))
-                .collect(),
+        let join_files = match cgroups {
+            // A thread that moves itself through `tasks` avoids the kernel's global fork lock,
+            // which costs milliseconds.
+            Cgroups::V1(_) => parts.iter().map(|part| tasks_file(&part.folder)).collect(),
             _ => Vec::new(),
         };
         Some(Self {
             parts,
-            join,
+            join_files,
             folder: OnceLock::new(),
             scope: cgroups.scope().cloned(),
-            events: OnceLock::new(),
-            left: Mutex::default(),
+            kill_counter: OnceLock::new(),
+            owned: Mutex::default(),
         })
     }
 
-    /// Makes the groups.
+    /// Creates the groups.
     pub(crate) fn create(&self) -> io::Result<()> {
         for part in &self.parts {
-            named(&part.folder, std::fs::create_dir(&part.folder))?;
-            self.left().push(part.folder.clone());
-            for Setting {
+            with_path(&part.folder, std::fs::create_dir(&part.folder))?;
+            self.owned().push(part.folder.clone());
+            for GroupSetting {
                 file,
                 value,
                 optional,
@@ -115,40 +115,42 @@ impl Group {
             }
             if let Some(counter) = part.counter {
                 let path = part.folder.join(counter);
-                let opened = named(&path, File::open(&path))?;
-                drop(self.events.set(opened));
+                let opened = with_path(&path, File::open(&path))?;
+                drop(self.kill_counter.set(opened));
             }
-            if self.join.is_empty() {
-                let opened = named(&part.folder, File::open(&part.folder))?;
+            if self.join_files.is_empty() {
+                let opened = with_path(&part.folder, File::open(&part.folder))?;
                 drop(self.folder.set(opened.into()));
             }
         }
         Ok(())
     }
 
-    /// Version 1: the files to which a new process writes `0` to move itself into the groups, once they are made.
-    pub(crate) fn join(&self) -> &[CString] {
-        &self.join
+    /// v1: the files to which a new process writes `0` to move itself into the groups, once they
+    /// exist.
+    pub(crate) fn join_files(&self) -> &[CString] {
+        &self.join_files
     }
 
-    /// Version 2: the folder that a new process is cloned into.
+    /// v2: the folder that a new process is cloned into.
     pub(crate) fn folder(&self) -> Option<BorrowedFd<'_>> {
         self.folder.get().map(AsFd::as_fd)
     }
 
-    /// Who has to make processes of the group, where it is not this process.
-    pub(crate) fn anchor(&self) -> Option<&Anchor> {
-        self.scope.as_ref().map(|scope| scope.anchor())
+    /// The process that must clone processes of the group, if this process may not.
+    pub(crate) fn helper(&self) -> Option<&ScopeHelper> {
+        self.scope.as_ref().map(|scope| scope.helper())
     }
 
-    /// How many processes of the group the kernel has killed for memory; `None` where memory is not limited.
+    /// How many processes of the group the kernel has killed for memory. `None` if memory is not
+    /// limited.
     pub(crate) fn oom_kills(&self) -> Option<u64> {
-        sandbox_host::memory_kills(self.events.get()?)
+        sandbox_host::memory_kills(self.kill_counter.get()?)
     }
 
-    /// The group with the limit of processes.
+    /// The group with the process limit.
     pub(crate) fn process_limit(&self) -> Option<PathBuf> {
-        let limits = |part: &&Part| {
+        let limits = |part: &&GroupFolder| {
             part.settings
                 .iter()
                 .any(|setting| setting.file == "pids.max")
@@ -156,7 +158,7 @@ impl Group {
         Some(self.parts.iter().find(limits)?.folder.clone())
     }
 
-    /// Every process of the groups.
+    /// The ids of all processes in the groups.
     pub(crate) fn processes(&self) -> Vec<i32> {
         let lists = self
             .parts
@@ -174,16 +176,18 @@ impl Group {
         pids
     }
 
-    /// Kills every process of the group at once, where the kernel can (version 2, Linux 5.14).
+    /// Kills every process of the group at once. False if the kernel cannot (v1, or before Linux
+    /// 5.14).
     pub(crate) fn kill(&self) -> bool {
-        self.join.is_empty()
+        self.join_files.is_empty()
             && self
                 .parts
                 .iter()
                 .all(|part| write(&part.folder, "cgroup.kill", "1").is_ok())
     }
 
-    /// Removes the groups. A process that has just ended can keep one for a moment, hence the retries: up to half a second.
+    /// Removes the groups. A process that has just ended can keep a group busy, so this retries for
+    /// up to half a second.
     pub(crate) fn remove(&self) -> io::Result<()> {
         const ATTEMPTS: usize = 10;
         let mut pause = Duration::from_micros(200);
@@ -197,69 +201,67 @@ impl Group {
         self.try_remove()
     }
 
-    /// Removes the groups, if no process keeps one.
+    /// Removes the groups unless a process keeps them busy.
     pub(crate) fn try_remove(&self) -> io::Result<()> {
         let mut result = Ok(());
-        self.left()
+        self.owned()
             .retain(|folder| match std::fs::remove_dir(folder) {
                 Ok(()) => false,
                 Err(cause) if cause.kind() == io::ErrorKind::NotFound => false,
                 failed => {
-                    result = named(folder, failed);
+                    result = with_path(folder, failed);
                     true
                 }
             });
         result
     }
 
-    /// The groups of another process, which exist. `counter` is the file with the counter of kills for memory.
-    pub(crate) fn of_others(folders: &[PathBuf], counter: Option<&Path>) -> Self {
-        let part = |folder: &PathBuf| Part {
+    /// Existing groups, created by another process. `counter` is the file with the counter of
+    /// memory kills.
+    pub(crate) fn existing(folders: &[PathBuf], counter: Option<&Path>) -> Self {
+        let part = |folder: &PathBuf| GroupFolder {
             folder: folder.clone(),
             settings: Vec::new(),
             counter: None,
         };
         let group = Self {
             parts: folders.iter().map(part).collect(),
-            join: folders
-                .iter()
-                .map(|folder| list_of_threads(folder))
-                .collect(),
+            join_files: folders.iter().map(|folder| tasks_file(folder)).collect(),
             folder: OnceLock::new(),
             scope: None,
-            events: OnceLock::new(),
-            left: Mutex::default(),
+            kill_counter: OnceLock::new(),
+            owned: Mutex::default(),
         };
         if let Some(file) = counter.and_then(|counter| File::open(counter).ok()) {
-            drop(group.events.set(file));
+            drop(group.kill_counter.set(file));
         }
         group
     }
 
-    /// Where the groups are.
+    /// The folders of the groups.
     pub(crate) fn folders(&self) -> Vec<PathBuf> {
         self.parts.iter().map(|part| part.folder.clone()).collect()
     }
 
-    /// The file with the counter of kills for memory.
+    /// The file with the counter of memory kills.
     pub(crate) fn counter(&self) -> Option<PathBuf> {
         self.parts
             .iter()
             .find_map(|part| Some(part.folder.join(part.counter?)))
     }
 
-    /// Leaves the groups to somebody else to remove.
-    pub(crate) fn give_away(&self) {
-        self.left().clear();
+    /// Leaves the removal of the groups to another process.
+    pub(crate) fn release(&self) {
+        self.owned().clear();
     }
 
-    /// Takes the groups over, to be removed.
-    pub(crate) fn take_over(&self) {
-        *self.left() = self.folders();
+    /// Makes this value responsible for removing the groups.
+    pub(crate) fn take_ownership(&self) {
+        *self.owned() = self.folders();
     }
 
-    fn left(&self) -> MutexGuard<'_, Vec<PathBuf>> {
-        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+    fn owned(&self) -> MutexGuard<'_, Vec<PathBuf>> {
+        lock(&self.owned)
     }
 }
 
@@ -271,54 +273,54 @@ impl Drop for Group {
     }
 }
 
-fn list_of_threads(folder: &Path) -> CString {
+fn tasks_file(folder: &Path) -> CString {
     let path = folder.join("tasks").into_os_string().into_vec();
     CString::new(path).expect("the kernel's mount points and our names have no NUL")
 }
 
 fn write(folder: &Path, file: &str, value: &str) -> io::Result<()> {
     let path = folder.join(file);
-    named(&path, std::fs::write(&path, value))
+    with_path(&path, std::fs::write(&path, value))
 }
 
 /// A failed operation on a file or folder of a group.
 #[derive(Debug)]
-struct Named {
+struct PathError {
     path: PathBuf,
     cause: io::Error,
 }
 
-impl std::fmt::Display for Named {
+impl std::fmt::Display for PathError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}: {}", self.path.display(), self.cause)
     }
 }
 
-impl std::error::Error for Named {}
+impl std::error::Error for PathError {}
 
-fn named<T>(path: &Path, result: io::Result<T>) -> io::Result<T> {
+fn with_path<T>(path: &Path, result: io::Result<T>) -> io::Result<T> {
     result.map_err(|cause| {
         let path = path.to_owned();
-        io::Error::new(cause.kind(), Named { path, cause })
+        io::Error::new(cause.kind(), PathError { path, cause })
     })
 }
 
-/// Whether a group was removed while its files were written.
-pub(crate) fn is_gone(error: &io::Error) -> bool {
+/// Whether the group was removed while its files were being written.
+pub(crate) fn was_removed(error: &io::Error) -> bool {
     const ENOENT: i32 = 2;
     const ENODEV: i32 = 19;
-    let named = error
+    let path_error = error
         .get_ref()
-        .and_then(|inner| inner.downcast_ref::<Named>());
-    let code = match named {
-        Some(named) => named.cause.raw_os_error(),
+        .and_then(|inner| inner.downcast_ref::<PathError>());
+    let code = match path_error {
+        Some(path_error) => path_error.cause.raw_os_error(),
         None => error.raw_os_error(),
     };
     matches!(code, Some(ENOENT | ENODEV))
 }
 
-fn setting(file: &'static str, value: impl ToString) -> Setting {
-    Setting {
+fn group_setting(file: &'static str, value: impl ToString) -> GroupSetting {
+    GroupSetting {
         file,
         value: value.to_string(),
         optional: false,

@@ -1,32 +1,34 @@
-//! Version 1: a folder for each controller.
+//! v1: a folder for each controller.
 
 use std::path::Path;
 
-use super::{Limits, Part, Setting, setting};
+use super::{GroupFolder, GroupSetting, Limits, group_setting};
 use crate::host::cgroup::V1;
 use crate::owned_name;
 
-/// The kernel's default period of the processor quota, in microseconds.
-const PERIOD: u64 = 100_000;
+/// The kernel's default period of the CPU quota, in microseconds.
+const QUOTA_PERIOD_US: u64 = 100_000;
 
-pub(super) fn plan(groups: &V1, limits: &Limits) -> Vec<Part> {
+pub(super) fn plan(groups: &V1, limits: &Limits) -> Vec<GroupFolder> {
     let mut parts = Vec::new();
     if let (Some(parent), Some(memory)) = (&groups.memory, limits.memory) {
         let part = part(&mut parts, parent);
-        part.settings.push(setting("memory.limit_in_bytes", memory));
-        // Memory and swap together, so that swap adds nothing. Missing where the kernel does not count swap.
-        let with_swap = setting("memory.memsw.limit_in_bytes", memory);
-        part.settings.push(Setting {
+        part.settings
+            .push(group_setting("memory.limit_in_bytes", memory));
+        // The limit of memory plus swap, so that swap adds nothing. Missing if the kernel does not
+        // account swap.
+        let with_swap = group_setting("memory.memsw.limit_in_bytes", memory);
+        part.settings.push(GroupSetting {
             optional: true,
             ..with_swap
         });
         part.counter = Some("memory.oom_control");
     }
     if let (Some(parent), Some(milli)) = (&groups.cpu, limits.cpu_milli) {
-        let quota = u64::from(milli) * PERIOD / 1000;
+        let quota = u64::from(milli) * QUOTA_PERIOD_US / 1000;
         part(&mut parts, parent)
             .settings
-            .push(setting("cpu.cfs_quota_us", quota));
+            .push(group_setting("cpu.cfs_quota_us", quota));
     }
     if let Some(parent) = groups
         .pids
@@ -35,19 +37,19 @@ pub(super) fn plan(groups: &V1, limits: &Limits) -> Vec<Part> {
     {
         let part = part(&mut parts, parent);
         part.settings
-            .extend(limits.pids.map(|pids| setting("pids.max", pids)));
+            .extend(limits.pids.map(|pids| group_setting("pids.max", pids)));
     }
     parts
 }
 
-/// The part for a group below `parent`. Controllers that are mounted together share one.
-fn part<'a>(parts: &'a mut Vec<Part>, parent: &Path) -> &'a mut Part {
+/// The folder below `parent`. Controllers that are mounted together share one.
+fn part<'a>(parts: &'a mut Vec<GroupFolder>, parent: &Path) -> &'a mut GroupFolder {
     let known = parts
         .iter()
         .position(|part| part.folder.parent() == Some(parent));
     let index = known.unwrap_or_else(|| {
-        let folder = parent.join(owned_name::fresh());
-        parts.push(Part {
+        let folder = parent.join(owned_name::unique_name());
+        parts.push(GroupFolder {
             folder,
             settings: Vec::new(),
             counter: None,
@@ -71,7 +73,7 @@ mod tests {
     };
 
     #[test]
-    fn controllers_that_are_mounted_together_share_a_group() {
+    fn controllers_on_one_mount_share_a_group() {
         let groups = V1 {
             memory: Some("/cg/memory".into()),
             cpu: Some("/cg/both".into()),
@@ -91,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_only_made_where_something_is_limited() {
+    fn group_is_created_only_for_limits_or_tracking() {
         let groups = V1 {
             pids: Some("/cg/pids".into()),
             ..V1::default()
@@ -109,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_that_was_removed_is_told_from_one_that_cannot_be_made() {
+    fn removed_group_is_distinguished_from_other_errors() {
         let place = tempfile::tempdir().expect("a folder");
         let groups = V1 {
             pids: Some(place.path().join("gone")),
@@ -118,13 +120,13 @@ mod tests {
         let cgroups = Cgroups::V1(groups);
         let group = Group::plan(&cgroups, &LIMITS).expect("limits");
         let error = group.create().expect_err("its parent is not there");
-        assert!(super::super::is_gone(&error), "{error}");
+        assert!(super::super::was_removed(&error), "{error}");
         let error = std::io::Error::from_raw_os_error(13);
-        assert!(!super::super::is_gone(&error), "{error}");
+        assert!(!super::super::was_removed(&error), "{error}");
     }
 
     #[test]
-    fn limits_are_set_and_folders_removed() {
+    fn limits_are_set_and_groups_removed() {
         let cgroups = Cgroups::detect();
         let Cgroups::V1(V1 {
             memory: Some(_),
@@ -138,8 +140,8 @@ mod tests {
         };
         let group = Group::plan(&cgroups, &LIMITS).expect("limits");
         group.create().expect("made");
-        let folders = group.left().clone();
-        assert_eq!((folders.len(), group.join().len()), (3, 3));
+        let folders = group.owned().clone();
+        assert_eq!((folders.len(), group.join_files().len()), (3, 3));
         let read = |file: &str| {
             let path = folders
                 .iter()

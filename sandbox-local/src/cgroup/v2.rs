@@ -1,13 +1,13 @@
-//! Version 2: one folder.
+//! v2: one folder for all controllers.
 
-use super::{Limits, Part, Setting, setting};
+use super::{GroupFolder, GroupSetting, Limits, group_setting};
 use crate::host::cgroup::V2;
 use crate::owned_name;
 
-/// The kernel's default period of the processor quota, in microseconds.
-const PERIOD: u64 = 100_000;
+/// The kernel's default period of the CPU quota, in microseconds.
+const QUOTA_PERIOD_US: u64 = 100_000;
 
-pub(super) fn plan(groups: &V2, limits: &Limits) -> Vec<Part> {
+pub(super) fn plan(groups: &V2, limits: &Limits) -> Vec<GroupFolder> {
     let memory = limits.memory.filter(|_| groups.memory);
     let cpu = limits.cpu_milli.filter(|_| groups.cpu);
     let pids = limits.pids.filter(|_| groups.pids);
@@ -16,20 +16,23 @@ pub(super) fn plan(groups: &V2, limits: &Limits) -> Vec<Part> {
     }
     let mut settings = Vec::new();
     if let Some(memory) = memory {
-        settings.push(setting("memory.max", memory));
-        // Missing where the kernel does not count swap.
-        settings.push(Setting {
+        settings.push(group_setting("memory.max", memory));
+        // Missing if the kernel does not account swap.
+        settings.push(GroupSetting {
             optional: true,
-            ..setting("memory.swap.max", 0)
+            ..group_setting("memory.swap.max", 0)
         });
     }
     if let Some(milli) = cpu {
-        let quota = u64::from(milli) * PERIOD / 1000;
-        settings.push(setting("cpu.max", format!("{quota} {PERIOD}")));
+        let quota = u64::from(milli) * QUOTA_PERIOD_US / 1000;
+        settings.push(group_setting(
+            "cpu.max",
+            format!("{quota} {QUOTA_PERIOD_US}"),
+        ));
     }
-    settings.extend(pids.map(|pids| setting("pids.max", pids)));
-    let folder = groups.folder.join(owned_name::fresh());
-    vec![Part {
+    settings.extend(pids.map(|pids| group_setting("pids.max", pids)));
+    let folder = groups.folder.join(owned_name::unique_name());
+    vec![GroupFolder {
         folder,
         settings,
         counter: memory.map(|_| "memory.events"),
@@ -63,7 +66,7 @@ mod tests {
     };
 
     #[test]
-    fn without_a_controller_nothing_of_it_is_written() {
+    fn missing_controller_files_are_not_written() {
         let parent = tempfile::tempdir().expect("a folder");
         let group = Group::plan(&groups(parent.path(), false), &LIMITS).expect("limits");
         group.create().expect("made");
@@ -71,7 +74,7 @@ mod tests {
         assert_eq!(read("cpu.max").expect("written"), "50000 100000");
         assert_eq!(read("pids.max").expect("written"), "9");
         assert!(read("memory.max").is_err());
-        assert!(group.folder().is_some() && group.join().is_empty());
+        assert!(group.folder().is_some() && group.join_files().is_empty());
         assert_eq!(group.oom_kills(), None);
         assert!(
             group.try_remove().is_err(),
@@ -82,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_that_cannot_be_made_is_named_and_leaves_nothing() {
+    fn failed_creation_names_the_group_and_leaves_nothing() {
         let parent = tempfile::tempdir().expect("a folder");
         let group = Group::plan(&groups(&parent.path().join("gone"), true), &LIMITS);
         let group = group.expect("limits");

@@ -1,10 +1,11 @@
-//! A detached sandbox, as a client of its agent needs it: whoever ends it, its keeper does.
+//! The isolator of a detached sandbox for clients of its agent. The supervisor ends the sandbox,
+//! whoever asks for it.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -12,47 +13,47 @@ use rustix::process::{Signal, pidfd_send_signal};
 use sandbox_agent::protocol::keep::files;
 use sandbox_core::{Error, Result};
 use sandbox_host::state::read_private;
-use sandbox_host::{CounterFiles, Counters, Isolator};
+use sandbox_host::{CounterFiles, Counters, Isolator, lock};
 
-use super::record::Record;
-use super::sandboxes::{KeeperState, Sandboxes, name_of};
-use super::stale;
+use super::folder::{SandboxesFolder, SupervisorState, name_of};
+use super::leftovers;
+use super::record::DetachedRecord;
 use crate::cgroup::Group;
 use crate::error;
 use crate::isolator::wait_for_end;
 
-/// How long a keeper may take to end everything: 5 s for processes, and the rest.
-const END: Duration = Duration::from_secs(9);
+/// Time limit for the supervisor to end everything: 5 s for processes, and the rest.
+const KILL_TIMEOUT: Duration = Duration::from_secs(9);
 
-/// How long a keeper is waited for whose agent has gone, before it is asked for the reason.
+/// How long to wait for the supervisor of an ended agent before asking for the exit reason.
 const POST_MORTEM: Duration = Duration::from_secs(1);
 
-/// Ends, and tells about, one detached sandbox.
+/// Ends one detached sandbox, and reports its kills, denials and exit.
 #[derive(Debug, Clone)]
-pub(crate) struct KeptIsolator(Arc<Inner>);
+pub(crate) struct DetachedIsolator(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    sandboxes: Sandboxes,
+    sandboxes: SandboxesFolder,
     name: String,
-    keeper: Arc<OwnedFd>,
-    /// The creator's stream to the keeper, until the sandbox is kept.
+    supervisor: Arc<OwnedFd>,
+    /// The creator's control stream to the supervisor, until the handover.
     control: Mutex<Option<StdUnixStream>>,
-    facts: Mutex<Option<Facts>>,
+    facts: Mutex<Option<DetachedFacts>>,
 }
 
-/// What is known once the sandbox is kept.
+/// What is known after the handover.
 #[derive(Debug)]
-struct Facts {
-    record: Record,
-    kills: Kills,
-    /// Opened when they are first asked for.
+struct DetachedFacts {
+    record: DetachedRecord,
+    kills: KillCounter,
+    /// Opened on the first request.
     counters: OnceLock<CounterFiles>,
 }
 
-impl Facts {
-    /// What the kernel has refused the code of the sandbox. The agent is its keeper's to reap, which ends with it: so while the keeper
-    /// lives, the number is the agent's.
+impl DetachedFacts {
+    /// What the kernel has refused the code of the sandbox. The agent's process id is valid while
+    /// the supervisor lives: it is the agent's parent.
     fn counters(&self) -> Counters {
         let parts = &self.record.parts;
         let files = self.counters.get_or_init(|| {
@@ -63,21 +64,21 @@ impl Facts {
     }
 }
 
-/// Where kills for memory are counted.
+/// Where memory kills are counted.
 #[derive(Debug)]
-enum Kills {
+enum KillCounter {
     Unknown,
     Group(Group),
     File(PathBuf),
 }
 
-impl Kills {
-    fn of(record: &Record, folder: PathBuf) -> Self {
+impl KillCounter {
+    fn of(record: &DetachedRecord, folder: PathBuf) -> Self {
         if record.parts.sampled {
             return Self::File(folder.join(name_of(files::MEMORY_KILLS)));
         }
         match &record.parts.counter {
-            Some(counter) => Self::Group(Group::of_others(&[], Some(counter))),
+            Some(counter) => Self::Group(Group::existing(&[], Some(counter))),
             None => Self::Unknown,
         }
     }
@@ -88,7 +89,7 @@ impl Kills {
             Self::Group(group) => group.oom_kills(),
             Self::File(path) => match read_private(path, 32) {
                 Ok(text) => std::str::from_utf8(&text).ok()?.trim().parse().ok(),
-                // Made with the first.
+                // Created with the first kill.
                 Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => Some(0),
                 Err(_) => None,
             },
@@ -96,82 +97,85 @@ impl Kills {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl KeptIsolator {
-    /// Of a sandbox that is being created: the end of `control` is the end of the sandbox.
-    pub(super) fn of_new(
-        sandboxes: Sandboxes,
+impl DetachedIsolator {
+    /// For a sandbox that is being created. Closing `control` ends the sandbox.
+    pub(super) fn for_new(
+        sandboxes: SandboxesFolder,
         name: &str,
-        keeper: OwnedFd,
+        supervisor: OwnedFd,
         control: StdUnixStream,
     ) -> Self {
         Self(Arc::new(Inner {
             sandboxes,
             name: name.to_owned(),
-            keeper: Arc::new(keeper),
+            supervisor: Arc::new(supervisor),
             control: Mutex::new(Some(control)),
             facts: Mutex::new(None),
         }))
     }
 
-    /// Of a sandbox that is kept.
-    pub(super) fn of_kept(sandboxes: Sandboxes, record: Record, keeper: OwnedFd) -> Self {
+    /// For a sandbox whose supervisor has taken over.
+    pub(super) fn for_existing(
+        sandboxes: SandboxesFolder,
+        record: DetachedRecord,
+        supervisor: OwnedFd,
+    ) -> Self {
         let isolator = Self(Arc::new(Inner {
             sandboxes,
             name: record.plan.name.clone(),
-            keeper: Arc::new(keeper),
+            supervisor: Arc::new(supervisor),
             control: Mutex::new(None),
             facts: Mutex::new(None),
         }));
-        isolator.learn(record);
+        isolator.set_record(record);
         isolator
     }
 
-    /// The stream to the keeper, to say that the sandbox works. It ends the sandbox if it is dropped before.
+    /// Takes the control stream to confirm that the sandbox works. Dropping the stream ends the
+    /// sandbox.
     pub(super) fn take_control(&self) -> Option<StdUnixStream> {
         lock(&self.0.control).take()
     }
 
-    /// The sandbox is kept.
-    pub(super) fn learn(&self, record: Record) {
-        let kills = Kills::of(&record, self.0.sandboxes.folder_of(&self.0.name));
-        *lock(&self.0.facts) = Some(Facts {
+    /// Stores the record after the handover.
+    pub(super) fn set_record(&self, record: DetachedRecord) {
+        let kills = KillCounter::of(&record, self.0.sandboxes.folder_of(&self.0.name));
+        *lock(&self.0.facts) = Some(DetachedFacts {
             record,
             kills,
             counters: OnceLock::new(),
         });
     }
 
-    /// Ends the sandbox through its keeper, and without it where it does not.
+    /// Asks the supervisor to end the sandbox. KillCounter the supervisor and cleans up if it does not.
     pub(super) async fn end(&self) -> Result<()> {
         let inner = &self.0;
         self.end_soon();
-        wait_for_end(&inner.keeper, END).await;
-        if !stale::wait(&inner.keeper, Duration::ZERO) {
-            // Its end ends the agent; what it leaves is removed below.
-            let _ = pidfd_send_signal(&*inner.keeper, Signal::KILL);
-            wait_for_end(&inner.keeper, END).await;
+        wait_for_end(&inner.supervisor, KILL_TIMEOUT).await;
+        if !leftovers::wait_for_exit(&inner.supervisor, Duration::ZERO) {
+            // The end of the supervisor ends the agent. Leftovers are removed below.
+            let _ = pidfd_send_signal(&*inner.supervisor, Signal::KILL);
+            wait_for_end(&inner.supervisor, KILL_TIMEOUT).await;
         }
         let (sandboxes, name) = (inner.sandboxes.clone(), inner.name.clone());
-        let keeper = lock(&inner.facts)
+        let supervisor = lock(&inner.facts)
             .as_ref()
-            .map(|facts| facts.record.parts.keeper);
+            .map(|facts| facts.record.parts.supervisor);
         let clear = move || {
             let Some(entry) = sandboxes.entry(&name)? else {
                 return Ok(());
             };
             let is_ours = match &entry.record {
-                Some(Ok(record)) => keeper.is_none_or(|keeper| keeper == record.parts.keeper),
+                Some(Ok(record)) => {
+                    supervisor.is_none_or(|supervisor| supervisor == record.parts.supervisor)
+                }
                 Some(Err(_)) | None => true,
             };
-            // Somebody may have made another one of that name since.
-            if entry.keeper != KeeperState::Gone || !is_ours {
+            // Another process may have created a sandbox of that name since.
+            if entry.supervisor != SupervisorState::Gone || !is_ours {
                 return Ok(());
             }
-            stale::end(&entry).map_err(|left| error::destroy(&sandboxes.tier, left))
+            leftovers::remove_all(&entry).map_err(|left| error::destroy(&sandboxes.tier, left))
         };
         match tokio::task::spawn_blocking(clear).await {
             Ok(cleared) => cleared,
@@ -179,8 +183,9 @@ impl KeptIsolator {
         }
     }
 
-    /// Ends a sandbox whose creation failed; gives the error, with what could not be removed.
-    pub(super) async fn after(&self, failed: Error) -> Error {
+    /// Ends a sandbox whose creation failed. Returns the error, with the cause if the sandbox could
+    /// not be removed.
+    pub(super) async fn end_after(&self, failed: Error) -> Error {
         match self.end().await {
             Ok(()) => failed,
             Err(left) => failed.with_source(left),
@@ -189,13 +194,13 @@ impl KeptIsolator {
 
     fn end_soon(&self) {
         drop(lock(&self.0.control).take());
-        // It may have ended by itself.
-        let _ = pidfd_send_signal(&*self.0.keeper, Signal::TERM);
+        // The supervisor may have ended already.
+        let _ = pidfd_send_signal(&*self.0.supervisor, Signal::TERM);
     }
 }
 
 #[async_trait]
-impl Isolator for KeptIsolator {
+impl Isolator for DetachedIsolator {
     fn tier(&self) -> &str {
         &self.0.sandboxes.tier
     }
@@ -215,31 +220,33 @@ impl Isolator for KeptIsolator {
     async fn counters(&self) -> Counters {
         lock(&self.0.facts)
             .as_ref()
-            .map(Facts::counters)
+            .map(DetachedFacts::counters)
             .unwrap_or_default()
     }
 
     async fn post_mortem(&self) -> Option<String> {
-        wait_for_end(&self.0.keeper, POST_MORTEM).await;
-        if !stale::wait(&self.0.keeper, Duration::ZERO) {
+        wait_for_end(&self.0.supervisor, POST_MORTEM).await;
+        if !leftovers::wait_for_exit(&self.0.supervisor, Duration::ZERO) {
             return None;
         }
         let facts = lock(&self.0.facts);
         let record = &facts.as_ref()?.record;
         Some(match (record.is_over(), record.plan.lifetime) {
             (true, Some(lifetime)) => format!("its lifetime of {lifetime:?} is over"),
-            _ => "the sandbox was ended by somebody else, or its keeper was killed".to_owned(),
+            _ => {
+                "the sandbox was ended by another process, or its supervisor was killed".to_owned()
+            }
         })
     }
 }
 
-/// A descriptor of this process, which a keeper watches until the sandbox is its own.
+/// A pidfd of this process. The supervisor watches it until the handover.
 pub(super) fn own_process() -> std::io::Result<OwnedFd> {
     use rustix::process::{PidfdFlags, getpid, pidfd_open};
     Ok(pidfd_open(getpid(), PidfdFlags::empty())?)
 }
 
-/// The folder of a sandbox, open, so that its socket can be named by a short path.
+/// Opens the folder of a sandbox, so that its socket has a short path.
 pub(super) fn open_folder(path: &std::path::Path) -> std::io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
     let flags = rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::NOFOLLOW;

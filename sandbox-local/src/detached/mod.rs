@@ -1,17 +1,18 @@
-//! Sandboxes that outlive the process that made them.
+//! SandboxesFolder that outlive the process that made them.
 //!
-//! Each has a folder `sandboxes/NAME` in the state folder, which its keeper ([`sandbox_agent::protocol::keep`]) makes, locks
-//! and removes. The keeper is the parent of the agent and the owner of its stream: the sandbox ends with it. Everybody else,
-//! its creator too, is a client of the agent's socket in that folder.
+//! Each has a folder `sandboxes/NAME` in the state folder. Its supervisor
+//! ([`sandbox_agent::protocol::keep`]) creates, locks and removes that folder. The supervisor is
+//! the parent of the agent and the owner of its stream, so the sandbox ends with it. All other
+//! processes, including the creator, are clients of the agent's socket in that folder.
 //!
-//! A folder whose lock nobody holds has no keeper any more; whoever finds it may remove it, and ends processes only where
-//! number, start and machine's start are those that were noted.
+//! A folder whose lock is free has no supervisor any more, and any process may remove it. A process
+//! is ended only if its id, its start time and the boot id match the record.
 
-mod hand_over;
+mod folder;
+mod handover;
 mod isolator;
+mod leftovers;
 mod record;
-mod sandboxes;
-mod stale;
 mod start;
 
 use std::os::fd::AsRawFd;
@@ -25,59 +26,59 @@ use sandbox_host::state::{ended, read_private};
 use sandbox_host::{AgentInstance, AttachedSandbox, Key};
 use tokio::net::UnixStream;
 
-use isolator::{KeptIsolator, open_folder};
-use record::Record;
-use sandboxes::{Entry, KeeperState, Sandboxes, name_of};
+use folder::{SandboxEntry, SandboxesFolder, SupervisorState, name_of};
+use isolator::{DetachedIsolator, open_folder};
+use record::DetachedRecord;
 
 use crate::LocalConfig;
 use crate::error;
 use crate::state;
 
-/// How long a sandbox that is being made or removed is waited for.
-const CHANGING: Duration = Duration::from_secs(3);
+/// How long to wait for a sandbox that another process is creating or removing.
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How often it is looked at.
-const LOOK: Duration = Duration::from_millis(20);
+/// The polling interval for that.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-pub(crate) use start::{Uninsulated, start, start_uninsulated};
+pub(crate) use start::{UnconfinedStart, start, start_unconfined};
 
 /// The detached sandboxes of a tier.
 #[derive(Debug)]
-pub(crate) struct Registry(Option<Sandboxes>);
+pub(crate) struct DetachedSandboxes(Option<SandboxesFolder>);
 
-impl Registry {
-    /// Those of the user that runs this.
+impl DetachedSandboxes {
+    /// Those of the user of this process.
     ///
     /// # Errors
     ///
-    /// Where the state folder is not ours alone.
+    /// If another user owns the state folder or may enter it.
     pub(crate) fn of(tier: &str, config: &LocalConfig) -> Result<Self> {
         let state = state::found(tier, config)?;
-        Ok(Self(state.map(|state| Sandboxes::new(tier, &state))))
+        Ok(Self(state.map(|state| SandboxesFolder::new(tier, &state))))
     }
 
-    /// Without a state folder there are none.
-    fn sandboxes(&self, tier: &str, name: &str) -> Result<&Sandboxes> {
-        let none = || Sandboxes::new(tier, Path::new("")).not_found(name);
+    /// Fails with `NotFound` without a state folder.
+    fn sandboxes(&self, tier: &str, name: &str) -> Result<&SandboxesFolder> {
+        let none = || SandboxesFolder::new(tier, Path::new("")).not_found(name);
         self.0.as_ref().ok_or_else(none)
     }
 
-    /// One that runs.
+    /// Attaches to a running sandbox.
     pub(crate) async fn get(&self, tier: &str, name: &str) -> Result<Found> {
         get(self.sandboxes(tier, name)?, name).await
     }
 
-    /// Ends one, whatever state it is in, and removes what it left.
+    /// Ends a sandbox in any state and removes its leftovers.
     pub(crate) async fn remove(&self, tier: &str, name: &str) -> Result<()> {
         remove(self.sandboxes(tier, name)?, name).await
     }
 
-    /// All of them.
+    /// Lists all sandboxes of the tier.
     pub(crate) fn list(&self) -> Result<Vec<SandboxInfo>> {
         self.0.as_ref().map_or(Ok(Vec::new()), list)
     }
 
-    /// Removes what those left that have no keeper any more.
+    /// Removes the leftovers of sandboxes without a supervisor. Returns their names.
     pub(crate) async fn prune(&self) -> Result<Vec<String>> {
         match &self.0 {
             Some(sandboxes) => prune(sandboxes).await,
@@ -86,7 +87,7 @@ impl Registry {
     }
 }
 
-async fn get(sandboxes: &Sandboxes, name: &str) -> Result<Found> {
+async fn get(sandboxes: &SandboxesFolder, name: &str) -> Result<Found> {
     let tier = sandboxes.tier.as_str();
     let entry = sandboxes.entry(name)?;
     let entry = entry.ok_or_else(|| sandboxes.not_found(name))?;
@@ -94,19 +95,21 @@ async fn get(sandboxes: &Sandboxes, name: &str) -> Result<Found> {
         return Err(sandboxes.not_found(name));
     };
     let record = of_tier(sandboxes, record?)?;
-    let keeper = match entry.keeper {
-        KeeperState::Alive if !record.parts.is_of_here() => return Err(elsewhere(tier, name)),
-        KeeperState::Alive => record.parts.open_keeper(),
+    let supervisor = match entry.supervisor {
+        SupervisorState::Alive if !record.parts.is_valid_here() => {
+            return Err(elsewhere(tier, name));
+        }
+        SupervisorState::Alive => record.parts.open_supervisor(),
         _ => None,
     };
-    let keeper = keeper.ok_or_else(|| ended(tier, name))?;
+    let supervisor = supervisor.ok_or_else(|| ended(tier, name))?;
     let plan = record.plan.clone();
-    let isolator = KeptIsolator::of_kept(sandboxes.clone(), record.clone(), keeper);
+    let isolator = DetachedIsolator::for_existing(sandboxes.clone(), record.clone(), supervisor);
     let instance = Box::new(attach(sandboxes, record, isolator).await?) as Box<dyn Instance>;
     Ok(Found { plan, instance })
 }
 
-fn of_tier(sandboxes: &Sandboxes, record: Record) -> Result<Record> {
+fn of_tier(sandboxes: &SandboxesFolder, record: DetachedRecord) -> Result<DetachedRecord> {
     if record.tier == sandboxes.tier {
         return Ok(record);
     }
@@ -122,11 +125,11 @@ fn elsewhere(tier: &str, name: &str) -> Error {
         .with_fix("use it from where it was created")
 }
 
-/// Becomes a client of the agent.
+/// Connects to the agent as a client.
 async fn attach(
-    sandboxes: &Sandboxes,
-    record: Record,
-    isolator: KeptIsolator,
+    sandboxes: &SandboxesFolder,
+    record: DetachedRecord,
+    isolator: DetachedIsolator,
 ) -> Result<AgentInstance> {
     let tier = sandboxes.tier.as_str();
     let name = &record.plan.name;
@@ -142,7 +145,7 @@ async fn attach(
         .with_source(cause),
     };
     let folder = open_folder(&path).map_err(failed)?;
-    // However long the folder's own path is.
+    // The sandbox's own path may be too long for a socket address.
     let short = Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string());
     let key = read_private(&short.join(name_of(files::KEY)), 64).map_err(failed)?;
     let key = <[u8; Key::LEN]>::try_from(key).map_err(|_| {
@@ -155,12 +158,12 @@ async fn attach(
     AgentInstance::attach(stream, &Key::new(key), sandbox, Box::new(isolator)).await
 }
 
-fn list(sandboxes: &Sandboxes) -> Result<Vec<SandboxInfo>> {
+fn list(sandboxes: &SandboxesFolder) -> Result<Vec<SandboxInfo>> {
     let mut list = Vec::new();
     for entry in sandboxes.entries()? {
         let Some(record) = entry.record else { continue };
         let record = record?;
-        let runs = entry.keeper == KeeperState::Alive;
+        let runs = entry.supervisor == SupervisorState::Alive;
         let state = if runs {
             SandboxState::Running
         } else {
@@ -173,34 +176,34 @@ fn list(sandboxes: &Sandboxes) -> Result<Vec<SandboxInfo>> {
     Ok(list)
 }
 
-async fn remove(sandboxes: &Sandboxes, name: &str) -> Result<()> {
+async fn remove(sandboxes: &SandboxesFolder, name: &str) -> Result<()> {
     let tier = sandboxes.tier.as_str();
-    let deadline = tokio::time::Instant::now() + CHANGING;
+    let deadline = tokio::time::Instant::now() + CHANGE_TIMEOUT;
     loop {
         let entry = sandboxes.entry(name)?;
         let entry = entry.ok_or_else(|| sandboxes.not_found(name))?;
-        match (&entry.record, entry.keeper) {
-            (Some(Ok(record)), KeeperState::Alive) => {
+        match (&entry.record, entry.supervisor) {
+            (Some(Ok(record)), SupervisorState::Alive) => {
                 let record = of_tier(sandboxes, record.clone())?;
-                if !record.parts.is_of_here() {
+                if !record.parts.is_valid_here() {
                     return Err(elsewhere(tier, name));
                 }
-                if let Some(keeper) = record.parts.open_keeper() {
-                    return KeptIsolator::of_kept(sandboxes.clone(), record, keeper)
+                if let Some(supervisor) = record.parts.open_supervisor() {
+                    return DetachedIsolator::for_existing(sandboxes.clone(), record, supervisor)
                         .end()
                         .await;
                 }
-                // It ends right now, or somebody removes what it left.
+                // It is ending right now, or another process removes its leftovers.
             }
-            (Some(Ok(record)), KeeperState::Gone) => {
+            (Some(Ok(record)), SupervisorState::Gone) => {
                 of_tier(sandboxes, record.clone())?;
                 return clear(tier, entry).await;
             }
-            (Some(Err(_)) | None, KeeperState::Gone) => return clear(tier, entry).await,
-            // It is being made, or removed.
-            (None, KeeperState::Alive | KeeperState::Newborn) | (Some(_), KeeperState::Newborn) => {
-            }
-            (Some(Err(_)), KeeperState::Alive) => {
+            (Some(Err(_)) | None, SupervisorState::Gone) => return clear(tier, entry).await,
+            // Another process is creating or removing it.
+            (None, SupervisorState::Alive | SupervisorState::Newborn)
+            | (Some(_), SupervisorState::Newborn) => {}
+            (Some(Err(_)), SupervisorState::Alive) => {
                 let record = entry.record.and_then(Result::err);
                 return Err(record.unwrap_or_else(|| sandboxes.not_found(name)));
             }
@@ -211,25 +214,25 @@ async fn remove(sandboxes: &Sandboxes, name: &str) -> Result<()> {
                 .on(tier)
                 .with_fix("try again"));
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
-async fn clear(tier: &str, entry: Entry) -> Result<()> {
-    match tokio::task::spawn_blocking(move || stale::end(&entry)).await {
+async fn clear(tier: &str, entry: SandboxEntry) -> Result<()> {
+    match tokio::task::spawn_blocking(move || leftovers::remove_all(&entry)).await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(left)) => Err(error::destroy(tier, left)),
         Err(panicked) => Err(error::destroy(tier, panicked.to_string())),
     }
 }
 
-async fn prune(sandboxes: &Sandboxes) -> Result<Vec<String>> {
+async fn prune(sandboxes: &SandboxesFolder) -> Result<Vec<String>> {
     let tier = sandboxes.tier.as_str();
     let mut removed = Vec::new();
     let mut failed = None;
     for entry in sandboxes.entries()? {
         let others = matches!(&entry.record, Some(Ok(record)) if record.tier != tier);
-        if entry.keeper != KeeperState::Gone || others {
+        if entry.supervisor != SupervisorState::Gone || others {
             continue;
         }
         let name = entry.name.clone();

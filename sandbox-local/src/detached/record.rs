@@ -1,4 +1,4 @@
-//! Where a detached sandbox is, for whoever comes later.
+//! The record of a detached sandbox, for later clients.
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -8,42 +8,45 @@ use sandbox_host::state;
 use serde::{Deserialize, Serialize};
 
 /// The content of `sandbox.json`.
-pub(crate) type Record = state::Record<Parts>;
+pub(crate) type DetachedRecord = state::Record<DetachedResources>;
 
 /// The processes and groups of a sandbox.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Parts {
-    /// When and where the processes' numbers mean something.
+pub(crate) struct DetachedResources {
+    /// The boot id and PID namespace in which the process ids are valid.
     pub(crate) era: Era,
-    pub(crate) keeper: ProcessId,
+    #[serde(rename = "keeper")]
+    pub(crate) supervisor: ProcessId,
     pub(crate) agent: ProcessId,
-    /// Whether the agent is the first process of a process namespace.
+    /// Whether the agent is the first process of its own PID namespace.
     pub(crate) own_processes: bool,
-    /// Whether the network namespace is the sandbox's own.
+    /// Whether the sandbox has its own network namespace.
     pub(crate) own_network: bool,
     pub(crate) groups: Vec<PathBuf>,
-    /// The file with the kernel's counter of kills for memory.
+    /// The file with the kernel's counter of memory kills.
     pub(crate) counter: Option<PathBuf>,
     /// The group with the limit of processes.
     pub(crate) process_limit: Option<PathBuf>,
-    /// Whether the keeper holds memory to its limit, and counts kills in a file of its own.
+    /// Whether the supervisor samples memory and counts kills in a file.
     pub(crate) sampled: bool,
 }
 
-impl Parts {
-    /// Whether the processes' numbers mean those processes here.
-    pub(crate) fn is_of_here(&self) -> bool {
+impl DetachedResources {
+    /// Whether the recorded process ids are valid in this PID namespace and boot.
+    pub(crate) fn is_valid_here(&self) -> bool {
         self.era == Era::current()
     }
 
-    /// The keeper, if it lives.
-    pub(crate) fn open_keeper(&self) -> Option<OwnedFd> {
-        self.is_of_here().then(|| self.keeper.open()).flatten()
+    /// A pidfd of the supervisor, if it runs.
+    pub(crate) fn open_supervisor(&self) -> Option<OwnedFd> {
+        self.is_valid_here()
+            .then(|| self.supervisor.open())
+            .flatten()
     }
 
-    /// The agent, if it lives.
+    /// A pidfd of the agent, if it runs.
     pub(crate) fn open_agent(&self) -> Option<OwnedFd> {
-        self.is_of_here().then(|| self.agent.open()).flatten()
+        self.is_valid_here().then(|| self.agent.open()).flatten()
     }
 }

@@ -1,4 +1,5 @@
-//! Building a detached sandbox: as [`crate::start`] does it, but with a keeper, which takes it over in the end.
+//! Creates a detached sandbox: like [`crate::start`], but with a supervisor that takes it over in
+//! the end.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StdUnixStream;
@@ -7,52 +8,53 @@ use std::sync::Arc;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use sandbox_agent::protocol::keep::files;
+use sandbox_agent::runtime::namespace::CLONE_NEWNET;
 use sandbox_core::{Plan, Result};
-use sandbox_freestanding::namespace::CLONE_NEWNET;
 use sandbox_host::{AgentInstance, Sandbox};
 use tokio::net::UnixStream;
 
-use super::hand_over::{Start, Traits};
-use super::sandboxes::{Sandboxes, name_of};
+use super::folder::{SandboxesFolder, name_of};
+use super::handover::{DetachedStart, DetachedTraits};
 use crate::cgroup::Group;
 use crate::error;
 use crate::host::Isolation;
 use crate::setup::{send_early, set_up};
 use crate::spawn::Launch;
-use crate::start::{Order, explain, in_host_namespaces, stream};
+use crate::start::{CreationRequest, agent_stream, in_host_namespaces, with_file_systems};
 use crate::subordinate::Range;
 
-/// Builds it. When this fails, or its future is dropped, or this process is killed, its keeper removes everything.
-pub(crate) async fn start(order: &Order<'_>) -> Result<AgentInstance> {
-    let Order {
+/// Creates the sandbox. On failure, or if the future is dropped or this process is killed, the
+/// supervisor removes everything.
+pub(crate) async fn start(request: &CreationRequest<'_>) -> Result<AgentInstance> {
+    let CreationRequest {
         tier,
         plan,
         host,
         state,
         lowered,
-    } = *order;
+    } = *request;
     let sandboxes = prepare(tier, state, plan)?;
-    let network = order.prepare_host()?;
+    let network = request.prepare_host()?;
     let own_root = lowered.isolation != Isolation::Landlock;
     let range = match lowered.isolation {
         Isolation::Privileged => Some(Range::take(tier)?),
         _ => None,
     };
-    let (stream, theirs) = stream(tier)?;
-    let sending = match own_root {
+    let (stream, agent_end) = agent_stream(tier)?;
+    let pending_setup = match own_root {
         true => Some(send_early(tier, &stream, &lowered.setup)?),
         false => None,
     };
-    // The parent is its keeper.
+    // The agent's parent is the supervisor.
     let launch = Launch {
         listen: Some(listening_socket(tier)?),
-        ..order.launch(theirs, network, range.as_ref())?
+        ..request.launch(agent_end, network, range.as_ref())?
     };
-    let start = Start {
+    let start = DetachedStart {
         sandboxes: &sandboxes,
         plan,
         group: Group::plan(&host.cgroups, &lowered.groups).map(Arc::new),
-        traits: Traits {
+        traits: DetachedTraits {
             own_processes: own_root,
             own_network: lowered.network || lowered.namespaces & CLONE_NEWNET != 0,
             private: !own_root,
@@ -61,47 +63,48 @@ pub(crate) async fn start(order: &Order<'_>) -> Result<AgentInstance> {
     };
     let users = range.as_ref().map(Range::lock);
     let started = start
-        .with_keeper(launch, &stream, users)
+        .launch_with_supervisor(launch, &stream, users)
         .await
-        .map_err(|error| explain(error, &lowered.mapped))?;
+        .map_err(|error| with_file_systems(error, &lowered.mapped))?;
     let isolator = started.isolator();
     let finished = async {
-        let mut stream = of_runtime(tier, stream)?;
+        let mut stream = into_tokio(tier, stream)?;
         let agent = started.agent();
-        if let Some(sending) = sending {
+        if let Some(pending_setup) = pending_setup {
             let map = range.as_ref().map(Range::map);
-            set_up(tier, &mut stream, sending, agent, map.as_deref()).await?;
+            set_up(tier, &mut stream, pending_setup, agent, map.as_deref()).await?;
         }
         let sandbox = if own_root {
             Sandbox::new(plan, lowered.confinement.clone(), lowered.report.clone())?
         } else {
             let folder = sandboxes.folder_of(&plan.name);
-            in_host_namespaces(order, &folder.join(name_of(files::PRIVATE)), agent)?
+            in_host_namespaces(request, &folder.join(name_of(files::PRIVATE)), agent)?
         };
         started.hand_over(stream, sandbox).await
     };
     match finished.await {
-        Err(failed) => Err(isolator.after(failed).await),
-        kept => kept,
+        Err(failed) => Err(isolator.end_after(failed).await),
+        created => created,
     }
 }
 
-/// A sandbox that has nothing of one but its agent.
-pub(crate) struct Uninsulated<'a> {
+/// A sandbox without isolation: only an agent.
+pub(crate) struct UnconfinedStart<'a> {
+    /// The tier, for errors.
     pub(crate) tier: &'a str,
     pub(crate) plan: &'a Plan,
-    /// The state folder. It exists.
+    /// The state folder, which exists.
     pub(crate) state: &'a Path,
     pub(crate) launch: Launch,
-    /// The other end of the agent's stream.
+    /// The host's end of the agent's stream.
     pub(crate) stream: StdUnixStream,
     pub(crate) group: Option<Arc<Group>>,
     pub(crate) sandbox: Sandbox,
 }
 
-/// As [`start`].
-pub(crate) async fn start_uninsulated(sandbox: Uninsulated<'_>) -> Result<AgentInstance> {
-    let Uninsulated {
+/// Like [`start`].
+pub(crate) async fn start_unconfined(sandbox: UnconfinedStart<'_>) -> Result<AgentInstance> {
+    let UnconfinedStart {
         tier,
         plan,
         state,
@@ -112,36 +115,36 @@ pub(crate) async fn start_uninsulated(sandbox: Uninsulated<'_>) -> Result<AgentI
     } = sandbox;
     let sandboxes = prepare(tier, state, plan)?;
     launch.listen = Some(listening_socket(tier)?);
-    let start = Start {
+    let start = DetachedStart {
         sandboxes: &sandboxes,
         plan,
         group,
-        traits: Traits::default(),
+        traits: DetachedTraits::default(),
     };
-    let started = start.with_keeper(launch, &stream, None).await?;
+    let started = start.launch_with_supervisor(launch, &stream, None).await?;
     let isolator = started.isolator();
-    let finished = async { started.hand_over(of_runtime(tier, stream)?, sandbox).await };
+    let finished = async { started.hand_over(into_tokio(tier, stream)?, sandbox).await };
     match finished.await {
-        Err(failed) => Err(isolator.after(failed).await),
-        kept => kept,
+        Err(failed) => Err(isolator.end_after(failed).await),
+        created => created,
     }
 }
 
-fn prepare(tier: &str, state: &Path, plan: &Plan) -> Result<Sandboxes> {
-    let sandboxes = Sandboxes::new(tier, state);
+fn prepare(tier: &str, state: &Path, plan: &Plan) -> Result<SandboxesFolder> {
+    let sandboxes = SandboxesFolder::new(tier, state);
     sandboxes.prepare()?;
-    // Most often it is known already; the keeper finds out for certain.
+    // A quick check for the usual case; the supervisor claims the name atomically.
     if sandboxes.folder_of(&plan.name).exists() {
         return Err(sandboxes.name_is_taken(&plan.name));
     }
     Ok(sandboxes)
 }
 
-fn of_runtime(tier: &str, stream: StdUnixStream) -> Result<UnixStream> {
+fn into_tokio(tier: &str, stream: StdUnixStream) -> Result<UnixStream> {
     UnixStream::from_std(stream).map_err(|cause| error::setup(tier, "the agent's stream", cause))
 }
 
-/// A socket that is not bound yet: the keeper makes its name.
+/// Creates an unbound socket; the supervisor binds it.
 fn listening_socket(tier: &str) -> Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)

@@ -1,11 +1,11 @@
-//! What `doctor` shows of this host.
+//! The lines that `doctor` shows for this host.
 
 use sandbox_core::spi::Finding;
 
 use super::cgroup::Swap;
-use super::{Cgroups, Host, Isolation, Support};
+use super::{Availability, Cgroups, Host, Isolation};
 
-/// One line for each thing that changes what is enforced.
+/// One line for each host feature that changes what is enforced.
 pub(crate) fn findings(host: &Host) -> Vec<Finding> {
     let mut findings = vec![
         isolation(host),
@@ -18,7 +18,7 @@ pub(crate) fn findings(host: &Host) -> Vec<Finding> {
         support(
             "mapped mounts",
             "mount_setattr is there",
-            &host.mapped_mounts,
+            &host.id_mapped_mounts,
         ),
         landlock(host),
         flag(
@@ -63,10 +63,10 @@ fn flag(name: &str, present: bool, fix: &str) -> Finding {
     )
 }
 
-fn support(name: &str, there: &str, support: &Support) -> Finding {
+fn support(name: &str, there: &str, support: &Availability) -> Finding {
     match support {
-        Support::Present => finding(name, true, there, ""),
-        Support::Missing { reason, fix } => finding(name, false, reason.clone(), fix),
+        Availability::Present => finding(name, true, there, ""),
+        Availability::Missing { reason, fix } => finding(name, false, reason.clone(), fix),
     }
 }
 
@@ -87,8 +87,8 @@ fn isolation(host: &Host) -> Finding {
         ),
     };
     let fix = match &host.namespaces {
-        Support::Missing { fix, .. } => fix,
-        Support::Present => "",
+        Availability::Missing { fix, .. } => fix,
+        Availability::Present => "",
     };
     finding("isolation", present, detail, fix)
 }

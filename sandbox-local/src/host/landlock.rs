@@ -1,7 +1,7 @@
 //! The Landlock ABI.
 
-/// The ABI that the kernel offers; 0 where it has none, it is switched off at boot, or a filter around this process refuses it. What
-/// depends on it is then reported as not enforced by it.
+/// The kernel's ABI version. 0 if it has none, if it is disabled at boot, or if a filter around
+/// this process refuses it. Everything that depends on it is then reported as not enforced by it.
 pub(super) fn abi() -> u32 {
-    sandbox_freestanding::landlock::abi().unwrap_or(0)
+    sandbox_agent::runtime::landlock::abi().unwrap_or(0)
 }

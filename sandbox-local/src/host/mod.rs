@@ -1,20 +1,22 @@
-//! What this host has of what the backend needs. Everything is tried or read, nothing is concluded from a version number,
-//! and it is done once per process, at the first question.
+//! The host features that the backend needs. Each is tried or read, never concluded from a version
+//! number. This happens once per process, on first use.
 
 pub(crate) mod cgroup;
 mod findings;
+mod idmapped_mounts;
 mod landlock;
-mod material;
 mod mount_table;
-mod mounts;
+mod namespace_trial;
 mod paths;
+mod plan_paths;
 mod profile;
 mod seccomp;
 mod tasks;
-mod trial;
 mod user;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
+
+use sandbox_host::lock;
 
 use crate::LocalConfig;
 use crate::spawn;
@@ -22,81 +24,82 @@ use crate::spawn;
 pub(crate) use cgroup::Cgroups;
 use cgroup::Detection;
 pub(crate) use findings::findings;
-pub(crate) use material::{Material, Own};
 pub(crate) use mount_table::{mount_table, mounts_of};
 pub(crate) use paths::platform_roots;
 use paths::resolve;
-pub(crate) use paths::{Kind, Object, PathRole, Root, Stamp};
+pub(crate) use paths::{FileKind, OpenObject, PathRole, Root, Stamp};
+pub(crate) use plan_paths::{PlanPaths, ReservedPaths};
 pub(crate) use profile::profile;
 pub(crate) use seccomp::Seccomp;
 pub(crate) use tasks::user_tasks;
 pub(crate) use user::User;
 
-/// Whether something is there.
+/// Whether a feature is available.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Support {
+pub(crate) enum Availability {
     /// It was tried and works.
     Present,
-    /// It does not.
+    /// It does not work.
     Missing {
-        /// What was found instead.
+        /// What was observed.
         reason: String,
-        /// What would provide it; empty where nothing can.
+        /// What would provide it; empty if nothing can.
         fix: String,
     },
 }
 
-impl Support {
+impl Availability {
     pub(crate) fn is_present(&self) -> bool {
         matches!(self, Self::Present)
     }
 }
 
-/// What of this host changes how a sandbox is built.
+/// The features of this host that change how a sandbox is created.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Host {
-    /// Who runs this process.
+    /// The user of this process.
     pub(crate) user: User,
     /// New namespaces with mounts in them, as this user.
-    pub(crate) namespaces: Support,
-    /// A new procfs in a new process namespace, as this user.
-    pub(crate) proc_mount: Support,
-    /// Mounts with mapped identities.
-    pub(crate) mapped_mounts: Support,
+    pub(crate) namespaces: Availability,
+    /// A new procfs in a new PID namespace, as this user.
+    pub(crate) proc_mount: Availability,
+    /// Id-mapped mounts.
+    pub(crate) id_mapped_mounts: Availability,
     /// Control groups.
     pub(crate) cgroups: Cgroups,
-    /// The Landlock ABI, 0 without.
+    /// The Landlock ABI, or 0.
     pub(crate) landlock_abi: u32,
-    /// Filters of system calls.
+    /// Seccomp filters.
     pub(crate) seccomp: Seccomp,
 }
 
-/// How a sandbox is isolated here.
+/// The isolation mode of a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Isolation {
-    /// Namespaces that belong to the host's root, code as a subordinate user of a user namespace of its own.
+    /// Namespaces that belong to the host's root; code runs as a subordinate user in its own user
+    /// namespace.
     Privileged,
-    /// Namespaces that belong to the caller's user namespace, code as the caller.
+    /// Namespaces that belong to the sandbox's user namespace; code runs as the caller.
     UserNamespace,
-    /// No namespaces: Landlock, seccomp, limits.
+    /// No namespaces: Landlock, seccomp and limits only.
     Landlock,
 }
 
 impl Host {
-    /// The host as it is, with what `config` switches off.
+    /// Detects the host once per process, then applies what `config` switches off.
     pub(crate) fn detect(config: &LocalConfig) -> Arc<Self> {
-        // With control groups, and without.
-        static SEEN: Mutex<[Option<Arc<Host>>; 2]> = Mutex::new([None, None]);
-        let mut seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
-        let seen = &mut seen[usize::from(config.without_cgroups)];
-        // What systemd gives, somebody else can take.
-        let known = seen.take().filter(|host| !host.cgroups.have_ended());
-        let host = seen.insert(known.unwrap_or_else(|| Arc::new(Self::look(config))));
+        // One entry with control groups and one without.
+        static CACHE: Mutex<[Option<Arc<Host>>; 2]> = Mutex::new([None, None]);
+        let mut cache = lock(&CACHE);
+        let cache = &mut cache[usize::from(config.without_cgroups)];
+        // Another process can stop a systemd scope.
+        let known = cache.take().filter(|host| !host.cgroups.have_ended());
+        let host = cache.insert(known.unwrap_or_else(|| Arc::new(Self::probe(config))));
         if !config.without_user_namespaces {
             return Arc::clone(host);
         }
         let mut host = Self::clone(host);
-        let missing = Support::Missing {
+        let missing = Availability::Missing {
             reason: "switched off by the configuration".into(),
             fix: "do not set without_user_namespaces".into(),
         };
@@ -105,14 +108,14 @@ impl Host {
         Arc::new(host)
     }
 
-    fn look(config: &LocalConfig) -> Self {
+    fn probe(config: &LocalConfig) -> Self {
         let user = User::current();
         let cgroups = (!config.without_cgroups).then(|| Detection::begin(user.id));
         let tried = user.clone();
-        let trial = spawn::ahead(move || trial::run(&tried));
-        // Meanwhile, what is read and not tried. The paths are asked for next.
+        let trial = spawn::run_ahead(move || namespace_trial::run(&tried));
+        // Read the rest in the meantime. The platform roots are needed next.
         platform_roots();
-        let mapped_mounts = mounts::mapped();
+        let id_mapped_mounts = idmapped_mounts::detect();
         let landlock_abi = landlock::abi();
         let seccomp = Seccomp::detect();
         let cgroups = match cgroups {
@@ -124,13 +127,15 @@ impl Host {
         };
         let trial = trial();
         if let Some(child) = trial.child {
-            // Nobody needs to know when.
-            drop(spawn::ahead(move || trial::Trial::reap(child)));
+            // Reap it in the background.
+            drop(spawn::run_ahead(move || {
+                namespace_trial::NamespaceTrial::reap(child)
+            }));
         }
         Self {
             namespaces: trial.namespaces,
             proc_mount: trial.proc_mount,
-            mapped_mounts,
+            id_mapped_mounts,
             cgroups,
             landlock_abi,
             seccomp,
@@ -138,12 +143,12 @@ impl Host {
         }
     }
 
-    /// How a sandbox is isolated here; `None` where the host offers nothing that may be called isolation.
+    /// The isolation mode on this host. `None` if the host supports none.
     pub(crate) fn isolation(&self) -> Option<Isolation> {
-        match (self.namespaces.is_present(), self.user.can_split) {
+        match (self.namespaces.is_present(), self.user.can_map_ids) {
             (true, true) => Some(Isolation::Privileged),
             (true, false) => Some(Isolation::UserNamespace),
-            // Code that runs as the host's root is not held by Landlock alone.
+            // Landlock alone does not contain code that runs as the host's root.
             (false, _) if self.user.id == 0 => None,
             (false, _) if self.landlock_abi > 0 && self.seccomp.filters => {
                 Some(Isolation::Landlock)

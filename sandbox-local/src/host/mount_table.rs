@@ -1,4 +1,4 @@
-//! What is mounted where on the host.
+//! The mount table of the host.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -7,21 +7,21 @@ use std::path::{Path, PathBuf};
 /// A mount of the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Mounted {
-    /// Where it is mounted.
+    /// The mount point.
     pub(crate) at: PathBuf,
-    /// The type of its file system.
+    /// The file system type.
     pub(crate) kind: String,
 }
 
-/// Every mount that this process sees, in the order in which they were made.
+/// Every mount that this process sees, in mount order.
 pub(crate) fn mount_table() -> std::io::Result<Vec<Mounted>> {
     Ok(parse(&std::fs::read("/proc/thread-self/mountinfo")?))
 }
 
-/// The mounts of a path: the one that it is on, and those below it.
+/// The mounts of a path: the one that contains it, and those below it.
 pub(crate) fn mounts_of<'a>(table: &'a [Mounted], path: &Path) -> Vec<&'a Mounted> {
     let above = table.iter().filter(|mount| path.starts_with(&mount.at));
-    // The last of the nearest hides the others.
+    // The last mount at the deepest mount point hides the others.
     let own = above.max_by_key(|mount| mount.at.components().count());
     let below = table
         .iter()
@@ -29,7 +29,8 @@ pub(crate) fn mounts_of<'a>(table: &'a [Mounted], path: &Path) -> Vec<&'a Mounte
     own.into_iter().chain(below).collect()
 }
 
-/// A line: number, parent, device, root, place, options, optional fields, `-`, type, source, options.
+/// A line: id, parent, device, root, mount point, options, optional fields, `-`, type, source,
+/// options.
 fn parse(table: &[u8]) -> Vec<Mounted> {
     let mount = |line: &[u8]| {
         let mut fields = line.split(|byte| *byte == b' ');
@@ -46,7 +47,7 @@ fn parse(table: &[u8]) -> Vec<Mounted> {
         .collect()
 }
 
-/// Blanks, line feeds and backslashes stand as three octal digits.
+/// The kernel escapes blanks, line feeds and backslashes as a backslash and three octal digits.
 fn unescape(field: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(field.len());
     let mut rest = field;
@@ -77,7 +78,7 @@ mod tests {
         nonsense\n";
 
     #[test]
-    fn the_mount_of_a_path_and_those_below_it() {
+    fn mounts_of_a_path_include_its_own_and_nested_ones() {
         let table = parse(TABLE);
         assert_eq!(table.len(), 3);
         let kinds = |path: &str| {
@@ -91,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_has_a_root() {
+    fn mount_table_of_this_machine_is_readable() {
         let table = mount_table().expect("procfs");
         assert!(!mounts_of(&table, Path::new("/usr")).is_empty());
     }

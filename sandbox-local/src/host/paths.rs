@@ -1,4 +1,5 @@
-//! Paths of the host that a plan names: each is opened once, so that what is mounted is what was checked.
+//! Paths of the host that a plan names. Each is opened once, so that the object that is mounted is
+//! the one that was checked.
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsString;
@@ -6,27 +7,28 @@ use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::fs::FileType;
 use sandbox_agent::protocol;
 use sandbox_core::Result;
 use sandbox_host::confinement::{PLATFORM_ETC, PLATFORM_READ_ROOTS};
+use sandbox_host::lock;
 use sandbox_host::safe_path::{Identity, LinkRule, Opened, PathError};
 
 use crate::error;
 
-/// What a path leads to.
+/// The file type of a path's target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum FileKind {
     Folder,
     File,
     /// A socket, a FIFO, a device.
     Other,
 }
 
-/// Why a plan names a path.
+/// The role of a path in a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PathRole {
     Read,
@@ -44,25 +46,25 @@ impl PathRole {
     }
 }
 
-/// An object of the host that is held open, so that its numbers stay its own.
+/// An object of the host that is held open, so that its device and inode numbers are not reused.
 #[derive(Debug, Clone)]
-pub(crate) struct Object(Arc<Opened>);
+pub(crate) struct OpenObject(Arc<Opened>);
 
-impl PartialEq for Object {
+impl PartialEq for OpenObject {
     fn eq(&self, other: &Self) -> bool {
         self.0.identity() == other.0.identity() && self.0.path == other.0.path
     }
 }
 
-impl Eq for Object {}
+impl Eq for OpenObject {}
 
-impl From<Opened> for Object {
+impl From<Opened> for OpenObject {
     fn from(opened: Opened) -> Self {
         Self(Arc::new(opened))
     }
 }
 
-impl Object {
+impl OpenObject {
     pub(crate) fn identity(&self) -> Identity {
         self.0.identity()
     }
@@ -71,29 +73,29 @@ impl Object {
         &self.0.path
     }
 
-    /// What the agent compares a path with.
+    /// The identity that the agent compares a path with.
     pub(crate) fn for_agent(&self) -> protocol::Object {
         let Identity { device, inode } = self.identity();
         protocol::Object { device, inode }
     }
 
-    /// Whether it is `folder`, or lies in it.
+    /// Whether it is `folder` or lies in it.
     pub(crate) fn is_within(&self, folder: &Self) -> bool {
         self.0.is_within(folder.identity())
     }
 
-    /// The path to it from `folder`, where it lies in there, whatever the two are called.
+    /// Its path relative to `folder`, if it lies in there. Compares objects, not path names.
     pub(crate) fn below(&self, folder: &Self) -> Option<PathBuf> {
         let depth = self
             .0
             .way()
             .iter()
-            .position(|one| *one == folder.identity())?;
-        // The root folder, and then one component for each entry.
+            .position(|entry| *entry == folder.identity())?;
+        // The root folder, then one component for each entry.
         Some(self.path().components().skip(depth + 1).collect())
     }
 
-    /// Refuses it where a link in one of these folders has led to it.
+    /// Fails if the path went through a link in one of these folders.
     pub(crate) fn refuse_links_in(
         &self,
         writable: &[Identity],
@@ -102,35 +104,35 @@ impl Object {
     }
 }
 
-/// A path of the host, looked up.
+/// A path of the host, resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Root {
-    /// The path that the plan names.
-    pub(crate) asked: PathBuf,
-    /// What it leads to, held open; none for the platform's own, which only the host's root can exchange.
-    pub(crate) object: Option<Object>,
-    /// The links on the way: where each stands, and what it says.
+    /// The path as named by the plan.
+    pub(crate) requested: PathBuf,
+    /// The object, held open. `None` for platform paths, which only the host's root can replace.
+    pub(crate) object: Option<OpenObject>,
+    /// The links on the path: the location and the target of each.
     pub(crate) links: Vec<(PathBuf, PathBuf)>,
-    /// Where the way ends; no part of it is a link.
+    /// The resolved path, without links.
     pub(crate) path: PathBuf,
-    pub(crate) kind: Kind,
+    pub(crate) kind: FileKind,
     pub(crate) owner: (u32, u32),
     /// Permission bits.
     pub(crate) mode: u32,
-    /// Whether the plan names it, rather than the root folder that it is in.
+    /// Whether the plan names this path, rather than the root folder that contains it.
     pub(crate) named: bool,
-    /// Which state of a small file of the platform this is: such a file is copied once, since to mount it in every sandbox
-    /// costs more than all the rest of its folder.
+    /// The version of a small platform file. Such files are copied once: mounting each one in every
+    /// sandbox costs more than the rest of its folder.
     pub(crate) stamp: Option<Stamp>,
 }
 
-/// What changes whenever a file does.
+/// Identifies the version of a file: it changes with every change of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Stamp {
     device: u64,
     inode: u64,
     size: u64,
-    /// Seconds and nanoseconds.
+    /// Change time: seconds and nanoseconds.
     changed: (i64, i64),
 }
 
@@ -155,8 +157,8 @@ impl Stamp {
     }
 }
 
-/// Opens a path that a plan names. The root folder stands for the folders in it, but for those that a sandbox always
-/// has of its own.
+/// Opens a path that a plan names. The root folder stands for its entries, except those that every
+/// sandbox replaces by its own.
 pub(crate) fn resolve(
     tier: &str,
     role: PathRole,
@@ -183,7 +185,7 @@ pub(crate) fn resolve(
     for entry in std::fs::read_dir("/").map_err(failed)? {
         let name = entry.map_err(failed)?.file_name();
         if OWN.iter().all(|own| name != *own) {
-            // A dangling link in the root folder leads nowhere inside either.
+            // A dangling link leads nowhere inside either.
             let root = rule.open(&Path::new("/").join(name)).ok();
             roots.extend(root.map(|root| Root {
                 named: false,
@@ -195,20 +197,21 @@ pub(crate) fn resolve(
     Ok(roots)
 }
 
-/// The platform's programs and libraries, which every sandbox sees. Looked up every ten seconds at most.
+/// The platform's programs and libraries, which every sandbox sees. Resolved at most every ten
+/// seconds.
 pub(crate) fn platform_roots() -> Arc<[Root]> {
     const FRESH: Duration = Duration::from_secs(10);
     static SEEN: Mutex<Option<(Instant, Arc<[Root]>)>> = Mutex::new(None);
-    let mut seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut seen = lock(&SEEN);
     match &*seen {
         Some((when, roots)) if when.elapsed() < FRESH => Arc::clone(roots),
         _ => {
             let paths = PLATFORM_READ_ROOTS.iter().chain(PLATFORM_ETC);
-            let mut looks = Looks::default();
+            let mut lookup = PathLookup::default();
             let roots = paths
-                .filter_map(|path| looks.up(Path::new(path)).ok())
+                .filter_map(|path| lookup.resolve(Path::new(path)).ok())
                 .collect::<Vec<_>>();
-            let roots = roots.into_iter().map(|root| with_stamp(root, &mut looks));
+            let roots = roots.into_iter().map(|root| with_stamp(root, &mut lookup));
             let roots = roots.collect::<Arc<[_]>>();
             *seen = Some((Instant::now(), Arc::clone(&roots)));
             roots
@@ -216,13 +219,13 @@ pub(crate) fn platform_roots() -> Arc<[Root]> {
     }
 }
 
-fn with_stamp(mut root: Root, looks: &mut Looks) -> Root {
+fn with_stamp(mut root: Root, lookup: &mut PathLookup) -> Root {
     const SMALL: u64 = 128 * 1024;
-    // What others may not read is not for code either.
-    if root.kind == Kind::File
+    // Code may not read what other users may not read.
+    if root.kind == FileKind::File
         && root.mode & 0o004 != 0
         && root.path.starts_with("/etc")
-        && let Ok(found) = looks.at(&root.path)
+        && let Ok(found) = lookup.metadata(&root.path)
         && found.len() <= SMALL
     {
         root.stamp = Some(Stamp::of(&found));
@@ -231,15 +234,15 @@ fn with_stamp(mut root: Root, looks: &mut Looks) -> Root {
 }
 
 impl Root {
-    fn of(asked: &Path, opened: Opened) -> Self {
+    fn of(requested: &Path, opened: Opened) -> Self {
         let kind = match opened.kind() {
-            FileType::Directory => Kind::Folder,
-            FileType::RegularFile => Kind::File,
-            _ => Kind::Other,
+            FileType::Directory => FileKind::Folder,
+            FileType::RegularFile => FileKind::File,
+            _ => FileKind::Other,
         };
         let links = opened.links.iter();
         Self {
-            asked: asked.to_owned(),
+            requested: requested.to_owned(),
             links: links
                 .map(|link| (link.at.clone(), link.target.clone()))
                 .collect(),
@@ -254,12 +257,12 @@ impl Root {
     }
 }
 
-/// Looks at paths that share folders: each folder is looked at once.
+/// Resolves paths that share folders; reads the metadata of each folder once.
 #[derive(Debug, Default)]
-struct Looks(HashMap<PathBuf, Metadata>);
+struct PathLookup(HashMap<PathBuf, Metadata>);
 
-impl Looks {
-    fn at(&mut self, path: &Path) -> io::Result<Metadata> {
+impl PathLookup {
+    fn metadata(&mut self, path: &Path) -> io::Result<Metadata> {
         if let Some(found) = self.0.get(path) {
             return Ok(found.clone());
         }
@@ -268,20 +271,20 @@ impl Looks {
         Ok(found)
     }
 
-    fn up(&mut self, path: &Path) -> io::Result<Root> {
-        // As many as the kernel follows.
+    fn resolve(&mut self, path: &Path) -> io::Result<Root> {
+        // The kernel's limit.
         const MAX_LINKS: usize = 40;
         let mut links = Vec::new();
         let mut rest = parts(path)?;
         let mut here = PathBuf::from("/");
-        let mut found = self.at(&here)?;
+        let mut found = self.metadata(&here)?;
         while let Some(part) = rest.pop_front() {
             if part == ".." {
                 here.pop();
                 continue;
             }
             let next = here.join(&part);
-            found = self.at(&next)?;
+            found = self.metadata(&next)?;
             if !found.is_symlink() {
                 here = next;
                 continue;
@@ -299,17 +302,17 @@ impl Looks {
             links.push((next, target));
         }
         if found.is_symlink() {
-            // The last part was a link and what it says ended in `..` or the root.
-            found = self.at(&here)?;
+            // The last component was a link whose target ended in `..` or at the root.
+            found = self.metadata(&here)?;
         }
         let kind = match found.file_type() {
-            kind if kind.is_dir() => Kind::Folder,
-            kind if kind.is_file() => Kind::File,
-            _ => Kind::Other,
+            kind if kind.is_dir() => FileKind::Folder,
+            kind if kind.is_file() => FileKind::File,
+            _ => FileKind::Other,
         };
         let owner = (found.uid(), found.gid());
         Ok(Root {
-            asked: path.to_owned(),
+            requested: path.to_owned(),
             object: None,
             links,
             path: here,
@@ -342,28 +345,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_on_the_way_to_the_platform_are_kept() {
+    fn links_on_a_platform_path_are_recorded() {
         let folder = tempfile::tempdir().expect("a folder");
         let base = folder.path().canonicalize().expect("a path");
         std::fs::create_dir_all(base.join("usr/lib/x")).expect("folders");
         symlink("usr/lib", base.join("lib")).expect("a link");
         symlink("../usr/./lib/x", base.join("usr/y")).expect("a link");
 
-        let look_up = |path: &Path| Looks::default().up(path);
+        let look_up = |path: &Path| PathLookup::default().resolve(path);
         let root = look_up(&base.join("lib/x")).expect("found");
         assert_eq!(root.path, base.join("usr/lib/x"));
         assert_eq!(root.links, [(base.join("lib"), PathBuf::from("usr/lib"))]);
-        assert_eq!(root.kind, Kind::Folder);
+        assert_eq!(root.kind, FileKind::Folder);
 
         let root = look_up(&base.join("usr/y")).expect("found");
         assert_eq!(root.path, base.join("usr/lib/x"));
     }
 
     #[test]
-    fn a_loop_and_a_missing_path_are_errors() {
+    fn link_loops_and_missing_paths_are_errors() {
         let folder = tempfile::tempdir().expect("a folder");
         symlink("a", folder.path().join("a")).expect("a link");
-        assert!(Looks::default().up(&folder.path().join("a")).is_err());
+        assert!(
+            PathLookup::default()
+                .resolve(&folder.path().join("a"))
+                .is_err()
+        );
         let rule = LinkRule::default();
         let error = resolve("local", PathRole::Read, Path::new("/no/such/path"), &rule);
         let error = error.expect_err("nothing is there").to_string();
@@ -371,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn the_root_folder_stands_for_what_is_in_it() {
+    fn root_folder_expands_to_its_entries() {
         let rule = LinkRule::default();
         let roots = resolve("local", PathRole::Read, Path::new("/"), &rule).expect("found");
         let paths = roots
@@ -384,9 +391,9 @@ mod tests {
     }
 
     #[test]
-    fn the_platform_is_more_than_nothing() {
+    fn platform_roots_include_usr() {
         let roots = platform_roots();
         let usr = roots.iter().find(|root| root.path == Path::new("/usr"));
-        assert_eq!(usr.expect("every Linux has /usr").kind, Kind::Folder);
+        assert_eq!(usr.expect("every Linux has /usr").kind, FileKind::Folder);
     }
 }

@@ -1,4 +1,4 @@
-//! The profile's key: what of this host changes what is enforced.
+//! The profile key: the host features that change what is enforced.
 
 use super::Host;
 

@@ -1,12 +1,13 @@
-//! Filters of system calls.
+//! Detection of seccomp.
 #![expect(unsafe_code, reason = "the system call has no safe wrapper")]
 
-/// What the kernel has of seccomp.
+/// The kernel's seccomp features.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Seccomp {
     /// Filters.
     pub(crate) filters: bool,
-    /// Filters that ask a supervisor (Linux 5.0), with which a second `execve` is refused (continuing needs 5.5).
+    /// Filters that ask a supervisor (Linux 5.0); it denies a second `execve` (continuing the call
+    /// needs 5.5).
     pub(crate) notification: bool,
 }
 
@@ -22,7 +23,7 @@ impl Seccomp {
 }
 
 fn action_available(action: u32) -> bool {
-    use sandbox_freestanding::syscall::{check, nr, syscall3};
+    use sandbox_agent::runtime::syscall::{check, nr, syscall3};
     const GET_ACTION_AVAIL: usize = 2;
     // SAFETY: the kernel reads the four bytes of `action`.
     let answer =

@@ -1,8 +1,9 @@
-//! How many processes a user has.
+//! The number of a user's processes.
 
 use std::os::unix::fs::MetadataExt;
 
-/// Processes and threads of the user that are shown in `/proc`: what `RLIMIT_NPROC` counts before a sandbox starts.
+/// Processes and threads of the user that `/proc` shows: what `RLIMIT_NPROC` counts before a
+/// sandbox starts.
 pub(crate) fn user_tasks(user: u32) -> u64 {
     let Ok(processes) = std::fs::read_dir("/proc") else {
         return 0;
@@ -15,7 +16,7 @@ pub(crate) fn user_tasks(user: u32) -> u64 {
             .iter()
             .all(u8::is_ascii_digit);
         if numeric && process.metadata().is_ok_and(|found| found.uid() == user) {
-            // A process that has ended meanwhile has no threads.
+            // A process that has ended in the meantime has no threads.
             count += std::fs::read_dir(process.path().join("task"))
                 .map_or(0, |tasks| tasks.count() as u64);
         }
@@ -26,7 +27,7 @@ pub(crate) fn user_tasks(user: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn this_test_counts_itself() {
+    fn tasks_of_this_user_are_counted() {
         assert!(super::user_tasks(rustix::process::geteuid().as_raw()) >= 2);
     }
 }

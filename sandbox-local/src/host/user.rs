@@ -1,6 +1,6 @@
-//! Who runs this process, and whether it may give sandboxes users of their own.
+//! The user of this process, and whether it may give sandboxes their own users.
 
-use sandbox_freestanding::credentials::Capabilities;
+use sandbox_agent::runtime::credentials::Capabilities;
 
 use crate::subordinate::{FIRST, LAST};
 
@@ -11,12 +11,12 @@ pub(crate) struct User {
     pub(crate) id: u32,
     /// Effective group id.
     pub(crate) group: u32,
-    /// Root, with the capabilities to build mounts as such and to map subordinate ids.
-    pub(crate) can_split: bool,
+    /// Root with the capabilities to create mounts and to map subordinate ids.
+    pub(crate) can_map_ids: bool,
 }
 
-/// Capabilities without which a sandbox is built as by an ordinary user: CHOWN, DAC_OVERRIDE, SETGID, SETUID, SETPCAP,
-/// NET_ADMIN, SYS_ADMIN.
+/// The capabilities needed for that: CHOWN, DAC_OVERRIDE, SETGID, SETUID, SETPCAP, NET_ADMIN,
+/// SYS_ADMIN. Without them, sandboxes are created as by an ordinary user.
 const NEEDED: u64 = 1 | 1 << 1 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 12 | 1 << 21;
 
 impl User {
@@ -25,7 +25,7 @@ impl User {
         let group = rustix::process::getegid().as_raw();
         let capable = Capabilities::current()
             .is_ok_and(|capabilities| capabilities.effective & NEEDED == NEEDED);
-        let can_split = id == 0
+        let can_map_ids = id == 0
             && capable
             && ["/proc/self/uid_map", "/proc/self/gid_map"]
                 .iter()
@@ -35,12 +35,12 @@ impl User {
         Self {
             id,
             group,
-            can_split,
+            can_map_ids,
         }
     }
 }
 
-/// Whether an id map of this process has every id that a sandbox may be given.
+/// Whether this id map covers every subordinate id.
 fn covers_subordinate_ids(map: &str) -> bool {
     map.lines().any(|line| {
         let mut fields = line.split_ascii_whitespace().map(str::parse::<u64>);
@@ -58,7 +58,7 @@ mod tests {
     use super::covers_subordinate_ids;
 
     #[test]
-    fn only_a_wide_map_has_room_for_sandboxes() {
+    fn only_a_wide_id_map_covers_subordinate_ids() {
         assert!(covers_subordinate_ids("         0          0 4294967295\n"));
         assert!(!covers_subordinate_ids("0 100000 65536\n"));
         assert!(!covers_subordinate_ids("0 1000 1\n1 100000 65536\n"));

@@ -1,4 +1,4 @@
-//! The confinement of executions in this sandbox.
+//! The confinement of executions in a sandbox.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -9,61 +9,62 @@ use sandbox_host::WORK_FOLDER;
 use sandbox_host::confinement::{self, Isolation as Surroundings, Kernel, Mode, Paths, Profile};
 use sandbox_host::seccomp::Arch;
 
-use super::Site;
+use super::LoweringContext;
 use super::roots::{Roots, is_within};
-use crate::host::{Host, Isolation, Object};
+use crate::host::{Host, Isolation, OpenObject};
 
 const RLIMIT_NPROC: u32 = 6;
 const RLIMIT_SIGPENDING: u32 = 11;
 
-/// Signals that wait, and POSIX timers, of the sandbox's users together. They count for the caller as well, who may have some
-/// thousands on a small machine; a program with hundreds of either is rare.
+/// Pending signals and POSIX timers of the sandbox's users together. They count against the caller
+/// too, whose limit may be a few thousand on a small machine. Programs with hundreds of either are
+/// rare.
 const PENDING_SIGNALS: u64 = 1024;
 
-/// What every execution is confined by.
+/// The confinement of every execution.
 pub(super) fn confinement(
     plan: &Plan,
-    site: &Site<'_>,
+    context: &LoweringContext<'_>,
     mode: Mode,
     roots: &Roots<'_>,
 ) -> Confinement {
-    let surroundings = match site.isolation {
+    let surroundings = match context.isolation {
         Isolation::Privileged | Isolation::UserNamespace => Surroundings::Namespaces,
         Isolation::Landlock => Surroundings::Host,
     };
     let mut paths = Paths::of(plan, surroundings);
     match surroundings {
         Surroundings::Host => {
-            paths.write.push(site.private.into());
+            paths.write.push(context.private.into());
             let provided = plan.provided.iter().map(|one| one.source.clone());
             paths.read.extend(provided);
         }
         _ => own_paths(plan, roots, &mut paths),
     }
     let mut profile = Profile::new(surroundings, paths);
-    profile.agent = site.agent;
-    profile.memory_by_rlimit = !site.host.cgroups.has_memory();
-    // In a user namespace of its own the limit counts the sandbox alone.
-    profile.pids_by_rlimit = site.isolation != Isolation::Landlock;
-    profile.disk_by_rlimit = site.isolation == Isolation::Landlock
+    profile.agent = context.agent;
+    profile.memory_by_rlimit = !context.host.cgroups.has_memory();
+    // In its own user namespace, the limit counts only the sandbox.
+    profile.pids_by_rlimit = context.isolation != Isolation::Landlock;
+    profile.disk_by_rlimit = context.isolation == Isolation::Landlock
         || roots.writable()
         || plan
             .workspace
             .as_ref()
             .is_some_and(|workspace| !workspace.read_only);
-    let mut confinement = confinement::confinement(plan, &kernel(site.host), mode, &profile);
+    let mut confinement = confinement::confinement(plan, &kernel(context.host), mode, &profile);
     if let (Surroundings::Host, Some(rules)) = (surroundings, &mut confinement.landlock) {
-        of_objects(&mut rules.paths, plan, site);
+        bind_rules_to_objects(&mut rules.paths, plan, context);
     }
-    if site.isolation == Isolation::Landlock && !site.host.cgroups.has_pids() {
-        // Here it counts whatever the user runs.
-        let value = site.user_tasks.saturating_add(plan.pids.into());
+    if context.isolation == Isolation::Landlock && !context.host.cgroups.has_pids() {
+        // Without its own user namespace, the limit counts all processes of the user.
+        let value = context.user_tasks.saturating_add(plan.pids.into());
         confinement.limits.push(Limit {
             resource: RLIMIT_NPROC,
             value,
         });
     }
-    if site.isolation != Isolation::Landlock {
+    if context.isolation != Isolation::Landlock {
         confinement.limits.push(Limit {
             resource: RLIMIT_SIGPENDING,
             value: PENDING_SIGNALS,
@@ -72,37 +73,37 @@ pub(super) fn confinement(
     confinement
 }
 
-/// Has each rule for a path that the plan names hold for the object that was opened, and for no other one.
-fn of_objects(rules: &mut [LandlockPath], plan: &Plan, site: &Site<'_>) {
-    let material = site.material;
-    let roots = material.read.iter().chain(&material.write);
-    let named = roots.chain(&material.workspace).filter(|root| root.named);
-    let named = named.map(|root| (&root.asked, &root.path, root.object.as_ref()));
-    let provided = plan.provided.iter().zip(&material.provided);
+/// Restricts each rule for a path of the plan to the object that was opened.
+fn bind_rules_to_objects(rules: &mut [LandlockPath], plan: &Plan, context: &LoweringContext<'_>) {
+    let host_paths = context.host_paths;
+    let roots = host_paths.read.iter().chain(&host_paths.write);
+    let named = roots.chain(&host_paths.workspace).filter(|root| root.named);
+    let named = named.map(|root| (&root.requested, &root.path, root.object.as_ref()));
+    let provided = plan.provided.iter().zip(&host_paths.provided);
     let provided = provided.map(|(one, object)| (&one.source, &one.source, Some(object)));
-    for (asked, path, object) in named.chain(provided) {
-        let asked = asked.as_os_str().as_bytes();
-        for rule in rules.iter_mut().filter(|rule| rule.path == asked) {
+    for (requested, path, object) in named.chain(provided) {
+        let requested = requested.as_os_str().as_bytes();
+        for rule in rules.iter_mut().filter(|rule| rule.path == requested) {
             rule.path = path.as_os_str().as_bytes().to_vec();
-            rule.object = object.map(Object::for_agent);
+            rule.object = object.map(OpenObject::for_agent);
         }
     }
 }
 
-/// The kernel as the lowering of executions wants to know it.
+/// The kernel features that determine the confinement.
 pub(super) fn kernel(host: &Host) -> Kernel {
     let arch = Arch::native();
     Kernel {
         arch: arch.unwrap_or(Arch::X86_64),
         landlock_abi: host.landlock_abi,
-        // No filter is written for another architecture.
+        // Filters exist only for known architectures.
         seccomp: host.seccomp.filters && arch.is_some(),
         seccomp_notify: host.seccomp.notification,
     }
 }
 
-/// In a root that holds only what the plan grants, a rule for each outermost folder says the same as one for each path, and
-/// costs the start of the sandbox less.
+/// Adds one rule for each outermost folder. In a root that holds only what the plan grants, this is
+/// equivalent to one rule per path and faster.
 fn own_paths(plan: &Plan, roots: &Roots<'_>, paths: &mut Paths) {
     let mut read = vec![PathBuf::from("/etc"), PathBuf::from("/proc")];
     let read_only = roots.binds.iter().filter(|bind| bind.read_only);
@@ -127,7 +128,7 @@ fn own_paths(plan: &Plan, roots: &Roots<'_>, paths: &mut Paths) {
     paths.write = outermost(std::mem::take(&mut paths.write));
 }
 
-/// The paths that lie in no other of them, sorted.
+/// The paths that are in no other path of the list, sorted.
 fn outermost(mut paths: Vec<PathBuf>) -> Vec<PathBuf> {
     paths.sort();
     let mut outermost = Vec::<PathBuf>::new();

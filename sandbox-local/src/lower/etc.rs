@@ -1,8 +1,8 @@
-//! The sandbox's /etc: what the platform needs of the host's, and a few files of its own, so that nothing of the host's users
-//! and names is seen.
+//! The sandbox's `/etc`: the host's files that the platform needs, and a few generated files, so
+//! that the host's users and names stay hidden.
 //!
-//! It is the same for every sandbox of a kind, so it is prepared once, as a folder on the host that is mounted read-only; what
-//! of the host's /etc are folders is mounted into it.
+//! It is the same for all sandboxes of a kind, so it is prepared once as a folder of the host and
+//! mounted read-only. Folders of the host's `/etc` are mounted into it.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -11,40 +11,41 @@ use std::path::{Path, PathBuf};
 use sandbox_host::confinement::Mode;
 
 use super::roots::{Roots, is_within};
-use crate::host::{Kind, Material, Stamp};
+use crate::host::{FileKind, PlanPaths, Stamp};
 use crate::spawn::identity::SHARED_ID;
 
-/// The host name of every sandbox: its own name is its owner's business.
+/// The host name of every sandbox. It does not reveal the sandbox's name.
 pub(super) const HOST_NAME: &str = "sandbox";
 
 const ETC: &str = "/etc";
 
-/// The content of the folder, by absolute path; an outer path before what is in it.
+/// The content of the folder by absolute path; parents come before their children.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Etc {
-    pub(crate) entries: BTreeMap<PathBuf, Entry>,
+    pub(crate) entries: BTreeMap<PathBuf, EtcEntry>,
 }
 
 /// One path in it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Entry {
-    /// A folder to mount one on.
+pub(crate) enum EtcEntry {
+    /// A mount point for a folder.
     Folder,
-    /// An empty file to mount one on.
-    Place,
-    /// A link, and what it says.
+    /// An empty file: a mount point for a file.
+    EmptyFile,
+    /// A link with this target.
     Link(PathBuf),
-    /// The host's file of the same path, in this state.
+    /// A copy of the host's file of the same path, in this version.
     Copy(Stamp),
     /// A file with this content.
     File(Vec<u8>),
 }
 
 impl Etc {
-    /// What the sandbox needs, with places for what is mounted in it; `None` where the host's own is a root.
+    /// The `/etc` of the sandbox, with mount points for what is mounted in it. `None` if the host's
+    /// `/etc` is a root.
     pub(super) fn of(
         mode: Mode,
-        material: &Material,
+        host_paths: &PlanPaths,
         roots: &Roots<'_>,
         folders: &[PathBuf],
     ) -> Option<Self> {
@@ -52,28 +53,30 @@ impl Etc {
             return None;
         }
         let mut entries = BTreeMap::new();
-        for (path, content) in own_files(mode, material) {
-            entries.insert(PathBuf::from(path), Entry::File(content));
+        for (path, content) in own_files(mode, host_paths) {
+            entries.insert(PathBuf::from(path), EtcEntry::File(content));
         }
         for (path, stamp) in &roots.copies {
-            entries.insert(path.to_path_buf(), Entry::Copy(*stamp));
+            entries.insert(path.to_path_buf(), EtcEntry::Copy(*stamp));
         }
         for (at, says) in roots.links.iter().filter(|(at, _)| is_in_etc(at)) {
-            entries.insert(at.to_path_buf(), Entry::Link(says.to_path_buf()));
+            entries.insert(at.to_path_buf(), EtcEntry::Link(says.to_path_buf()));
         }
         for folder in folders.iter().filter(|folder| is_in_etc(folder)) {
-            entries.insert(folder.clone(), Entry::Folder);
+            entries.insert(folder.clone(), EtcEntry::Folder);
         }
         for bind in roots.binds.iter().filter(|bind| is_in_etc(bind.path)) {
-            let entry = if bind.kind == Kind::Folder {
-                Entry::Folder
+            let entry = if bind.kind == FileKind::Folder {
+                EtcEntry::Folder
             } else {
-                Entry::Place
+                EtcEntry::EmptyFile
             };
             entries.insert(bind.path.to_path_buf(), entry);
         }
-        // What lies in something that is mounted is there already.
-        let places = entries.iter().filter(|(_, entry)| **entry == Entry::Folder);
+        // A mounted folder brings its content along.
+        let places = entries
+            .iter()
+            .filter(|(_, entry)| **entry == EtcEntry::Folder);
         let places = places.map(|(path, _)| path.clone()).collect::<Vec<_>>();
         entries.retain(|path, _| {
             !places
@@ -83,29 +86,30 @@ impl Etc {
         Some(Self { entries })
     }
 
-    /// A name for this content. Files of the host count by their stamps.
+    /// A hash of the content. Copied files count by their stamps.
     pub(crate) fn key(&self) -> String {
         let mut hasher = DefaultHasher::new();
         self.hash(&mut hasher);
         format!("{:016x}", hasher.finish())
     }
 
-    /// Where it is prepared.
+    /// The prepared folder.
     pub(crate) fn folder(&self, state: &Path) -> PathBuf {
         state.join("etc").join(self.key())
     }
 }
 
-/// Whether a path lies in /etc.
+/// Whether a path is in `/etc`.
 pub(super) fn is_in_etc(path: &Path) -> bool {
     is_within(path, Path::new(ETC))
 }
 
-/// Where there is no network, a name server that no route leads to: a lookup fails at once, and the kernel counts it as an
-/// attempt to leave. (Without any, lookups go to the loopback.) The address is one that nobody has (RFC 5737).
+/// Without a network, a name server without a route: a lookup fails at once, and the kernel counts
+/// it as a denied attempt. (Without any name server, lookups go to the loopback.) The address is
+/// reserved for documentation (RFC 5737).
 const NO_NAMES: &[u8] = b"nameserver 192.0.2.1\n";
 
-fn own_files(mode: Mode, material: &Material) -> [(&'static str, Vec<u8>); 5] {
+fn own_files(mode: Mode, host_paths: &PlanPaths) -> [(&'static str, Vec<u8>); 5] {
     let (uid, gid) = match mode {
         Mode::Split { uid, gid } => (uid, gid),
         Mode::Shared => (SHARED_ID, SHARED_ID),
@@ -116,14 +120,14 @@ fn own_files(mode: Mode, material: &Material) -> [(&'static str, Vec<u8>); 5] {
     );
     let mut group = format!("root:x:0:\nsandbox:x:{gid}:\n");
     if uid != SHARED_ID {
-        // What belongs to users outside shows as this one.
+        // Files of other users of the host appear as owned by this user.
         passwd += "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n";
     }
     if gid != SHARED_ID {
         group += "nogroup:x:65534:\n";
     }
     let own_hosts = format!("127.0.0.1 localhost {HOST_NAME}\n::1 localhost {HOST_NAME}\n");
-    let (hosts, resolv) = match &material.names {
+    let (hosts, resolv) = match &host_paths.names {
         Some((hosts, resolv)) => ([own_hosts.as_bytes(), hosts].concat(), resolv.clone()),
         None => (own_hosts.into_bytes(), NO_NAMES.to_vec()),
     };

@@ -1,38 +1,38 @@
-//! As whom code runs, and whose files it may write.
+//! The user that code runs as, and the folders whose files it owns.
 
 use std::path::PathBuf;
 
 use sandbox_core::{Plan, Result};
 use sandbox_host::confinement::Mode;
 
-use super::Site;
+use super::LoweringContext;
 use crate::error;
-use crate::host::{Isolation, Kind, Object, PathRole, Root};
+use crate::host::{FileKind, Isolation, OpenObject, PathRole, Root};
 use crate::spawn::identity::SHARED_ID;
 
-/// User and group of code where it has a user of its own, unless the specification names others.
+/// The code's default user and group where it has its own user.
 const CODE: (u32, u32) = (1000, 1000);
 
-/// A folder that is mounted with mapped identities: what belongs to `from` on the host is the code's own inside.
+/// A folder to be id-mapped: files of `from` on the host belong to the code inside.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Mapped {
+pub(crate) struct IdMappedFolder {
     pub(crate) path: PathBuf,
-    /// What the path must lead to.
-    pub(crate) object: Option<Object>,
+    /// The object that the path must lead to.
+    pub(crate) object: Option<OpenObject>,
     pub(crate) from: (u32, u32),
 }
 
-/// As whom code runs.
-pub(super) fn mode(plan: &Plan, site: &Site<'_>) -> Result<Mode> {
-    match (site.isolation, plan.user) {
-        (Isolation::Privileged, asked) => {
-            let (uid, gid) = asked.unwrap_or(CODE);
+/// The user that code runs as.
+pub(super) fn mode(plan: &Plan, context: &LoweringContext<'_>) -> Result<Mode> {
+    match (context.isolation, plan.user) {
+        (Isolation::Privileged, requested) => {
+            let (uid, gid) = requested.unwrap_or(CODE);
             let within = |id: u32| (1..SHARED_ID).contains(&id);
             if within(uid) && within(gid) {
                 return Ok(Mode::Split { uid, gid });
             }
             Err(error::invalid_spec(
-                site.tier,
+                context.tier,
                 format!(
                     "user {uid}:{gid}: code runs as one of 1 to {}",
                     SHARED_ID - 1
@@ -44,7 +44,7 @@ pub(super) fn mode(plan: &Plan, site: &Site<'_>) -> Result<Mode> {
         (Isolation::Landlock, None) => Ok(Mode::Shared),
         (Isolation::UserNamespace | Isolation::Landlock, Some((uid, gid))) => {
             Err(error::invalid_spec(
-                site.tier,
+                context.tier,
                 format!("user {uid}:{gid}: without root, code can only run as the caller"),
                 "leave the user out, or run as root",
             ))
@@ -52,21 +52,21 @@ pub(super) fn mode(plan: &Plan, site: &Site<'_>) -> Result<Mode> {
     }
 }
 
-/// The folders that are mounted with mapped identities, so that code, which has a user of its own, owns what their owner
-/// owns: the write roots and a workspace that can be written, and a workspace that others may not read.
-pub(super) fn mapped(plan: &Plan, site: &Site<'_>) -> Result<Vec<Mapped>> {
-    if site.isolation != Isolation::Privileged {
+/// The folders to be id-mapped, so that code owns what their owner owns on the host: write roots, a
+/// writable workspace, and a workspace that other users may not read.
+pub(super) fn mapped(plan: &Plan, context: &LoweringContext<'_>) -> Result<Vec<IdMappedFolder>> {
+    if context.isolation != Isolation::Privileged {
         return Ok(Vec::new());
     }
-    if let Some(root) = site
-        .material
+    if let Some(root) = context
+        .host_paths
         .read
         .iter()
         .find(|root| root.named && !others_may_read(root))
     {
-        // It would be there and could not be opened.
+        // It would be visible but unreadable.
         return Err(error::invalid_policy(
-            site.tier,
+            context.tier,
             format!(
                 "{} {} has mode {:03o}, and code runs as a user of its own",
                 PathRole::Read.name(),
@@ -80,16 +80,16 @@ pub(super) fn mapped(plan: &Plan, site: &Site<'_>) -> Result<Vec<Mapped>> {
         .workspace
         .as_ref()
         .is_some_and(|workspace| workspace.read_only);
-    let workspace = site.material.workspace.iter();
+    let workspace = context.host_paths.workspace.iter();
     let workspace = workspace.filter(|root| !read_only || !others_may_read(root));
-    let mut mapped = Vec::<Mapped>::new();
-    for root in workspace.chain(&site.material.write) {
-        // One below another is mapped with it.
+    let mut mapped = Vec::<IdMappedFolder>::new();
+    for root in workspace.chain(&context.host_paths.write) {
+        // A nested folder is mapped with the outer one.
         if !mapped
             .iter()
             .any(|outer| root.path.starts_with(&outer.path))
         {
-            mapped.push(Mapped {
+            mapped.push(IdMappedFolder {
                 path: root.path.clone(),
                 object: root.object.clone(),
                 from: root.owner,
@@ -100,7 +100,7 @@ pub(super) fn mapped(plan: &Plan, site: &Site<'_>) -> Result<Vec<Mapped>> {
 }
 
 fn others_may_read(root: &Root) -> bool {
-    let needed = if root.kind == Kind::Folder {
+    let needed = if root.kind == FileKind::Folder {
         0o005
     } else {
         0o004

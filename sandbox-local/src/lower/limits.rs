@@ -2,25 +2,25 @@
 
 use sandbox_core::Plan;
 
-use super::Site;
+use super::LoweringContext;
 use crate::cgroup::{AGENT_PROCESSES, Limits};
 use crate::host::Isolation;
 
-/// What the control groups limit.
-pub(super) fn groups(plan: &Plan, site: &Site<'_>) -> Limits {
-    let cgroups = &site.host.cgroups;
+/// The limits of the control groups.
+pub(super) fn groups(plan: &Plan, context: &LoweringContext<'_>) -> Limits {
+    let cgroups = &context.host.cgroups;
     Limits {
         memory: cgroups.has_memory().then(|| plan.memory.as_u64()),
         cpu_milli: cgroups.has_cpu().then(|| plan.cpus.as_milli()),
         pids: cgroups
             .has_pids()
             .then(|| u64::from(plan.pids) + AGENT_PROCESSES),
-        // Without a process namespace a group is what finds everything.
-        track: site.isolation == Isolation::Landlock,
+        // Without a PID namespace, a group is needed to find every process.
+        track: context.isolation == Isolation::Landlock,
     }
 }
 
-/// What a sampler holds the tree to, where no control group limits memory.
-pub(super) fn sampled_memory(plan: &Plan, site: &Site<'_>) -> Option<u64> {
-    (!site.host.cgroups.has_memory()).then(|| plan.memory.as_u64())
+/// The memory limit in bytes for the sampler, if no control group limits memory.
+pub(super) fn sampled_memory(plan: &Plan, context: &LoweringContext<'_>) -> Option<u64> {
+    (!context.host.cgroups.has_memory()).then(|| plan.memory.as_u64())
 }

@@ -1,4 +1,4 @@
-//! From a plan to what this host does for it. Pure: what it needs of the host was looked up before.
+//! Lowers a plan to operations on this host. Does no I/O: the host was inspected before.
 
 mod confinement;
 mod etc;
@@ -15,74 +15,74 @@ mod user_limits;
 use std::path::{Path, PathBuf};
 
 use sandbox_agent::protocol::{Confinement, Setup};
-use sandbox_core::policy::NetworkPolicy;
-use sandbox_core::{EnforcementReport, ImageRetention, Plan, Result};
-use sandbox_freestanding::namespace::{
+use sandbox_agent::runtime::namespace::{
     CLONE_NEWCGROUP, CLONE_NEWIPC, CLONE_NEWNET, CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER,
     CLONE_NEWUTS,
 };
+use sandbox_core::policy::NetworkPolicy;
+use sandbox_core::{EnforcementReport, ImageRetention, Plan, Result};
 use sandbox_host::check_export_paths;
 use sandbox_host::confinement::Mode;
 
 use crate::cgroup::Limits;
 use crate::error;
-use crate::host::{Host, Isolation, Material};
+use crate::host::{Host, Isolation, PlanPaths};
 
-pub(crate) use etc::{Entry, Etc};
-pub(crate) use identity::Mapped;
+pub(crate) use etc::{Etc, EtcEntry};
+pub(crate) use identity::IdMappedFolder;
 pub(crate) use mounts::{SCRATCH, Scratch};
 use roots::Roots;
 
-/// What lowering needs beside the plan.
+/// The input of lowering besides the plan.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Site<'a> {
+pub(crate) struct LoweringContext<'a> {
     /// The tier, for errors.
     pub(crate) tier: &'a str,
     pub(crate) host: &'a Host,
     pub(crate) isolation: Isolation,
-    pub(crate) material: &'a Material,
-    /// The state folder, which no sandbox may see.
+    pub(crate) host_paths: &'a PlanPaths,
+    /// The state folder. No sandbox may see it.
     pub(crate) state: &'a Path,
-    /// A folder of the sandbox's own on the host, for isolation without namespaces.
+    /// A private folder of the sandbox on the host, for isolation without namespaces.
     pub(crate) private: &'a Path,
-    /// The agent's process id as the code sees it.
+    /// The agent's process id as seen by the code.
     pub(crate) agent: u32,
-    /// Processes and threads that the caller's user has now, for isolation without namespaces.
+    /// Current processes and threads of the caller's user, for isolation without namespaces.
     pub(crate) user_tasks: u64,
 }
 
-/// What is done for a plan.
+/// A lowered plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LocalPlan {
     pub(crate) isolation: Isolation,
     /// `CLONE_NEW*`.
     pub(crate) namespaces: u64,
-    /// A network namespace that is made beside the process, rather than with it.
+    /// Whether the network namespace is created by the network thread rather than by the clone.
     pub(crate) network: bool,
-    /// What the agent builds.
+    /// The setup message for the agent.
     pub(crate) setup: Setup,
-    /// What code may write to beside the host's folders.
+    /// The tmpfs for everything that code may write besides folders of the host.
     pub(crate) scratch: Scratch,
-    /// Its /etc, where it has one of its own.
+    /// The sandbox's own `/etc`, if it has one.
     pub(crate) etc: Option<Etc>,
-    /// As whom code runs.
+    /// The user that code runs as.
     pub(crate) mode: Mode,
-    /// Folders whose files appear as the code's own.
-    pub(crate) mapped: Vec<Mapped>,
+    /// Folders to be id-mapped.
+    pub(crate) mapped: Vec<IdMappedFolder>,
     pub(crate) groups: Limits,
-    /// Bytes of memory that a sampler holds the tree to.
+    /// The memory limit in bytes that the sampler enforces.
     pub(crate) sampled_memory: Option<u64>,
     pub(crate) confinement: Confinement,
-    /// Where executions start that name no folder, where that is not the usual one.
+    /// The default folder of executions, if it is not the usual one.
     pub(crate) workdir: Option<PathBuf>,
     pub(crate) report: EnforcementReport,
-    /// What was opened of the host, held for as long as the sandbox is being made.
-    pub(crate) material: Material,
+    /// The opened paths of the host, held until the sandbox is created.
+    pub(crate) host_paths: PlanPaths,
 }
 
-/// Refuses what only images have.
+/// Refuses fields that only apply to images.
 pub(crate) fn check_no_image(tier: &str, plan: &Plan) -> Result<()> {
-    let asked = [
+    let requested = [
         ("image", plan.image.is_some()),
         ("pull", plan.pull.is_some()),
         (
@@ -91,7 +91,7 @@ pub(crate) fn check_no_image(tier: &str, plan: &Plan) -> Result<()> {
         ),
         ("writable_root", plan.writable_root),
     ];
-    match asked.iter().find(|(_, asked)| *asked) {
+    match requested.iter().find(|(_, requested)| *requested) {
         None => Ok(()),
         Some((field, _)) => Err(error::invalid_spec(
             tier,
@@ -101,51 +101,52 @@ pub(crate) fn check_no_image(tier: &str, plan: &Plan) -> Result<()> {
     }
 }
 
-/// Lowers a plan.
+/// Lowers a plan to operations on this host.
 ///
 /// # Errors
 ///
-/// What this backend cannot build at all.
-pub(crate) fn lower(plan: &Plan, site: &Site<'_>) -> Result<LocalPlan> {
-    check_no_image(site.tier, plan)?;
-    check_export_paths(&plan.export_paths).map_err(|error| error.on(site.tier))?;
-    let mode = identity::mode(plan, site)?;
-    let roots = Roots::of(plan, site)?;
-    let own_root = site.isolation != Isolation::Landlock;
+/// If this backend cannot build the sandbox at all.
+pub(crate) fn lower(plan: &Plan, context: &LoweringContext<'_>) -> Result<LocalPlan> {
+    check_no_image(context.tier, plan)?;
+    check_export_paths(&plan.export_paths).map_err(|error| error.on(context.tier))?;
+    let mode = identity::mode(plan, context)?;
+    let roots = Roots::of(plan, context)?;
+    let own_root = context.isolation != Isolation::Landlock;
     let (setup, scratch, etc) = if own_root {
-        mounts::setup(plan, site, mode, &roots)
+        mounts::setup(plan, context, mode, &roots)
     } else {
-        // Not to die with the host's thread: without a process namespace the agent has to end its descendants first.
+        // The agent must not die with the host's thread: without a PID namespace it has to end its
+        // descendants first.
         Default::default()
     };
-    let workdir = match (own_root, &plan.workdir, &site.material.workspace) {
+    let workdir = match (own_root, &plan.workdir, &context.host_paths.workspace) {
         (true, ..) | (false, Some(_), _) => None,
         (false, None, Some(workspace)) => Some(workspace.path.clone()),
-        (false, None, None) => Some(site.private.into()),
+        (false, None, None) => Some(context.private.into()),
     };
     Ok(LocalPlan {
-        isolation: site.isolation,
-        namespaces: namespaces(plan, site),
-        network: site.isolation == Isolation::Privileged && !full_network(plan),
+        isolation: context.isolation,
+        namespaces: namespaces(plan, context),
+        network: context.isolation == Isolation::Privileged && !full_network(plan),
         setup,
         scratch,
         etc,
         mode,
-        mapped: identity::mapped(plan, site)?,
-        groups: limits::groups(plan, site),
-        sampled_memory: limits::sampled_memory(plan, site),
-        confinement: confinement::confinement(plan, site, mode, &roots),
+        mapped: identity::mapped(plan, context)?,
+        groups: limits::groups(plan, context),
+        sampled_memory: limits::sampled_memory(plan, context),
+        confinement: confinement::confinement(plan, context, mode, &roots),
         workdir,
-        report: report::report(plan, site, mode, &roots),
-        material: site.material.clone(),
+        report: report::report(plan, context, mode, &roots),
+        host_paths: context.host_paths.clone(),
     })
 }
 
-fn namespaces(plan: &Plan, site: &Site<'_>) -> u64 {
+fn namespaces(plan: &Plan, context: &LoweringContext<'_>) -> u64 {
     let namespaces = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP;
-    match site.isolation {
-        // The agent enters a user namespace by itself, after it has built the mounts as root: so these namespaces belong to
-        // the host, and nobody inside has power over them.
+    match context.isolation {
+        // The agent mounts as root and enters a user namespace afterwards. So these namespaces
+        // belong to the host, and code has no power over them.
         Isolation::Privileged => namespaces,
         Isolation::UserNamespace if full_network(plan) => namespaces | CLONE_NEWUSER,
         Isolation::UserNamespace => namespaces | CLONE_NEWUSER | CLONE_NEWNET,

@@ -1,8 +1,9 @@
 //! The file system of a sandbox.
 //!
-//! Its root is read-only: the platform, the roots of the policy, a few files of its own. What code may write to is one more
-//! tmpfs, of the plan's size, whose folders appear as /tmp, /dev/shm, the work folder and the folders of exported files: so one
-//! bound holds for all of them together. The new process makes that tmpfs in its mount namespace, on a folder of the state
+//! The root is read-only: the platform, the roots of the policy, and a few generated files.
+//! Everything that code may write is on one more tmpfs of the plan's size. Its folders appear as
+//! `/tmp`, `/dev/shm`, the work folder and the folders of exported files, so one limit covers all
+//! of them. The new process mounts that tmpfs in its mount namespace, on a folder of the state
 //! folder.
 
 use std::os::unix::ffi::OsStrExt;
@@ -13,13 +14,13 @@ use sandbox_core::Plan;
 use sandbox_host::WORK_FOLDER;
 use sandbox_host::confinement::{Mode, export_folders};
 
-use super::Site;
+use super::LoweringContext;
 use super::etc::{Etc, HOST_NAME, is_in_etc};
 use super::roots::Roots;
 use super::{proc_files, user_limits};
-use crate::host::{Isolation, Object};
+use crate::host::{Isolation, OpenObject};
 
-/// Device files of the host that do the same for everybody.
+/// Device files of the host that keep no state.
 const DEVICES: [&str; 5] = [
     "/dev/null",
     "/dev/zero",
@@ -28,7 +29,7 @@ const DEVICES: [&str; 5] = [
     "/dev/urandom",
 ];
 
-/// Links in /dev that programs rely on.
+/// Links in `/dev` that programs rely on.
 const DEVICE_LINKS: [(&str, &str); 4] = [
     ("/dev/fd", "/proc/self/fd"),
     ("/dev/stdin", "/proc/self/fd/0"),
@@ -36,45 +37,45 @@ const DEVICE_LINKS: [(&str, &str); 4] = [
     ("/dev/stderr", "/proc/self/fd/2"),
 ];
 
-/// A page: what a file takes at least.
-const PAGE: u64 = 4096;
+/// The page size: the minimum size of a file.
+const PAGE_SIZE: u64 = 4096;
 
-/// Folders of the writable tmpfs, generously.
+/// Inodes for the folders of the writable tmpfs.
 const OWN_INODES: u64 = 256;
 
-/// The folder of the state folder on which that tmpfs is mounted.
+/// The folder in the state folder on which that tmpfs is mounted.
 pub(crate) const SCRATCH: &str = "scratch";
 
-/// A tmpfs that code may write to.
+/// The tmpfs that code may write to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Scratch {
     /// Bytes.
     pub(crate) size: u64,
-    /// Files and folders, so that empty ones do not add up either.
+    /// The maximum number of files and folders, so that empty ones are limited too.
     pub(crate) inodes: u64,
     pub(crate) folders: Vec<ScratchFolder>,
 }
 
-/// A folder of it.
+/// A folder of the tmpfs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ScratchFolder {
     /// Its name in the tmpfs.
     pub(crate) name: String,
     /// Permission bits.
     pub(crate) mode: u32,
-    /// Whether it is the code's own.
+    /// Whether the code owns it.
     pub(crate) owned: bool,
 }
 
-/// The setup of a sandbox with a root of its own, what is to be writable in it, and its /etc.
+/// The setup of a sandbox with its own root, its writable tmpfs, and its `/etc`.
 pub(super) fn setup(
     plan: &Plan,
-    site: &Site<'_>,
+    context: &LoweringContext<'_>,
     mode: Mode,
     roots: &Roots<'_>,
 ) -> (Setup, Scratch, Option<Etc>) {
-    let scratch = site.state.join(SCRATCH);
-    let mut writable = Writable {
+    let scratch = context.state.join(SCRATCH);
+    let mut writable = WritableMounts {
         scratch: &scratch,
         mounts: Vec::new(),
         folders: Vec::new(),
@@ -82,12 +83,12 @@ pub(super) fn setup(
     if roots.access(Path::new("/tmp")).is_none() {
         writable.folder("/tmp", 0o1777, false);
     }
-    // First, since a root can lie below /tmp.
+    // `/tmp` comes first, since a root can be below it.
     let mut mounts = std::mem::take(&mut writable.mounts);
     let export_folders = own_export_folders(plan, roots);
-    let etc = Etc::of(mode, site.material, roots, &export_folders);
+    let etc = Etc::of(mode, context.host_paths, roots, &export_folders);
     if let Some(etc) = &etc {
-        mounts.push(bind(&etc.folder(site.state), Path::new("/etc"), true));
+        mounts.push(bind(&etc.folder(context.state), Path::new("/etc"), true));
     }
     for (at, says) in &roots.links {
         if etc.is_none() || !is_in_etc(at) {
@@ -101,14 +102,14 @@ pub(super) fn setup(
         roots
             .binds
             .iter()
-            .map(|one| of_object(bind(one.path, one.path, one.read_only), one.object)),
+            .map(|one| with_object(bind(one.path, one.path, one.read_only), one.object)),
     );
     let provided = plan.provided.iter().enumerate().map(|(number, one)| {
-        let object = site.material.provided.get(number);
-        of_object(bind(&one.source, &one.target, true), object)
+        let object = context.host_paths.provided.get(number);
+        with_object(bind(&one.source, &one.target, true), object)
     });
     mounts.extend(provided);
-    if site.host.proc_mount.is_present() {
+    if context.host.proc_mount.is_present() {
         mounts.push(Mount::Proc {
             target: b"/proc".to_vec(),
         });
@@ -121,9 +122,9 @@ pub(super) fn setup(
     }
     devices(&mut mounts);
     writable.folder("/dev/shm", 0o1777, false);
-    match (&site.material.workspace, &plan.workspace) {
+    match (&context.host_paths.workspace, &plan.workspace) {
         (Some(root), Some(workspace)) => {
-            mounts.push(of_object(
+            mounts.push(with_object(
                 bind(&root.path, Path::new(WORK_FOLDER), workspace.read_only),
                 root.object.as_ref(),
             ));
@@ -134,7 +135,7 @@ pub(super) fn setup(
         writable.folder(&folder, 0o755, true);
     }
     mounts.append(&mut writable.mounts);
-    mounts.extend(proc_files::restricted(mode, site.host));
+    mounts.extend(proc_files::restricted(mode, context.host));
     let workspace = plan.workspace.as_ref();
     let movable = roots.movable(workspace.is_some_and(|workspace| !workspace.read_only));
     mounts.extend(movable.into_iter().map(|folder| Mount::Pin {
@@ -147,19 +148,19 @@ pub(super) fn setup(
     });
 
     let scratch = Scratch {
-        // The kernel takes 0 for "without a limit".
-        size: plan.disk.as_u64().max(PAGE),
-        inodes: plan.disk.as_u64() / PAGE + OWN_INODES,
+        // The kernel takes 0 as "unlimited".
+        size: plan.disk.as_u64().max(PAGE_SIZE),
+        inodes: plan.disk.as_u64() / PAGE_SIZE + OWN_INODES,
         folders: writable.folders,
     };
     let setup = Setup {
         new_root: true,
         mounts,
         hostname: HOST_NAME.into(),
-        // The one that is made beside the process has its interface up already.
-        loopback: site.isolation == Isolation::UserNamespace && !super::full_network(plan),
-        user_namespace: site.isolation == Isolation::Privileged,
-        user_limits: user_limits::of(site.host),
+        // A network namespace from the network thread has its loopback interface up already.
+        loopback: context.isolation == Isolation::UserNamespace && !super::full_network(plan),
+        user_namespace: context.isolation == Isolation::Privileged,
+        user_limits: user_limits::of(context.host),
         owner: (0, 0),
         pid_one: true,
         die_with_parent: true,
@@ -167,14 +168,14 @@ pub(super) fn setup(
     (setup, scratch, etc)
 }
 
-/// What becomes of the writable tmpfs.
-struct Writable<'a> {
+/// Collects the folders of the writable tmpfs and their mounts.
+struct WritableMounts<'a> {
     scratch: &'a Path,
     mounts: Vec<Mount>,
     folders: Vec<ScratchFolder>,
 }
 
-impl Writable<'_> {
+impl WritableMounts<'_> {
     fn folder(&mut self, target: impl AsRef<Path>, mode: u32, owned: bool) {
         let name = self.folders.len().to_string();
         self.mounts
@@ -183,15 +184,16 @@ impl Writable<'_> {
     }
 }
 
-/// The folders for exported files that are the sandbox's own: not those of the host, nor below a place that is writable
-/// anyway.
+/// The sandbox's own folders for exported files. Excludes folders of the host and folders below a
+/// writable one.
 fn own_export_folders(plan: &Plan, roots: &Roots<'_>) -> Vec<PathBuf> {
     let mut folders = export_folders(&plan.export_paths);
     folders.retain(|folder| {
         let elsewhere = [WORK_FOLDER, "/tmp", "/proc", "/dev"]
             .iter()
             .any(|own| folder.starts_with(own));
-        // A whole /etc of its own, or packages, would be hidden by it; and a link, like /bin, leads to the platform.
+        // An own folder here would hide all of `/etc` or the packages; and links such as `/bin`
+        // lead to the platform.
         let hides = folder == Path::new("/etc")
             || plan
                 .provided
@@ -208,7 +210,7 @@ fn devices(mounts: &mut Vec<Mount>) {
         mounts.push(Mount::Bind {
             source: device.into(),
             target: device.into(),
-            // Keeps their modes and owners; a device is written to all the same.
+            // Preserves modes and owners; devices stay writable.
             read_only: true,
             devices: true,
             optional: false,
@@ -234,18 +236,18 @@ fn bind(source: &Path, target: &Path, read_only: bool) -> Mount {
     }
 }
 
-/// The same bind, of this object alone.
-fn of_object(mut mount: Mount, wanted: Option<&Object>) -> Mount {
+/// The same bind, restricted to this object.
+fn with_object(mut mount: Mount, wanted: Option<&OpenObject>) -> Mount {
     if let Mount::Bind { object, .. } = &mut mount {
-        *object = wanted.map(Object::for_agent);
+        *object = wanted.map(OpenObject::for_agent);
     }
     mount
 }
 
-pub(super) fn mask(path: &Path, object: Option<&Object>) -> Mount {
+pub(super) fn mask(path: &Path, object: Option<&OpenObject>) -> Mount {
     Mount::Mask {
         target: bytes(path),
-        object: object.map(Object::for_agent),
+        object: object.map(OpenObject::for_agent),
     }
 }
 

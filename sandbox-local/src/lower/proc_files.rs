@@ -1,4 +1,4 @@
-//! Files of the sandbox's `/proc` that are about the machine, and not about the sandbox.
+//! Files of the sandbox's `/proc` that describe the machine rather than the sandbox.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use sandbox_host::confinement::Mode;
 use super::mounts::{bytes, mask};
 use crate::host::Host;
 
-/// Hidden in every sandbox: the names of the caller's keys, how the machine was started, what its devices do.
+/// Hidden in every sandbox: the caller's keys, the boot parameters, the activity of devices.
 const MASKS: [&str; 4] = [
     "/proc/cmdline",
     "/proc/interrupts",
@@ -16,7 +16,7 @@ const MASKS: [&str; 4] = [
     "/proc/keys",
 ];
 
-/// Hidden where code runs as user 0 of the host; to every other user the kernel denies them.
+/// Hidden where code runs as user 0 of the host; the kernel denies them to all other users.
 const MASKS_FOR_ROOT: [&str; 10] = [
     "/proc/acpi",
     "/proc/kcore",
@@ -30,13 +30,15 @@ const MASKS_FOR_ROOT: [&str; 10] = [
     "/proc/vmallocinfo",
 ];
 
-/// Settings of the kernel, some of which every user may open for writing. Container engines make the same ones read-only.
+/// Kernel settings, some of which any user may open for writing. Container engines make the same
+/// ones read-only.
 const SETTINGS: [&str; 1] = ["/proc/sys"];
 
-/// The same, which user 0 of the host may write without any capability; every other user the kernel keeps from it.
+/// Settings that user 0 of the host may write without capabilities; the kernel denies them to all
+/// other users.
 const SETTINGS_FOR_ROOT: [&str; 4] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sysrq-trigger"];
 
-/// Mounts over parts of the `/proc` that was mounted before. Each costs the start of a sandbox some ten microseconds.
+/// Mounts over parts of `/proc`. Each adds about ten microseconds to the start of a sandbox.
 pub(super) fn restricted(mode: Mode, host: &Host) -> Vec<Mount> {
     if !host.proc_mount.is_present() {
         return Vec::new();

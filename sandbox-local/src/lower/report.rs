@@ -1,4 +1,4 @@
-//! What is enforced of a plan here.
+//! The enforcement report of a plan on this host.
 
 use sandbox_core::policy::NetworkPolicy;
 use sandbox_core::{Capability, Enforcement, EnforcementReport, Plan};
@@ -6,7 +6,7 @@ use sandbox_host::WORK_FOLDER;
 use sandbox_host::confinement::{self as executions, Mode, export_folders};
 use sandbox_lang::packages;
 
-use super::Site;
+use super::LoweringContext;
 use super::confinement::kernel;
 use super::roots::Roots;
 use crate::host::cgroup::{Swap, V2};
@@ -14,10 +14,10 @@ use crate::host::{Cgroups, Isolation};
 
 const NOT_BUILT: &str = "not built yet on this backend";
 
-/// An entry for each demand of the plan.
+/// One entry for each demand of the plan.
 pub(super) fn report(
     plan: &Plan,
-    site: &Site<'_>,
+    context: &LoweringContext<'_>,
     mode: Mode,
     roots: &Roots<'_>,
 ) -> EnforcementReport {
@@ -25,7 +25,7 @@ pub(super) fn report(
     for demand in &plan.demands {
         report.set(
             demand.capability,
-            entry(demand.capability, plan, site, mode, roots),
+            entry(demand.capability, plan, context, mode, roots),
         );
     }
     report
@@ -34,34 +34,34 @@ pub(super) fn report(
 fn entry(
     capability: Capability,
     plan: &Plan,
-    site: &Site<'_>,
+    context: &LoweringContext<'_>,
     mode: Mode,
     roots: &Roots<'_>,
 ) -> Enforcement {
-    let kernel = kernel(site.host);
+    let kernel = kernel(context.host);
     match capability {
-        Capability::FilesystemReadRoots => read_roots(site),
-        Capability::FilesystemWriteRoots => write_roots(plan, site, roots),
-        Capability::NetworkAccess | Capability::Egress => network(plan, site),
+        Capability::FilesystemReadRoots => read_roots(context),
+        Capability::FilesystemWriteRoots => write_roots(plan, context, roots),
+        Capability::NetworkAccess | Capability::Egress => network(plan, context),
         Capability::EnvVarAccess => {
             Enforcement::enforced("environment built from nothing, descriptors closed")
         }
-        Capability::Processes => processes(site),
-        Capability::Privileges => privileges(site, executions::privileges(&kernel, mode)),
+        Capability::Processes => processes(context),
+        Capability::Privileges => privileges(context, executions::privileges(&kernel, mode)),
         Capability::SubprocessExecution => executions::subprocess_execution(&kernel),
-        Capability::Timeout => timeout(site),
+        Capability::Timeout => timeout(context),
         Capability::Lifetime if plan.detached => Enforcement::enforced("keeper outside"),
         Capability::Lifetime => Enforcement::enforced("owner's clock, ended with the owner"),
-        // The host counts for itself what it takes from the stream.
+        // The host counts what it reads from the stream.
         Capability::StdoutMaxBytes | Capability::StderrMaxBytes => {
             Enforcement::enforced("bounded capture on the host")
         }
-        Capability::Memory => memory(site),
-        Capability::Cpus => cpus(site),
-        Capability::Pids => pids(site),
-        Capability::Disk => disk(plan, site, roots),
+        Capability::Memory => memory(context),
+        Capability::Cpus => cpus(context),
+        Capability::Pids => pids(context),
+        Capability::Disk => disk(plan, context, roots),
         Capability::OpenFiles => Enforcement::enforced("RLIMIT_NOFILE"),
-        Capability::ArtifactExportPaths => export_paths(plan, site, roots),
+        Capability::ArtifactExportPaths => export_paths(plan, context, roots),
         Capability::Packages => packages::installed(),
         Capability::PackageInstallation if plan.packages.is_empty() => packages::denied(plan),
         Capability::PackageInstallation => packages::provisioned(None),
@@ -70,18 +70,18 @@ fn entry(
     }
 }
 
-fn with_landlock(site: &Site<'_>, mechanism: &str) -> String {
-    if site.host.landlock_abi > 0 {
+fn with_landlock(context: &LoweringContext<'_>, mechanism: &str) -> String {
+    if context.host.landlock_abi > 0 {
         format!("{mechanism}, Landlock")
     } else {
         mechanism.to_owned()
     }
 }
 
-fn read_roots(site: &Site<'_>) -> Enforcement {
-    match site.isolation {
+fn read_roots(context: &LoweringContext<'_>) -> Enforcement {
+    match context.isolation {
         Isolation::Privileged | Isolation::UserNamespace => {
-            Enforcement::enforced(with_landlock(site, "mount namespace, pivot_root"))
+            Enforcement::enforced(with_landlock(context, "mount namespace, pivot_root"))
         }
         Isolation::Landlock => Enforcement::partial(
             "Landlock",
@@ -90,13 +90,14 @@ fn read_roots(site: &Site<'_>) -> Enforcement {
     }
 }
 
-/// Which named pipes of the host code can write to although they lie in a read root. A read-only mount does not protect them.
-/// Landlock does, but its rules for a folder hold for everything that is mounted below it.
-fn open_pipes(plan: &Plan, site: &Site<'_>, roots: &Roots<'_>) -> &'static str {
+/// Named pipes of the host that code can write to although they are in a read root. Read-only
+/// mounts do not protect pipes. Landlock does, but a rule for a folder covers everything mounted
+/// below it.
+fn open_pipes(plan: &Plan, context: &LoweringContext<'_>, roots: &Roots<'_>) -> &'static str {
     let workspace = plan.workspace.as_ref();
     let is_read_only = workspace.is_some_and(|workspace| workspace.read_only);
     let mut read_roots = plan.read_roots.iter();
-    if site.host.landlock_abi == 0 && (is_read_only || !plan.read_roots.is_empty()) {
+    if context.host.landlock_abi == 0 && (is_read_only || !plan.read_roots.is_empty()) {
         " (named pipes in read roots can be written)"
     } else if read_roots.any(|root| root.starts_with("/tmp") || root.starts_with("/dev/shm"))
         || roots.has_read_only_below_writable()
@@ -107,11 +108,11 @@ fn open_pipes(plan: &Plan, site: &Site<'_>, roots: &Roots<'_>) -> &'static str {
     }
 }
 
-fn write_roots(plan: &Plan, site: &Site<'_>, roots: &Roots<'_>) -> Enforcement {
-    match site.isolation {
+fn write_roots(plan: &Plan, context: &LoweringContext<'_>, roots: &Roots<'_>) -> Enforcement {
+    match context.isolation {
         Isolation::Privileged | Isolation::UserNamespace => {
-            let mechanism = with_landlock(site, "mount namespace, read-only mounts");
-            let pipes = open_pipes(plan, site, roots);
+            let mechanism = with_landlock(context, "mount namespace, read-only mounts");
+            let pipes = open_pipes(plan, context, roots);
             Enforcement::enforced(format!("{mechanism}{pipes}"))
         }
         Isolation::Landlock => {
@@ -119,7 +120,7 @@ fn write_roots(plan: &Plan, site: &Site<'_>, roots: &Roots<'_>) -> Enforcement {
                 "modes, dates and attributes of the caller's files outside can be changed \
                            (chmod, chown, utimes and setxattr are not covered)"
                     .to_owned();
-            if site.host.landlock_abi < 3 {
+            if context.host.landlock_abi < 3 {
                 gap += ", and files outside can be cut to nothing by truncate (Landlock ABI 3 would cover that)";
             }
             if roots.has_read_only_below_writable() {
@@ -130,13 +131,13 @@ fn write_roots(plan: &Plan, site: &Site<'_>, roots: &Roots<'_>) -> Enforcement {
     }
 }
 
-fn network(plan: &Plan, site: &Site<'_>) -> Enforcement {
+fn network(plan: &Plan, context: &LoweringContext<'_>) -> Enforcement {
     if let NetworkPolicy::Allow(_) = plan.network {
         return Enforcement::unenforced(format!(
             "rules by host name are {NOT_BUILT}: there is no network at all"
         ));
     }
-    match (site.isolation, kernel(site.host).seccomp) {
+    match (context.isolation, kernel(context.host).seccomp) {
         (Isolation::Landlock, _) => {
             Enforcement::enforced("seccomp (no sockets but connected unix pairs)")
         }
@@ -148,9 +149,9 @@ fn network(plan: &Plan, site: &Site<'_>) -> Enforcement {
     }
 }
 
-/// What the place adds to the confinement of executions.
-fn privileges(site: &Site<'_>, of_executions: Enforcement) -> Enforcement {
-    if site.isolation == Isolation::Landlock || !site.host.proc_mount.is_present() {
+/// Adds the sandbox's part to the confinement of executions.
+fn privileges(context: &LoweringContext<'_>, of_executions: Enforcement) -> Enforcement {
+    if context.isolation == Isolation::Landlock || !context.host.proc_mount.is_present() {
         return of_executions;
     }
     match of_executions {
@@ -166,24 +167,24 @@ fn privileges(site: &Site<'_>, of_executions: Enforcement) -> Enforcement {
 
 const SETTINGS: &str = "read-only /proc/sys";
 
-/// What code that runs as the caller can use up, and the caller then lacks. SECURITY.md explains it.
+/// Resources that code which runs as the caller can exhaust for the caller. See SECURITY.md.
 const SHARED: &str = "shared with the caller: what the kernel counts for each user (pipe buffers, descriptors in \
                       flight, epoll watches)";
 
-fn processes(site: &Site<'_>) -> Enforcement {
+fn processes(context: &LoweringContext<'_>) -> Enforcement {
     let own = "process and ipc namespaces, ended with their first process";
-    let own = match site.host.proc_mount.is_present() {
+    let own = match context.host.proc_mount.is_present() {
         true => format!("{own}, limits of inotify"),
         false => own.to_owned(),
     };
-    match site.isolation {
+    match context.isolation {
         Isolation::Privileged => Enforcement::enforced(own),
         Isolation::UserNamespace => Enforcement::enforced(format!("{own}; {SHARED}")),
         Isolation::Landlock => {
             let seen = format!(
                 "which other processes there are can be found out (stat of /proc); {SHARED}, inotify"
             );
-            let gap = match (site.host.landlock_abi, site.host.cgroups.has_pids()) {
+            let gap = match (context.host.landlock_abi, context.host.cgroups.has_pids()) {
                 (6.., true) => seen,
                 (6.., false) => {
                     format!("{seen}, and what is left is lost if the agent is killed from outside")
@@ -195,8 +196,8 @@ fn processes(site: &Site<'_>) -> Enforcement {
     }
 }
 
-fn timeout(site: &Site<'_>) -> Enforcement {
-    match site.isolation {
+fn timeout(context: &LoweringContext<'_>) -> Enforcement {
+    match context.isolation {
         Isolation::Privileged | Isolation::UserNamespace => {
             Enforcement::enforced("agent, host clock, process namespace")
         }
@@ -204,8 +205,8 @@ fn timeout(site: &Site<'_>) -> Enforcement {
     }
 }
 
-fn cgroup(site: &Site<'_>, controller: &str) -> String {
-    match &site.host.cgroups {
+fn cgroup(context: &LoweringContext<'_>, controller: &str) -> String {
+    match &context.host.cgroups {
         Cgroups::V1(_) => format!("cgroup v1 {controller}"),
         Cgroups::V2(groups) => match &groups.scope {
             Some(scope) => format!("cgroup v2 {controller} in a scope of {}", scope.manager()),
@@ -216,8 +217,8 @@ fn cgroup(site: &Site<'_>, controller: &str) -> String {
 }
 
 /// Why there is no control group, and what would help.
-fn no_cgroup(site: &Site<'_>, controller: &str) -> String {
-    match &site.host.cgroups {
+fn no_cgroup(context: &LoweringContext<'_>, controller: &str) -> String {
+    match &context.host.cgroups {
         Cgroups::None { reason, fix } => format!("{reason}; fix: {fix}"),
         Cgroups::V2(V2 {
             scope: Some(scope), ..
@@ -226,18 +227,18 @@ fn no_cgroup(site: &Site<'_>, controller: &str) -> String {
     }
 }
 
-fn memory(site: &Site<'_>) -> Enforcement {
-    if !site.host.cgroups.has_memory() {
+fn memory(context: &LoweringContext<'_>) -> Enforcement {
+    if !context.host.cgroups.has_memory() {
         return Enforcement::partial(
             "sampled every 100 ms, RLIMIT_DATA",
             format!(
                 "what is taken between two samples, and what no process has mapped (files in memory), is not stopped ({})",
-                no_cgroup(site, "memory")
+                no_cgroup(context, "memory")
             ),
         );
     }
-    let mechanism = cgroup(site, "memory");
-    match site.host.cgroups.swap() {
+    let mechanism = cgroup(context, "memory");
+    match context.host.cgroups.swap() {
         Swap::Limited => Enforcement::enforced(format!("{mechanism}, swap included")),
         Swap::Absent => Enforcement::enforced(mechanism),
         Swap::Uncounted => Enforcement::partial(
@@ -247,22 +248,22 @@ fn memory(site: &Site<'_>) -> Enforcement {
     }
 }
 
-fn cpus(site: &Site<'_>) -> Enforcement {
-    if site.host.cgroups.has_cpu() {
-        Enforcement::enforced(cgroup(site, "cpu"))
+fn cpus(context: &LoweringContext<'_>) -> Enforcement {
+    if context.host.cgroups.has_cpu() {
+        Enforcement::enforced(cgroup(context, "cpu"))
     } else {
-        Enforcement::unenforced(no_cgroup(site, "cpu"))
+        Enforcement::unenforced(no_cgroup(context, "cpu"))
     }
 }
 
-fn pids(site: &Site<'_>) -> Enforcement {
+fn pids(context: &LoweringContext<'_>) -> Enforcement {
     let own = "RLIMIT_NPROC in its own user namespace";
-    match (site.isolation, site.host.cgroups.has_pids()) {
+    match (context.isolation, context.host.cgroups.has_pids()) {
         (Isolation::Privileged | Isolation::UserNamespace, true) => {
-            Enforcement::enforced(format!("{own}, {}", cgroup(site, "pids")))
+            Enforcement::enforced(format!("{own}, {}", cgroup(context, "pids")))
         }
         (Isolation::Privileged | Isolation::UserNamespace, false) => Enforcement::enforced(own),
-        (Isolation::Landlock, true) => Enforcement::enforced(cgroup(site, "pids")),
+        (Isolation::Landlock, true) => Enforcement::enforced(cgroup(context, "pids")),
         (Isolation::Landlock, false) => Enforcement::partial(
             "RLIMIT_NPROC",
             "it counts the user's processes outside too, as they come and go",
@@ -270,12 +271,12 @@ fn pids(site: &Site<'_>) -> Enforcement {
     }
 }
 
-fn disk(plan: &Plan, site: &Site<'_>, roots: &Roots<'_>) -> Enforcement {
+fn disk(plan: &Plan, context: &LoweringContext<'_>, roots: &Roots<'_>) -> Enforcement {
     let workspace = plan
         .workspace
         .as_ref()
         .is_some_and(|workspace| !workspace.read_only);
-    if site.isolation == Isolation::Landlock {
+    if context.isolation == Isolation::Landlock {
         return Enforcement::partial("RLIMIT_FSIZE", "it bounds each file, not their sum");
     }
     let gap = match (workspace, roots.writable()) {
@@ -287,13 +288,13 @@ fn disk(plan: &Plan, site: &Site<'_>, roots: &Roots<'_>) -> Enforcement {
     Enforcement::partial("one tmpfs of that size, RLIMIT_FSIZE", gap)
 }
 
-fn export_paths(plan: &Plan, site: &Site<'_>, roots: &Roots<'_>) -> Enforcement {
+fn export_paths(plan: &Plan, context: &LoweringContext<'_>, roots: &Roots<'_>) -> Enforcement {
     let mechanism = "copied by the agent as the code's user, opened beneath the folder on the host";
-    if site.isolation != Isolation::Landlock {
+    if context.isolation != Isolation::Landlock {
         return Enforcement::enforced(mechanism);
     }
-    let workspace = site
-        .material
+    let workspace = context
+        .host_paths
         .workspace
         .as_ref()
         .map(|root| root.path.as_path());

@@ -1,4 +1,5 @@
-//! The folders and files of the host that a sandbox sees: in which order they are mounted, and what lies outside.
+//! The folders and files of the host that a sandbox sees: their mount order, and what is hidden in
+//! them.
 
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
@@ -8,56 +9,57 @@ use sandbox_core::{Error, Plan, Result};
 use sandbox_host::WORK_FOLDER;
 use sandbox_lang::packages::TARGET;
 
-use super::Site;
+use super::LoweringContext;
 use crate::error;
-use crate::host::{Isolation, Kind, Object, PathRole, Root, Stamp};
+use crate::host::{FileKind, Isolation, OpenObject, PathRole, Root, Stamp};
 
 /// The host's paths in a sandbox.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Roots<'a> {
-    /// What is mounted at its own path, outer before inner.
+    /// Bind mounts at the path that they have on the host; parents before children.
     pub(super) binds: Vec<Bind<'a>>,
     /// Small files that are copied instead.
     pub(super) copies: Vec<(&'a Path, Stamp)>,
-    /// Links that lead to a bind: where each stands, and what it says.
+    /// Links that lead to a bind: the location and the target of each.
     pub(super) links: Vec<(&'a Path, &'a Path)>,
-    /// Paths in the sandbox under which the state folder would appear, and where installed packages could be changed.
+    /// Paths under which the state folder would appear, or through which installed packages could
+    /// be changed.
     pub(super) masks: Vec<Mask>,
 }
 
-/// What is hidden.
+/// A path to hide.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Mask {
     pub(super) path: PathBuf,
-    /// What must be there; where nothing need be, `None`.
-    pub(super) object: Option<Object>,
+    /// The object that must be there. `None` if the path may be missing.
+    pub(super) object: Option<OpenObject>,
 }
 
-/// One that is mounted.
+/// A bind mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Bind<'a> {
     pub(super) path: &'a Path,
     pub(super) read_only: bool,
-    pub(super) kind: Kind,
-    /// What the path must lead to on the host.
-    pub(super) object: Option<&'a Object>,
+    pub(super) kind: FileKind,
+    /// The object that the path must lead to on the host.
+    pub(super) object: Option<&'a OpenObject>,
 }
 
 impl<'a> Roots<'a> {
-    pub(super) fn of(plan: &Plan, site: &Site<'a>) -> Result<Self> {
-        let material = site.material;
+    pub(super) fn of(plan: &Plan, context: &LoweringContext<'a>) -> Result<Self> {
+        let host_paths = context.host_paths;
         let mut wanted = Vec::<Bind<'_>>::new();
         let mut links = Vec::<(&Path, &Path)>::new();
         let mut copies = Vec::new();
         let named = [
-            (PathRole::Read, &material.read),
-            (PathRole::Write, &material.write),
+            (PathRole::Read, &host_paths.read),
+            (PathRole::Write, &host_paths.write),
         ];
         for (role, root) in named
             .iter()
             .flat_map(|(role, roots)| roots.iter().map(|r| (*role, r)))
         {
-            check(site, role, root)?;
+            check(context, role, root)?;
             wanted.push(Bind {
                 path: &root.path,
                 read_only: role == PathRole::Read,
@@ -70,14 +72,14 @@ impl<'a> Roots<'a> {
                     .map(|(at, target)| (at.as_path(), target.as_path())),
             );
         }
-        for root in &*material.platform {
+        for root in &*host_paths.platform {
             links.extend(
                 root.links
                     .iter()
                     .map(|(at, target)| (at.as_path(), target.as_path())),
             );
             match root.stamp {
-                Some(stamp) if site.isolation != Isolation::Landlock => {
+                Some(stamp) if context.isolation != Isolation::Landlock => {
                     copies.push((root.path.as_path(), stamp));
                 }
                 _ => wanted.push(Bind {
@@ -88,7 +90,8 @@ impl<'a> Roots<'a> {
                 }),
             }
         }
-        // By their bytes, an outer folder comes before what is in it; and what can be written before what cannot.
+        // Byte order puts parents before children; for the same path, writable comes before
+        // read-only.
         wanted.sort_unstable_by_key(|bind| {
             (bind.path.as_os_str(), bind.read_only, bind.object.is_none())
         });
@@ -105,41 +108,45 @@ impl<'a> Roots<'a> {
         links.dedup_by_key(|(at, _)| at.as_os_str());
         links.retain(|(at, _)| roots.access(at).is_none() && !is_own(at));
         roots.links = links;
-        if site.isolation != Isolation::Landlock {
-            let named = material.read.iter().chain(&material.write);
-            let state = (site.state, material.state.as_ref());
+        if context.isolation != Isolation::Landlock {
+            let named = host_paths.read.iter().chain(&host_paths.write);
+            let state = (context.state, host_paths.state.as_ref());
             roots.mask_in(named.map(|root| (root, &*root.path)), state);
-            if roots.access(site.state).is_some() {
-                roots.mask(site.state.into(), material.state.as_ref());
+            if roots.access(context.state).is_some() {
+                roots.mask(context.state.into(), host_paths.state.as_ref());
             }
         }
-        roots.protect_packages(plan, site)?;
-        roots.hide_processes(plan, site)?;
-        if let Some(workspace) = &site.material.workspace {
-            check_state(site, PathRole::Workspace, workspace)?;
-            check_own(site, PathRole::Workspace, workspace)?;
+        roots.protect_packages(plan, context)?;
+        roots.hide_processes(plan, context)?;
+        if let Some(workspace) = &context.host_paths.workspace {
+            check_state(context, PathRole::Workspace, workspace)?;
+            check_own(context, PathRole::Workspace, workspace)?;
             if plan.workspace.is_some() {
-                let state = (site.state, material.state.as_ref());
+                let state = (context.state, host_paths.state.as_ref());
                 roots.mask_in([(workspace, Path::new(WORK_FOLDER))], state);
             }
         }
         Ok(roots)
     }
 
-    /// Hides the host's processes where a file system of them is mounted in a root, as in the folder of a chroot.
-    fn hide_processes(&mut self, plan: &Plan, site: &Site<'_>) -> Result<()> {
-        let workspace = site.material.workspace.as_ref();
-        for place in &site.material.processes {
+    /// Hides procfs where it is mounted in a root, as in a chroot folder.
+    fn hide_processes(&mut self, plan: &Plan, context: &LoweringContext<'_>) -> Result<()> {
+        let workspace = context.host_paths.workspace.as_ref();
+        for place in &context.host_paths.processes {
             let inside = workspace
                 .and_then(|root| place.strip_prefix(&root.path).ok())
                 .filter(|_| plan.workspace.is_some());
             let is_root = self.access(place).is_some();
-            if site.isolation == Isolation::Landlock {
+            if context.isolation == Isolation::Landlock {
                 let why = "the host's processes would be seen there";
-                let mut named = site.material.read.iter().chain(&site.material.write);
+                let mut named = context
+                    .host_paths
+                    .read
+                    .iter()
+                    .chain(&context.host_paths.write);
                 if let Some(root) = named.find(|root| place.starts_with(&root.path)) {
                     return Err(refused(
-                        site,
+                        context,
                         PathRole::Read,
                         root,
                         why,
@@ -148,7 +155,7 @@ impl<'a> Roots<'a> {
                 }
                 if let (Some(root), Some(_)) = (workspace, inside) {
                     return Err(refused(
-                        site,
+                        context,
                         PathRole::Workspace,
                         root,
                         why,
@@ -167,18 +174,19 @@ impl<'a> Roots<'a> {
         Ok(())
     }
 
-    /// Hides the folder of installed packages where code could write to it: what it left there would run in other sandboxes.
-    fn protect_packages(&mut self, plan: &Plan, site: &Site<'_>) -> Result<()> {
-        let Some(cache) = &site.material.cache else {
+    /// Hides the folder of installed packages where code could write to it: other sandboxes run
+    /// what is in there.
+    fn protect_packages(&mut self, plan: &Plan, context: &LoweringContext<'_>) -> Result<()> {
+        let Some(cache) = &context.host_paths.cache else {
             return Ok(());
         };
         let workspace = match &plan.workspace {
-            Some(workspace) if !workspace.read_only => site.material.workspace.as_ref(),
+            Some(workspace) if !workspace.read_only => context.host_paths.workspace.as_ref(),
             _ => None,
         };
-        let cache = (&**cache, site.material.cache_object.as_ref());
-        if site.isolation == Isolation::Landlock {
-            let mut around = site.material.write.iter().chain(workspace);
+        let cache = (&**cache, context.host_paths.cache_object.as_ref());
+        if context.isolation == Isolation::Landlock {
+            let mut around = context.host_paths.write.iter().chain(workspace);
             return match around.rfind(|root| below(root, cache).is_some()) {
                 None => Ok(()),
                 Some(root) => {
@@ -191,7 +199,7 @@ impl<'a> Roots<'a> {
                         cache.0.display()
                     );
                     Err(refused(
-                        site,
+                        context,
                         role,
                         root,
                         &why,
@@ -200,17 +208,18 @@ impl<'a> Roots<'a> {
                 }
             };
         }
-        let write = site.material.write.iter();
+        let write = context.host_paths.write.iter();
         self.mask_in(write.map(|root| (root, &*root.path)), cache);
         self.mask_in(workspace.map(|root| (root, Path::new(WORK_FOLDER))), cache);
         Ok(())
     }
 
-    /// Hides something of the host in each of these folders that it lies in; beside each folder is where it is mounted.
+    /// Hides a path of the host in each of these folders that contains it. The second path of a
+    /// pair is the folder's mount point.
     fn mask_in<'b>(
         &mut self,
         folders: impl IntoIterator<Item = (&'b Root, &'b Path)>,
-        hidden: (&Path, Option<&Object>),
+        hidden: (&Path, Option<&OpenObject>),
     ) {
         for (root, mounted) in folders {
             if let Some(below) = below(root, hidden) {
@@ -219,15 +228,15 @@ impl<'a> Roots<'a> {
         }
     }
 
-    fn mask(&mut self, path: PathBuf, object: Option<&Object>) {
+    fn mask(&mut self, path: PathBuf, object: Option<&OpenObject>) {
         if self.masks.iter().all(|mask| mask.path != path) {
             let object = object.cloned();
             self.masks.push(Mask { path, object });
         }
     }
 
-    /// The folders that code could rename, and with them what is mounted in them: those above a mount point whose own parents can be
-    /// written. Outer before inner.
+    /// Folders that code could rename together with a mount in them: the parents of mount points
+    /// that are in a writable folder. Parents come before children.
     pub(super) fn movable(&self, workspace_is_writable: bool) -> BTreeSet<&Path> {
         let writable = |folder: &Path| {
             self.access(folder) == Some(false)
@@ -238,12 +247,12 @@ impl<'a> Roots<'a> {
         points
             .flat_map(|point| point.ancestors().skip(1))
             .filter(|folder| folder.parent().is_some_and(writable))
-            // A mount point already.
+            // A mount point cannot be renamed.
             .filter(|folder| self.binds.iter().all(|bind| bind.path != *folder))
             .collect()
     }
 
-    /// Whether a path of the sandbox is one of the host's: `Some(true)` where it can only be read.
+    /// Whether a path of the sandbox belongs to the host: `Some(true)` if it is read-only.
     pub(super) fn access(&self, path: &Path) -> Option<bool> {
         let holding = self
             .binds
@@ -253,7 +262,7 @@ impl<'a> Roots<'a> {
         holding.map(|bind| bind.read_only)
     }
 
-    /// Whether a read root lies in a write root: only a mount of its own protects it there.
+    /// Whether a read root is inside of a write root, where only its own mount protects it.
     pub(super) fn has_read_only_below_writable(&self) -> bool {
         let writable = self
             .binds
@@ -268,14 +277,14 @@ impl<'a> Roots<'a> {
         })
     }
 
-    /// Whether code may write to anything of the host through a root.
+    /// Whether code may write to the host through a root.
     pub(super) fn writable(&self) -> bool {
         self.binds.iter().any(|bind| !bind.read_only)
     }
 }
 
-/// Whether `path` is `folder` or below it. Both are looked up, so that bytes say it, which is ten times as fast as comparing
-/// parts; and every pair of roots is compared.
+/// Whether `path` is `folder` or below it. Both are resolved, so comparing bytes suffices. That is
+/// ten times as fast as comparing components, and every pair of roots is compared.
 pub(super) fn is_within(path: &Path, folder: &Path) -> bool {
     let (path, folder) = (path.as_os_str().as_bytes(), folder.as_os_str().as_bytes());
     match path.strip_prefix(folder) {
@@ -284,32 +293,32 @@ pub(super) fn is_within(path: &Path, folder: &Path) -> bool {
     }
 }
 
-/// Whether a path is one that every sandbox has of its own.
+/// Whether every sandbox has its own folder at this path.
 fn is_own(path: &Path) -> bool {
     [WORK_FOLDER, "/tmp", "/dev", "/proc"]
         .iter()
         .any(|own| path == Path::new(own))
 }
 
-/// Where something of the host lies in a root, as a path below it.
-fn below(root: &Root, (path, object): (&Path, Option<&Object>)) -> Option<PathBuf> {
+/// The path relative to a root of something in it.
+fn below(root: &Root, (path, object): (&Path, Option<&OpenObject>)) -> Option<PathBuf> {
     match (&root.object, object) {
         (Some(folder), Some(object)) => object.below(folder),
         _ => path.strip_prefix(&root.path).ok().map(Path::to_owned),
     }
 }
 
-fn check(site: &Site<'_>, role: PathRole, root: &Root) -> Result<()> {
-    check_state(site, role, root)?;
-    check_own(site, role, root)?;
-    if site.isolation == Isolation::Landlock {
+fn check(context: &LoweringContext<'_>, role: PathRole, root: &Root) -> Result<()> {
+    check_state(context, role, root)?;
+    check_own(context, role, root)?;
+    if context.isolation == Isolation::Landlock {
         return Ok(());
     }
     let path = &root.path;
     if path.starts_with(WORK_FOLDER) {
         let why = "the sandbox's work folder is there";
         return Err(refused(
-            site,
+            context,
             role,
             root,
             why,
@@ -319,7 +328,7 @@ fn check(site: &Site<'_>, role: PathRole, root: &Root) -> Result<()> {
     if is_within(path, Path::new(TARGET)) {
         let why = "packages that a policy names are there";
         return Err(refused(
-            site,
+            context,
             role,
             root,
             why,
@@ -328,37 +337,38 @@ fn check(site: &Site<'_>, role: PathRole, root: &Root) -> Result<()> {
     }
     if path == Path::new("/tmp") && role == PathRole::Read {
         let why = "a sandbox has a /tmp of its own, which it may write to";
-        return Err(refused(site, role, root, why, "name the folders in it"));
+        return Err(refused(context, role, root, why, "name the folders in it"));
     }
     Ok(())
 }
 
-/// The host's processes and devices are no files to show.
-fn check_own(site: &Site<'_>, role: PathRole, root: &Root) -> Result<()> {
+/// Refuses procfs and devices of the host.
+fn check_own(context: &LoweringContext<'_>, role: PathRole, root: &Root) -> Result<()> {
     let path = &root.path;
-    let devices = site.isolation != Isolation::Landlock && is_within(path, Path::new("/dev"));
+    let devices = context.isolation != Isolation::Landlock && is_within(path, Path::new("/dev"));
     if devices || is_within(path, Path::new("/proc")) {
         let why = "the host's processes and devices are not shown; a sandbox has a /proc and a /dev of its own";
-        return Err(refused(site, role, root, why, "leave it out"));
+        return Err(refused(context, role, root, why, "leave it out"));
     }
     Ok(())
 }
 
-/// Nothing of the state folder may be seen; a folder that holds it is masked where there are mounts.
-fn check_state(site: &Site<'_>, role: PathRole, root: &Root) -> Result<()> {
-    let state = site.material.state.as_ref();
+/// Refuses a root that shows the state folder. With mounts, a root around the state folder is fine:
+/// the state folder is masked.
+fn check_state(context: &LoweringContext<'_>, role: PathRole, root: &Root) -> Result<()> {
+    let state = context.host_paths.state.as_ref();
     let is_within = |state| {
         root.object
             .as_ref()
             .is_some_and(|root| root.is_within(state))
     };
-    let inside = root.path.starts_with(site.state) || state.is_some_and(is_within);
+    let inside = root.path.starts_with(context.state) || state.is_some_and(is_within);
     let around =
-        below(root, (site.state, state)).is_some() && site.isolation == Isolation::Landlock;
+        below(root, (context.state, state)).is_some() && context.isolation == Isolation::Landlock;
     if inside || around {
-        let why = format!("it shows the state folder {}", site.state.display());
+        let why = format!("it shows the state folder {}", context.state.display());
         return Err(refused(
-            site,
+            context,
             role,
             root,
             &why,
@@ -368,10 +378,16 @@ fn check_state(site: &Site<'_>, role: PathRole, root: &Root) -> Result<()> {
     Ok(())
 }
 
-fn refused(site: &Site<'_>, role: PathRole, root: &Root, why: &str, fix: &str) -> Error {
-    let context = format!("{} {}: {why}", role.name(), root.path.display());
+fn refused(
+    context: &LoweringContext<'_>,
+    role: PathRole,
+    root: &Root,
+    why: &str,
+    fix: &str,
+) -> Error {
+    let what = format!("{} {}: {why}", role.name(), root.path.display());
     match role {
-        PathRole::Workspace => error::invalid_spec(site.tier, context, fix),
-        PathRole::Read | PathRole::Write => error::invalid_policy(site.tier, context, fix),
+        PathRole::Workspace => error::invalid_spec(context.tier, what, fix),
+        PathRole::Read | PathRole::Write => error::invalid_policy(context.tier, what, fix),
     }
 }

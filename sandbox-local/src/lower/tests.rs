@@ -1,6 +1,7 @@
-//! What a plan becomes, on hosts that differ.
+//! Lowering of plans on different hosts.
 
 mod render;
+mod roots;
 mod samples;
 
 use sandbox_core::policy::NetworkPolicy;
@@ -10,9 +11,9 @@ use sandbox_core::{
 };
 
 use render::render;
-use samples::{Sample, file, folder, link, plan};
+use samples::{Sample, folder, plan};
 
-use crate::host::{Cgroups, Isolation, Kind, Support};
+use crate::host::{Availability, Cgroups};
 
 fn spec() -> SandboxSpec {
     SandboxSpec::new("sample")
@@ -38,10 +39,10 @@ fn as_a_user_with_folders_of_the_host() {
     policy.subprocess_execution = Some(false);
     let spec = spec().workspace(Workspace::read_write("/home/user/project"));
     let mut sample = Sample::user();
-    sample.material.read = vec![folder("/data")];
-    sample.material.write = vec![folder("/data/cache")];
-    sample.material.workspace = Some(folder("/home/user/project"));
-    sample.material.names = Some((
+    sample.host_paths.read = vec![folder("/data")];
+    sample.host_paths.write = vec![folder("/data/cache")];
+    sample.host_paths.workspace = Some(folder("/home/user/project"));
+    sample.host_paths.names = Some((
         b"10.0.0.1 server\n".to_vec(),
         b"nameserver 10.0.0.2\n".to_vec(),
     ));
@@ -56,7 +57,7 @@ fn without_namespaces() {
     policy.artifact_export_paths = vec!["/home/user/project/out/*".into()];
     let spec = spec().workspace(Workspace::read_write("/home/user/project"));
     let mut sample = Sample::landlock();
-    sample.material.workspace = Some(folder("/home/user/project"));
+    sample.host_paths.workspace = Some(folder("/home/user/project"));
     insta::assert_snapshot!(render(
         &sample.lower(&plan(&spec, &policy)).expect("lowered")
     ));
@@ -86,13 +87,13 @@ fn on_a_kernel_without_landlock_and_seccomp() {
 }
 
 #[test]
-fn as_root_folders_that_code_writes_are_mapped_to_it() {
+fn writable_folders_are_id_mapped_as_root() {
     let mut policy = CapabilityPolicy::new();
     policy.filesystem_write_roots = Some(vec!["/srv/a".into(), "/home/user/project/b".into()]);
     let spec = spec().workspace(Workspace::read_write("/home/user/project"));
     let mut sample = Sample::root();
-    sample.material.write = vec![folder("/srv/a"), folder("/home/user/project/b")];
-    sample.material.workspace = Some(folder("/home/user/project"));
+    sample.host_paths.write = vec![folder("/srv/a"), folder("/home/user/project/b")];
+    sample.host_paths.workspace = Some(folder("/home/user/project"));
     let lowered = sample.lower(&plan(&spec, &policy)).expect("lowered");
     let mapped = lowered
         .mapped
@@ -102,13 +103,13 @@ fn as_root_folders_that_code_writes_are_mapped_to_it() {
 }
 
 #[test]
-fn a_workspace_that_is_only_read_is_mapped_when_it_is_private() {
+fn private_read_only_workspace_is_id_mapped() {
     for (mode, mapped) in [(0o755, 0), (0o700, 1)] {
         let spec = spec().workspace(Workspace::read_only("/home/user/project"));
         let mut sample = Sample::root();
         let mut workspace = folder("/home/user/project");
         workspace.mode = mode;
-        sample.material.workspace = Some(workspace);
+        sample.host_paths.workspace = Some(workspace);
         let lowered = sample
             .lower(&plan(&spec, &CapabilityPolicy::new()))
             .expect("lowered");
@@ -123,227 +124,7 @@ fn a_workspace_that_is_only_read_is_mapped_when_it_is_private() {
 }
 
 #[test]
-fn a_private_read_root_is_refused_as_root() {
-    let mut policy = CapabilityPolicy::new();
-    policy.filesystem_read_roots = Some(vec!["/secret".into()]);
-    let mut sample = Sample::root();
-    let mut secret = folder("/secret");
-    secret.mode = 0o700;
-    sample.material.read = vec![secret];
-    let error = sample.lower(&plan(&spec(), &policy)).expect_err("refused");
-    assert_eq!(error.kind(), ErrorKind::InvalidPolicy);
-    assert!(
-        error.to_string().contains("read root /secret has mode 700"),
-        "{error}"
-    );
-    sample.isolation = Isolation::UserNamespace;
-    assert!(
-        sample.lower(&plan(&spec(), &policy)).is_ok(),
-        "the caller may read it"
-    );
-}
-
-#[test]
-fn links_lead_to_what_is_mounted() {
-    let mut sample = Sample::root();
-    sample.material.read = vec![
-        link("/srv/current", "releases/7", folder("/srv/releases/7")),
-        link("/usr/local/data", "/big/data", folder("/big/data")),
-        file("/etc/special.conf"),
-    ];
-    let text = render(
-        &sample
-            .lower(&plan(&spec(), &CapabilityPolicy::new()))
-            .expect("lowered"),
-    );
-    assert!(text.contains("link /srv/current -> releases/7\n"), "{text}");
-    assert!(text.contains("ro /srv/releases/7\n"), "{text}");
-    // It is there already, with the /usr that it is in.
-    assert!(!text.contains("link /usr/local/data"), "{text}");
-    assert!(text.contains("ro /etc/special.conf\n"), "{text}");
-}
-
-#[test]
-fn paths_that_every_sandbox_has_of_its_own_are_refused() {
-    for (path, reason) in [
-        ("/proc/sys", "/proc"),
-        ("/dev", "/dev"),
-        ("/workspace/a", "workspace"),
-        ("/packages", "packages"),
-        ("/tmp", "/tmp"),
-        ("/run/sandbox/uids", "state folder"),
-    ] {
-        let mut sample = Sample::root();
-        sample.material.read = vec![folder(path)];
-        let error = sample
-            .lower(&plan(&spec(), &CapabilityPolicy::new()))
-            .expect_err(path);
-        assert_eq!(error.kind(), ErrorKind::InvalidPolicy, "{path}");
-        assert!(
-            error.to_string().contains(reason) && error.fix().is_some(),
-            "{error}"
-        );
-    }
-}
-
-#[test]
-fn the_state_folder_is_hidden_or_refused() {
-    let mut sample = Sample::root();
-    sample.material.read = vec![folder("/run")];
-    sample.material.workspace = Some(folder("/run"));
-    let spec = spec().workspace(Workspace::read_only("/run"));
-    let text = render(
-        &sample
-            .lower(&plan(&spec, &CapabilityPolicy::new()))
-            .expect("lowered"),
-    );
-    assert!(
-        text.contains("mask /run/sandbox\n") && text.contains("mask /workspace/sandbox\n"),
-        "{text}"
-    );
-
-    let mut sample = Sample::landlock();
-    sample.material.read = vec![folder("/run")];
-    let error = sample
-        .lower(&plan(&spec, &CapabilityPolicy::new()))
-        .expect_err("cannot be hidden");
-    assert!(error.to_string().contains("state folder"), "{error}");
-}
-
-#[test]
-fn installed_packages_cannot_be_written_through_a_root_around_them() {
-    let cache = "/home/me/.cache/sandbox/packages";
-    let mut sample = Sample::root();
-    sample.material.cache = Some(cache.into());
-    sample.material.write = vec![folder("/home/me")];
-    sample.material.workspace = Some(folder("/home/me/.cache"));
-    let spec = spec().workspace(Workspace::read_write("/home/me/.cache"));
-    let lowered = sample.lower(&plan(&spec, &CapabilityPolicy::new()));
-    let text = render(&lowered.expect("lowered"));
-    assert!(text.contains(&format!("mask {cache}\n")), "{text}");
-    assert!(
-        text.contains("mask /workspace/sandbox/packages\n"),
-        "{text}"
-    );
-
-    let mut sample = Sample::landlock();
-    sample.material.cache = Some(cache.into());
-    sample.material.write = vec![folder("/home/me")];
-    let error = sample.lower(&plan(&self::spec(), &CapabilityPolicy::new()));
-    let error = error.expect_err("cannot be hidden");
-    assert!(error.to_string().contains("installed packages"), "{error}");
-    assert!(error.fix().is_some());
-    // An installation writes below it, and sees nothing of the rest.
-    sample.material.write = vec![folder("/home/me/.cache/sandbox/packages/staging/x/work")];
-    sample
-        .lower(&plan(&self::spec(), &CapabilityPolicy::new()))
-        .expect("lowered");
-}
-
-#[test]
-fn folders_above_a_mount_point_in_a_writable_folder_are_pinned() {
-    let mut sample = Sample::user();
-    sample.material.read = vec![
-        folder("/srv/d/a/b/ro"),
-        folder("/srv/d/top"),
-        folder("/data/x/y"),
-    ];
-    sample.material.write = vec![folder("/srv/d"), folder("/srv/d/a/b/ro/c/rw")];
-    sample.material.cache = Some("/home/me/.cache/sandbox/packages".into());
-    sample.material.workspace = Some(folder("/home/me"));
-    let spec = spec().workspace(Workspace::read_write("/home/me"));
-    let lowered = sample.lower(&plan(&spec, &CapabilityPolicy::new()));
-    let text = render(&lowered.expect("lowered"));
-    let pinned = text.lines().filter(|line| line.starts_with("pin "));
-    assert_eq!(
-        pinned.collect::<Vec<_>>(),
-        [
-            "pin /srv/d/a",
-            "pin /srv/d/a/b",
-            "pin /workspace/.cache",
-            "pin /workspace/.cache/sandbox",
-        ]
-    );
-}
-
-#[test]
-fn packages_are_mounted_read_only_at_a_place_of_their_own() {
-    let mut plan = plan(&spec(), &CapabilityPolicy::new());
-    plan.provided = vec![sandbox_core::Provided {
-        source: "/home/me/.cache/sandbox/packages/entries/1/base".into(),
-        target: "/packages".into(),
-    }];
-    for sample in [Sample::root(), Sample::user(), Sample::landlock()] {
-        let text = render(&sample.lower(&plan).expect("lowered"));
-        let wanted = match sample.isolation {
-            crate::host::Isolation::Landlock => {
-                "0x000d /home/me/.cache/sandbox/packages/entries/1/base"
-            }
-            _ => "ro /home/me/.cache/sandbox/packages/entries/1/base -> /packages",
-        };
-        assert!(text.contains(wanted), "{text}");
-    }
-}
-
-#[test]
-fn the_hosts_processes_are_hidden_where_they_are_mounted_in_a_root() {
-    let mut sample = Sample::root();
-    sample.material.read = vec![folder("/srv")];
-    sample.material.workspace = Some(folder("/srv/chroot"));
-    sample.material.processes = vec!["/srv/chroot/proc".into()];
-    let spec = spec().workspace(Workspace::read_only("/srv/chroot"));
-    let lowered = sample.lower(&plan(&spec, &CapabilityPolicy::new()));
-    let text = render(&lowered.expect("lowered"));
-    for mask in ["mask /srv/chroot/proc\n", "mask /workspace/proc\n"] {
-        assert!(text.contains(mask), "{text}");
-    }
-    let mut sample = Sample::landlock();
-    sample.material.read = vec![folder("/srv")];
-    sample.material.processes = vec!["/srv/chroot/proc".into()];
-    let error = sample.lower(&plan(&self::spec(), &CapabilityPolicy::new()));
-    let error = error.expect_err("cannot be hidden");
-    assert!(error.to_string().contains("host's processes"), "{error}");
-
-    for path in ["/proc", "/proc/1", "/dev"] {
-        let mut sample = Sample::user();
-        sample.material.workspace = Some(folder(path));
-        let spec = self::spec().workspace(Workspace::read_only(path));
-        let error = sample.lower(&plan(&spec, &CapabilityPolicy::new()));
-        let error = error.expect_err("no files to show");
-        assert_eq!(error.kind(), ErrorKind::InvalidSpec);
-    }
-}
-
-#[test]
-fn exported_paths_hide_nothing_of_the_platform() {
-    let exporting = |path: &str| {
-        let mut policy = CapabilityPolicy::new();
-        policy.artifact_export_paths = vec![path.to_owned()];
-        render(
-            &Sample::root()
-                .lower(&plan(&spec(), &policy))
-                .expect("lowered"),
-        )
-    };
-    let made = |text: &str| text.matches("rw /run/sandbox/scratch/").count();
-    let none = made(&exporting("/workspace/x"));
-    for hidden in [
-        "/etc/passwd",
-        "/bin/x",
-        "/lib64/deep/x",
-        "/usr/x",
-        "/usr/lib/x",
-        "/*.txt",
-    ] {
-        assert_eq!(made(&exporting(hidden)), none, "{hidden}");
-    }
-    for own in ["/out/x", "/etc/own/x", "/var/x"] {
-        assert_eq!(made(&exporting(own)), none + 1, "{own}");
-    }
-}
-
-#[test]
-fn a_pattern_that_cannot_be_read_is_refused_before_anything_runs() {
+fn invalid_export_pattern_is_refused() {
     let mut policy = CapabilityPolicy::new();
     policy.artifact_export_paths = vec!["/output/[a".into()];
     let error = Sample::root()
@@ -354,21 +135,7 @@ fn a_pattern_that_cannot_be_read_is_refused_before_anything_runs() {
 }
 
 #[test]
-fn a_folder_can_replace_the_own_tmp() {
-    let mut sample = Sample::user();
-    sample.material.write = vec![folder("/tmp")];
-    let lowered = sample
-        .lower(&plan(&spec(), &CapabilityPolicy::new()))
-        .expect("lowered");
-    let text = render(&lowered);
-    assert!(
-        text.contains("rw /tmp\n") && !text.contains("-> /tmp\n"),
-        "{text}"
-    );
-}
-
-#[test]
-fn what_only_images_have_is_refused() {
+fn image_fields_are_refused() {
     for (field, spec) in [
         ("image", spec().image("python")),
         (
@@ -390,7 +157,7 @@ fn what_only_images_have_is_refused() {
 }
 
 #[test]
-fn users_are_those_that_can_be() {
+fn only_possible_users_are_accepted() {
     let user = |sample: &Sample, user: &str| {
         sample
             .lower(&plan(&spec().user(user), &CapabilityPolicy::new()))
@@ -410,7 +177,7 @@ fn users_are_those_that_can_be() {
 }
 
 #[test]
-fn what_the_host_lacks_is_not_claimed() {
+fn missing_cgroups_are_reported() {
     let plan = plan(&spec(), &CapabilityPolicy::new());
     let mut sample = Sample::root();
     sample.host.cgroups = Cgroups::None {
@@ -469,7 +236,7 @@ fn every_demand_has_an_entry() {
 }
 
 #[test]
-fn the_hosts_root_in_a_container_does_not_get_at_its_files_of_proc() {
+fn root_only_proc_files_are_masked_for_host_root() {
     let mut sample = Sample::user();
     let plan = plan(&spec(), &CapabilityPolicy::new());
     let lowered = |sample: &Sample| render(&sample.lower(&plan).expect("lowered"));
@@ -482,7 +249,7 @@ fn the_hosts_root_in_a_container_does_not_get_at_its_files_of_proc() {
 }
 
 #[test]
-fn without_a_procfs_there_is_nothing_to_restrict_in_it() {
+fn without_procfs_no_proc_restrictions_are_claimed() {
     let mut sample = Sample::user();
     sample.host.proc_mount = sample_missing();
     let lowered = sample
@@ -500,24 +267,9 @@ fn without_a_procfs_there_is_nothing_to_restrict_in_it() {
     }
 }
 
-fn sample_missing() -> Support {
-    Support::Missing {
+fn sample_missing() -> Availability {
+    Availability::Missing {
         reason: "masked".into(),
         fix: "unmask it".into(),
     }
-}
-
-#[test]
-fn a_socket_is_no_folder() {
-    let mut sample = Sample::root();
-    let mut socket = file("/run/docker.sock");
-    socket.kind = Kind::Other;
-    socket.mode = 0o660;
-    sample.material.read = vec![socket];
-    assert!(
-        sample
-            .lower(&plan(&spec(), &CapabilityPolicy::new()))
-            .is_err(),
-        "code may not use it"
-    );
 }

@@ -1,37 +1,38 @@
-//! What the new process does before it executes the agent: system calls, and nothing else (see [`super::clone::ChildBody`]).
+//! What the new process does before it executes the agent: system calls only (see
+//! [`super::clone::ChildBody`]).
 #![expect(unsafe_code, reason = "a child in shared memory")]
 
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-use sandbox_freestanding::credentials::{CAP_LAST, Capabilities, raise_ambient};
-use sandbox_freestanding::fs::{
+use sandbox_agent::runtime::credentials::{CAP_LAST, Capabilities, raise_ambient};
+use sandbox_agent::runtime::fs::{
     AT_EMPTY_PATH, AT_FDCWD, AT_RECURSIVE, O_CLOEXEC, O_NOFOLLOW, O_PATH, O_RDONLY, O_WRONLY,
     change_owner, make_directory, open, set_umask,
 };
-use sandbox_freestanding::io::{close_range, duplicate_above, duplicate_onto, write_all};
-use sandbox_freestanding::mount::{
+use sandbox_agent::runtime::io::{close_range, duplicate_above, duplicate_onto, write_all};
+use sandbox_agent::runtime::mount::{
     MOUNT_ATTR_IDMAP, MOVE_MOUNT_F_EMPTY_PATH, MOVE_MOUNT_T_EMPTY_PATH, MS_NODEV, MS_NOSUID,
     MS_REC, MS_SLAVE, MountAttributes, OPEN_TREE_CLOEXEC, OPEN_TREE_CLONE, mount, move_mount,
     open_tree, set_attributes,
 };
-use sandbox_freestanding::namespace::{CLONE_NEWCGROUP, CLONE_NEWNET, enter, unshare};
-use sandbox_freestanding::process::{
+use sandbox_agent::runtime::namespace::{CLONE_NEWCGROUP, CLONE_NEWNET, enter, unshare};
+use sandbox_agent::runtime::process::{
     PR_SET_PDEATHSIG, execute_descriptor, new_session, set_attribute,
 };
-use sandbox_freestanding::signal::{SIGCONT, SIGKILL};
-use sandbox_freestanding::stat::stat_of;
-use sandbox_freestanding::{Errno, Fd, Result};
+use sandbox_agent::runtime::signal::{SIGCONT, SIGKILL};
+use sandbox_agent::runtime::stat::stat_of;
+use sandbox_agent::runtime::{Errno, Fd, Result};
 use sandbox_host::safe_path::Identity;
 
 use super::clone::ChildFailure;
-use super::gate::Gate;
 use super::identity::IdentityMaps;
+use super::latch::Latch;
 use super::launch::{NewFolder, ScratchMount};
 use super::network::Network;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum LaunchStep {
     #[default]
     None,
     Session,
@@ -52,12 +53,12 @@ pub(super) enum Step {
     Execute,
 }
 
-impl Step {
+impl LaunchStep {
     pub(super) fn describe(self) -> &'static str {
         match self {
             Self::None => "nothing",
             Self::Session => "start a session",
-            Self::DeathSignal => "tie the agent's life to ours",
+            Self::DeathSignal => "set the agent's death signal",
             Self::Identity => "write the id maps of the user namespace",
             Self::Capabilities => "keep capabilities for the agent",
             Self::Group => "enter the control groups",
@@ -68,7 +69,7 @@ impl Step {
             Self::Replaced => {
                 "a write root or the workspace was replaced while the sandbox was being made; nothing was run"
             }
-            Self::MapMount => MAPPING,
+            Self::MapMount => ID_MAPPING_UNSUPPORTED,
             Self::MoveMapped => "mount with mapped identities",
             Self::Scratch => "mount the sandbox's writable tmpfs",
             Self::ScratchFolder => "make the sandbox's writable folders",
@@ -78,120 +79,122 @@ impl Step {
     }
 }
 
-/// What is said of a folder whose file system takes no part in mapping.
-pub(crate) const MAPPING: &str =
+/// The message for a folder whose file system does not support id-mapped mounts.
+pub(crate) const ID_MAPPING_UNSUPPORTED: &str =
     "map the identities of a folder that code may write, which its file system does not support";
 
-/// What the child reads, and where it writes how far it came.
-pub(super) struct Order<'a> {
+/// What the child reads, and where it reports a failure.
+pub(super) struct ChildArguments<'a> {
     pub(super) stream: RawFd,
     pub(super) listen: Option<RawFd>,
     pub(super) program: BorrowedFd<'a>,
     pub(super) null: BorrowedFd<'a>,
-    /// The folder of the host process' descriptors in /proc, with a slash.
+    /// `/proc/PID/fd/` of the host process.
     pub(super) descriptors: &'a str,
     pub(super) network: Option<&'a Network>,
-    pub(super) gate: &'a Gate,
+    pub(super) latch: &'a Latch,
     pub(super) join: &'a [CString],
     pub(super) maps: Option<&'a IdentityMaps>,
-    pub(super) mapped: &'a [Mapping<'a>],
+    pub(super) mapped: &'a [IdMapping<'a>],
     pub(super) scratch: Option<&'a ScratchMount>,
     pub(super) die_with_parent: bool,
     pub(super) cgroup_namespace: bool,
     pub(super) arguments: *const *const c_char,
     pub(super) environment: *const *const c_char,
-    pub(super) failure: ChildFailure<Step>,
+    pub(super) failure: ChildFailure<LaunchStep>,
 }
 
-/// A folder that is mounted over itself with mapped identities.
-pub(super) struct Mapping<'a> {
+/// A folder to be mounted over itself with mapped ids.
+pub(super) struct IdMapping<'a> {
     pub(super) path: &'a CStr,
-    /// What the path must lead to.
+    /// The object that the path must lead to.
     pub(super) object: Option<Identity>,
-    /// The user namespace that has the map.
+    /// The user namespace with the map.
     pub(super) namespace: OwnedFd,
 }
 
-/// The number of the agent's stream in the agent.
+/// The agent's stream in the agent.
 const STREAM: RawFd = 3;
-/// The number of its program, until it is executed.
+/// The agent's program, until it is executed.
 const PROGRAM: RawFd = 4;
-/// The number of its listening socket, where it has one.
+/// The agent's listening socket, if it has one.
 const LISTEN: RawFd = 5;
 
 /// Prepares the process and executes the agent.
 ///
 /// # Safety
 ///
-/// `argument` must point to an [`Order`] whose parts live, and that nobody else touches, until the process has executed the
-/// agent or ended.
+/// `argument` must point to [`ChildArguments`] that stay valid and unused until the process has
+/// executed the agent or ended.
 pub(super) unsafe extern "C" fn body(argument: *mut c_void) -> ! {
-    // SAFETY: the parent waits, and reads this only when we have executed or ended.
-    let order = unsafe { &mut *argument.cast::<Order<'_>>() };
-    // Every signal stays blocked: the agent gives each its default effect before it lets one through.
-    match prepare(order) {
+    // SAFETY: the parent waits, and reads this only after we have executed or ended.
+    let args = unsafe { &mut *argument.cast::<ChildArguments<'_>>() };
+    // All signals stay blocked: the agent resets each to its default before it unblocks them.
+    match prepare(args) {
         Ok(()) => {
-            // SAFETY: both lists end with a null pointer, and their strings live as long as the parent waits.
-            let errno = unsafe { execute_descriptor(PROGRAM, order.arguments, order.environment) };
-            order.failure.end(Step::Execute, errno)
+            // SAFETY: both lists end with a null pointer, and the parent keeps their strings alive.
+            let errno = unsafe { execute_descriptor(PROGRAM, args.arguments, args.environment) };
+            args.failure.end(LaunchStep::Execute, errno)
         }
-        Err((step, errno)) => order.failure.end(step, errno),
+        Err((step, errno)) => args.failure.end(step, errno),
     }
 }
 
-trait At<T> {
-    fn at(self, step: Step) -> std::result::Result<T, (Step, Errno)>;
+trait AtStep<T> {
+    fn at(self, step: LaunchStep) -> std::result::Result<T, (LaunchStep, Errno)>;
 }
 
-impl<T> At<T> for Result<T> {
-    fn at(self, step: Step) -> std::result::Result<T, (Step, Errno)> {
+impl<T> AtStep<T> for Result<T> {
+    fn at(self, step: LaunchStep) -> std::result::Result<T, (LaunchStep, Errno)> {
         self.map_err(|errno| (step, errno))
     }
 }
 
-fn prepare(order: &Order<'_>) -> std::result::Result<(), (Step, Errno)> {
-    // Away from the terminal, whose interrupt is for the host's process alone.
-    new_session().at(Step::Session)?;
-    // One that outlives its parent ends everything itself, and must not be held: its end may have begun with a stop.
-    let death = if order.die_with_parent {
+fn prepare(args: &ChildArguments<'_>) -> std::result::Result<(), (LaunchStep, Errno)> {
+    // Leave the terminal's session: its interrupt is for the host process only.
+    new_session().at(LaunchStep::Session)?;
+    // Without a PID namespace the agent outlives us and ends its descendants itself. SIGCONT wakes
+    // it: we may have stopped it to kill them.
+    let death = if args.die_with_parent {
         SIGKILL
     } else {
         SIGCONT
     };
-    set_attribute(PR_SET_PDEATHSIG, death as usize, 0).at(Step::DeathSignal)?;
-    if let Some(maps) = order.maps {
-        maps.write_own().at(Step::Identity)?;
-        keep_capabilities().at(Step::Capabilities)?;
+    set_attribute(PR_SET_PDEATHSIG, death as usize, 0).at(LaunchStep::DeathSignal)?;
+    if let Some(maps) = args.maps {
+        maps.write_own().at(LaunchStep::Identity)?;
+        keep_capabilities().at(LaunchStep::Capabilities)?;
     }
-    if !order.mapped.is_empty() || order.scratch.is_some() {
-        mount(None, c"/", None, MS_REC | MS_SLAVE, None).at(Step::Propagation)?;
+    if !args.mapped.is_empty() || args.scratch.is_some() {
+        mount(None, c"/", None, MS_REC | MS_SLAVE, None).at(LaunchStep::Propagation)?;
     }
-    for mapping in order.mapped {
-        mount_mapped(mapping)?;
+    for id_mapping in args.mapped {
+        mount_mapped(id_mapping)?;
     }
-    if let Some(scratch) = order.scratch {
+    if let Some(scratch) = args.scratch {
         mount_scratch(scratch)?;
     }
-    if !order.join.is_empty() {
-        // They are made while we did the rest.
-        order.gate.wait().at(Step::Group)?;
+    if !args.join.is_empty() {
+        // The groups are created in the meantime.
+        args.latch.wait().at(LaunchStep::Group)?;
     }
-    for group in order.join {
-        let threads = open(group, O_WRONLY | O_CLOEXEC, 0).at(Step::Group)?;
-        write_all(&threads, b"0").at(Step::Group)?;
+    for group in args.join {
+        let threads = open(group, O_WRONLY | O_CLOEXEC, 0).at(LaunchStep::Group)?;
+        write_all(&threads, b"0").at(LaunchStep::Group)?;
     }
-    if order.cgroup_namespace {
-        // Not with the clone: its root is the group that the process is in when it is made.
-        unshare(CLONE_NEWCGROUP).at(Step::GroupNamespace)?;
+    if args.cgroup_namespace {
+        // Not in the clone call: the namespace's root is the group that the process is in now.
+        unshare(CLONE_NEWCGROUP).at(LaunchStep::GroupNamespace)?;
     }
-    if let Some(network) = order.network {
-        let descriptor = network.wait().at(Step::Network)?;
-        enter_network(order.descriptors, descriptor).at(Step::Network)?;
+    if let Some(network) = args.network {
+        let descriptor = network.wait().at(LaunchStep::Network)?;
+        enter_network(args.descriptors, descriptor).at(LaunchStep::Network)?;
     }
-    arrange(order).at(Step::Descriptors)
+    arrange(args).at(LaunchStep::Descriptors)
 }
 
-/// Enters a network namespace that was opened after our descriptors were copied from the host process'.
+/// Enters a network namespace that was opened after the host process' descriptors were copied to
+/// us.
 fn enter_network(descriptors: &str, descriptor: RawFd) -> Result<()> {
     let mut path = [0; 64];
     let mut length = 0;
@@ -216,7 +219,7 @@ fn enter_network(descriptors: &str, descriptor: RawFd) -> Result<()> {
     enter(&namespace, CLONE_NEWNET)
 }
 
-/// Lets every capability of the own user namespace survive the execution of a program by a user who is not root there.
+/// Keeps all capabilities of the user namespace across `execve` by a user who is not root in it.
 fn keep_capabilities() -> Result<()> {
     let mut capabilities = Capabilities::current()?;
     capabilities.inheritable = capabilities.permitted;
@@ -229,32 +232,33 @@ fn keep_capabilities() -> Result<()> {
     Ok(())
 }
 
-/// Opened once: what is compared is what is mapped and what is mounted over, whatever the path leads to meanwhile.
-fn mount_mapped(mapping: &Mapping<'_>) -> std::result::Result<(), (Step, Errno)> {
-    let Mapping {
+/// Opens the path once: the object that is compared is also the one that is mapped and mounted
+/// over.
+fn mount_mapped(id_mapping: &IdMapping<'_>) -> std::result::Result<(), (LaunchStep, Errno)> {
+    let IdMapping {
         path,
         object,
         namespace,
-    } = mapping;
-    let folder = open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC, 0).at(Step::OpenMapped)?;
-    let found = stat_of(&folder).at(Step::OpenMapped)?;
+    } = id_mapping;
+    let folder = open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC, 0).at(LaunchStep::OpenMapped)?;
+    let found = stat_of(&folder).at(LaunchStep::OpenMapped)?;
     if object.is_some_and(|object| (found.device, found.inode) != (object.device, object.inode)) {
-        return Err((Step::Replaced, Errno::ESTALE));
+        return Err((LaunchStep::Replaced, Errno::ESTALE));
     }
     let empty = (AT_EMPTY_PATH | AT_RECURSIVE) as u32;
     let tree = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | empty;
-    let tree = open_tree(&folder, c"", tree).at(Step::OpenMapped)?;
+    let tree = open_tree(&folder, c"", tree).at(LaunchStep::OpenMapped)?;
     let attributes = MountAttributes {
         set: MOUNT_ATTR_IDMAP,
         user_namespace: namespace.as_raw_fd() as u64,
         ..MountAttributes::default()
     };
-    set_attributes(&tree, c"", empty, &attributes).at(Step::MapMount)?;
+    set_attributes(&tree, c"", empty, &attributes).at(LaunchStep::MapMount)?;
     let flags = MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH;
-    move_mount(&tree, &folder, c"", flags).at(Step::MoveMapped)
+    move_mount(&tree, &folder, c"", flags).at(LaunchStep::MoveMapped)
 }
 
-fn mount_scratch(scratch: &ScratchMount) -> std::result::Result<(), (Step, Errno)> {
+fn mount_scratch(scratch: &ScratchMount) -> std::result::Result<(), (LaunchStep, Errno)> {
     let ScratchMount {
         target,
         options,
@@ -268,24 +272,25 @@ fn mount_scratch(scratch: &ScratchMount) -> std::result::Result<(), (Step, Errno
         flags,
         Some(options),
     )
-    .at(Step::Scratch)?;
+    .at(LaunchStep::Scratch)?;
     set_umask(0);
     for NewFolder { path, mode, owner } in folders {
-        make_directory(AT_FDCWD, path, *mode).at(Step::ScratchFolder)?;
+        make_directory(AT_FDCWD, path, *mode).at(LaunchStep::ScratchFolder)?;
         if let Some((user, group)) = owner {
-            change_owner(AT_FDCWD, path, *user, *group, 0).at(Step::ScratchFolder)?;
+            change_owner(AT_FDCWD, path, *user, *group, 0).at(LaunchStep::ScratchFolder)?;
         }
     }
     Ok(())
 }
 
-/// Null at 0, 1 and 2, the stream at 3, the program at 4 until it is executed, a listening socket at 5, and nothing else.
-fn arrange(order: &Order<'_>) -> Result<()> {
-    // Out of the way of the numbers that are filled below.
-    let stream: Fd = duplicate_above(order.stream, 10)?;
-    let program: Fd = duplicate_above(order.program.as_raw_fd(), 10)?;
-    let null: Fd = duplicate_above(order.null.as_raw_fd(), 10)?;
-    let listen: Option<Fd> = match order.listen {
+/// Descriptors of the agent: null at 0 to 2, the stream at 3, the program at 4 until it is
+/// executed, a listening socket at 5.
+fn arrange(args: &ChildArguments<'_>) -> Result<()> {
+    // Above the numbers that are filled below.
+    let stream: Fd = duplicate_above(args.stream, 10)?;
+    let program: Fd = duplicate_above(args.program.as_raw_fd(), 10)?;
+    let null: Fd = duplicate_above(args.null.as_raw_fd(), 10)?;
+    let listen: Option<Fd> = match args.listen {
         Some(listen) => Some(duplicate_above(listen, 10)?),
         None => None,
     };
@@ -301,7 +306,7 @@ fn arrange(order: &Order<'_>) -> Result<()> {
         last = LISTEN;
     }
     close_range(last as u32 + 1, u32::MAX, 0)?;
-    // Closed with all the others.
+    // `close_range` has closed them.
     let _ = (stream.into_raw(), program.into_raw(), null.into_raw());
     Ok(())
 }

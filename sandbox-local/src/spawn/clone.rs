@@ -1,36 +1,37 @@
-//! Making a process that shares our memory until it executes a program, so that the size of the host process costs nothing.
+//! Clones a process that shares our memory until it executes a program: the cost does not depend on
+//! the host's memory size.
 #![expect(unsafe_code, reason = "a child in shared memory")]
 
 use std::ffi::c_void;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-use sandbox_freestanding::clone::{CLONE_PIDFD, CLONE_VFORK, CLONE_VM, SIGCHLD_FLAG};
-use sandbox_freestanding::memory::{map_anonymous, protect, unmap};
-use sandbox_freestanding::process::exit;
-use sandbox_freestanding::signal::{SignalSet, set_mask};
-use sandbox_freestanding::syscall::{clone_onto, nr, result};
-use sandbox_freestanding::{Errno, Pid, RawFd};
+use sandbox_agent::runtime::clone::{CLONE_PIDFD, CLONE_VFORK, CLONE_VM, SIGCHLD_FLAG};
+use sandbox_agent::runtime::memory::{map_anonymous, protect, unmap};
+use sandbox_agent::runtime::process::exit;
+use sandbox_agent::runtime::signal::{SignalSet, set_mask};
+use sandbox_agent::runtime::syscall::{clone_onto, nr, result};
+use sandbox_agent::runtime::{Errno, Pid, RawFd};
 
-/// What a child does. It runs in the caller's memory and on the caller's thread-local storage, so it may make system calls and
-/// write to its own argument, and nothing else: no allocation, no panic, no `errno`.
+/// The code of a child. It runs in the caller's memory and thread-local storage. It may make system
+/// calls and write to its argument, and nothing else: no allocation, no panic, no `errno`.
 pub(crate) type ChildBody = unsafe extern "C" fn(*mut c_void) -> !;
 
-/// A process that was made.
+/// A new process.
 #[derive(Debug)]
 pub(crate) struct Child {
-    /// Its number here. It stays taken until the process is waited for.
+    /// Its process id. Not reused until the process is reaped.
     pub(crate) pid: Pid,
-    /// Its descriptor.
+    /// Its pidfd.
     pub(crate) pidfd: OwnedFd,
 }
 
-/// A stack with a page below it that faults.
+/// A stack with a guard area below it.
 #[derive(Debug)]
 pub(crate) struct Stack {
     base: *mut u8,
 }
 
-// SAFETY: the memory belongs to this value alone, whichever thread holds it.
+// SAFETY: this value owns the memory, whichever thread holds it.
 unsafe impl Send for Stack {}
 
 impl Stack {
@@ -40,7 +41,7 @@ impl Stack {
     pub(crate) fn new() -> Result<Self, Errno> {
         let base = map_anonymous(Self::GUARD + Self::SIZE)?;
         let stack = Self { base };
-        // SAFETY: the range is fresh memory that nobody uses. 64 KiB is a whole number of pages of every size in use.
+        // SAFETY: fresh memory that nothing uses. 64 KiB is a multiple of every page size in use.
         unsafe { protect(base, Self::GUARD, 0) }?;
         Ok(stack)
     }
@@ -53,18 +54,20 @@ impl Stack {
 
 impl Drop for Stack {
     fn drop(&mut self) {
-        // SAFETY: no child runs on the stack any more: each keeps it borrowed until it has ended or executed a program.
+        // SAFETY: no child uses the stack: each borrows it until it has ended or executed a
+        // program.
         let freed = unsafe { unmap(self.base, Self::GUARD + Self::SIZE) };
         debug_assert!(freed.is_ok(), "{freed:?}");
     }
 }
 
-/// Runs `body(argument)` in a new process with these namespaces (`CLONE_NEW*`), in a cgroup v2 where one is given, and waits
-/// until it has executed a program or ended. The child has every signal blocked, and so has the program that it executes.
+/// Runs `body(argument)` in a new process with these namespaces (`CLONE_NEW*`), in a v2 control
+/// group if given. Returns once the child has executed a program or ended. The child, and the
+/// program that it executes, have all signals blocked.
 ///
 /// # Safety
 ///
-/// `body` must keep to what [`ChildBody`] says, and `argument` must be what it expects.
+/// `body` must obey [`ChildBody`], and `argument` must be what it expects.
 pub(crate) unsafe fn run(
     namespaces: u64,
     cgroup: Option<BorrowedFd<'_>>,
@@ -72,7 +75,8 @@ pub(crate) unsafe fn run(
     body: ChildBody,
     argument: *mut c_void,
 ) -> Result<Child, Errno> {
-    // SAFETY: passed on to the caller; with CLONE_VFORK the child is off the stack when the call returns.
+    // SAFETY: the caller's contract; with CLONE_VFORK the child has left the stack when this
+    // returns.
     unsafe { start(namespaces | CLONE_VFORK, cgroup, stack, body, argument) }
 }
 
@@ -80,7 +84,8 @@ pub(crate) unsafe fn run(
 ///
 /// # Safety
 ///
-/// As [`run`]; and `stack` and what `argument` points to must stay as they are until the child has ended.
+/// As [`run`]. In addition, `stack` and what `argument` points to must stay valid until the child
+/// has ended.
 pub(crate) unsafe fn start(
     flags: u64,
     cgroup: Option<BorrowedFd<'_>>,
@@ -90,15 +95,15 @@ pub(crate) unsafe fn start(
 ) -> Result<Child, Errno> {
     let mut pidfd: RawFd = -1;
     let flags = flags | SIGCHLD_FLAG;
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller's contract.
     let pid = unsafe { start_and_note(flags, cgroup, stack, body, argument, &mut pidfd) }?;
-    // SAFETY: the kernel made the descriptor for us.
+    // SAFETY: the kernel has created the descriptor for us.
     let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
     Ok(Child { pid, pidfd })
 }
 
-/// Like [`start`], with the child's descriptor in `pidfd`, where it stands before the child runs, and with the signal that the
-/// child's end sends in the low byte of the flags. Makes system calls only.
+/// Like [`start`], but stores the child's pidfd in `pidfd` before the child runs, and takes its
+/// exit signal from the low byte of `flags`. Makes system calls only.
 ///
 /// # Safety
 ///
@@ -112,7 +117,8 @@ pub(super) unsafe fn start_and_note(
     pidfd: &mut RawFd,
 ) -> Result<Pid, Errno> {
     let flags = flags | CLONE_VM | CLONE_PIDFD;
-    // A handler of the host process must not run in the child: it would see, and write, the memory of the host.
+    // Block all signals: a handler of the host process must not run in the child, which shares the
+    // host's memory.
     let mask = set_mask(SignalSet::ALL)?;
     let word = match cgroup {
         None => {
@@ -124,7 +130,8 @@ pub(super) unsafe fn start_and_note(
                 0,
                 0,
             ];
-            // SAFETY: the stack is large enough and unused, the kernel writes one descriptor; the rest is the caller's promise.
+            // SAFETY: the stack is unused and large enough, and the kernel writes one descriptor;
+            // the rest is the caller's contract.
             unsafe { clone_onto(&arguments, body, argument) }
         }
         Some(cgroup) => {
@@ -154,32 +161,32 @@ pub(super) unsafe fn start_and_note(
     result(word).map(|pid| Pid(pid as i32))
 }
 
-/// Whether a process can be made right in a control group (version 2, Linux 5.7). Makes none.
+/// Whether the kernel can clone into a control group (v2, Linux 5.7). Creates no process.
 pub(crate) fn knows_groups() -> Result<(), Errno> {
     let null = std::fs::File::open("/dev/null").map_err(|_| Errno::ENOENT)?;
     unsafe extern "C" fn end(_: *mut c_void) -> ! {
         exit(0)
     }
     let stack = Stack::new()?;
-    // SAFETY: the body ends at once, and touches nothing.
+    // SAFETY: the body exits at once and touches nothing.
     let refused = unsafe { run(0, Some(null.as_fd()), &stack, end, std::ptr::null_mut()) };
     match refused {
-        // It has read the whole record before it looked at what is no group.
+        // The kernel has read the whole record and then rejected the descriptor, which is no group.
         Err(Errno::EBADF) => Ok(()),
         Err(errno) => Err(errno),
         Ok(child) => {
-            // It cannot be, and it has ended.
-            let _ = sandbox_freestanding::process::wait_for(child.pid);
+            // Not expected; the child has exited.
+            let _ = sandbox_agent::runtime::process::wait_for(child.pid);
             Ok(())
         }
     }
 }
 
-/// The byte of a clone's flags that is a signal.
+/// The byte of the clone flags that holds the exit signal.
 const EXIT_SIGNAL: u64 = 0xff;
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
-/// `struct clone_args`, up to the field that came with Linux 5.7.
+/// `struct clone_args` up to the field added in Linux 5.7.
 #[repr(C)]
 #[derive(Default)]
 struct CloneArguments {
@@ -196,17 +203,18 @@ struct CloneArguments {
     cgroup: u64,
 }
 
-/// Where a child failed; written by the child, read once it has ended.
+/// The step at which a child failed. The child writes it; the parent reads it after the child's
+/// end.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ChildFailure<Step> {
-    /// The step; the default means that nothing failed.
+    /// The failed step; the default means that nothing failed.
     pub(crate) step: Step,
     /// The kernel's error number.
     pub(crate) errno: i32,
 }
 
 impl<Step> ChildFailure<Step> {
-    /// Notes the failure and ends the child.
+    /// Records the failure and ends the child.
     pub(crate) fn end(&mut self, step: Step, errno: Errno) -> ! {
         self.step = step;
         self.errno = errno.0;
@@ -216,7 +224,7 @@ impl<Step> ChildFailure<Step> {
 
 #[cfg(test)]
 mod tests {
-    use sandbox_freestanding::process::{Wait, wait_for};
+    use sandbox_agent::runtime::process::{Wait, wait_for};
 
     use super::*;
 
@@ -227,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_runs_in_our_memory_and_the_caller_waits_for_it() {
+    fn child_shares_memory_and_the_caller_waits_for_it() {
         let mut value = 0u32;
         let stack = Stack::new().expect("memory");
         // SAFETY: the body writes its argument and ends.
@@ -238,8 +246,8 @@ mod tests {
     }
 
     #[test]
-    fn clone3_is_spelled_right() {
-        // Sandboxes of some machines deny it, as they do all system calls that they do not know.
+    fn clone3_arguments_are_accepted_where_the_call_is_allowed() {
+        // Some container sandboxes deny system calls that they do not know.
         assert!(matches!(knows_groups(), Ok(()) | Err(Errno::ENOSYS)));
     }
 }

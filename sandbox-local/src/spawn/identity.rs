@@ -1,13 +1,13 @@
-//! The id maps of a user namespace, and their writing by the process inside.
+//! The id maps of a user namespace that the process inside writes for itself.
 
-use sandbox_freestanding::Result;
-use sandbox_freestanding::fs::{O_CLOEXEC, O_WRONLY, open};
-use sandbox_freestanding::io::write_all;
+use sandbox_agent::runtime::Result;
+use sandbox_agent::runtime::fs::{O_CLOEXEC, O_WRONLY, open};
+use sandbox_agent::runtime::io::write_all;
 
-/// What the caller's user and group are called inside, where only one id is mapped.
+/// The id of the caller's user and group inside, where only one id is mapped.
 pub(crate) const SHARED_ID: u32 = 65_534;
 
-/// Id maps that a process without privileges writes for itself: its own user and group alone.
+/// Id maps that an unprivileged process may write for itself: only its own user and group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct IdentityMaps {
     users: String,
@@ -15,7 +15,7 @@ pub(crate) struct IdentityMaps {
 }
 
 impl IdentityMaps {
-    /// This user and group, as [`SHARED_ID`].
+    /// Maps this user and group to [`SHARED_ID`].
     pub(crate) fn of_caller(user: u32, group: u32) -> Self {
         let line = |outside: u32| format!("{SHARED_ID} {outside} 1");
         Self {
@@ -24,7 +24,8 @@ impl IdentityMaps {
         }
     }
 
-    /// Writes them for the calling process, in whose new user namespace nothing is mapped yet. Makes system calls only.
+    /// Writes the maps of the calling process, which has just entered its user namespace. Makes
+    /// system calls only.
     pub(crate) fn write_own(&self) -> Result<()> {
         for (file, text) in [
             (c"/proc/self/setgroups", "deny"),

@@ -1,4 +1,4 @@
-//! How an agent is started, on the side of the host.
+//! Starts an agent, on the host's side.
 #![expect(unsafe_code, reason = "a child in shared memory")]
 
 use std::ffi::{CStr, CString};
@@ -7,94 +7,96 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use sandbox_freestanding::namespace::CLONE_NEWCGROUP;
+use sandbox_agent::runtime::namespace::CLONE_NEWCGROUP;
 use sandbox_host::safe_path::Identity;
 
-use super::anchor::run_from;
-use super::child::{Mapping, Order, Step, body};
+use super::child::{ChildArguments, IdMapping, LaunchStep, body};
 use super::clone::{Child, ChildFailure, Stack};
-use super::gate::Gate;
 use super::identity::IdentityMaps;
+use super::latch::Latch;
 use super::network::Network;
 use super::program;
+use super::scope_helper::run_with;
 use crate::cgroup::Group;
 
-/// How an agent is started.
+/// How to start an agent.
 #[derive(Debug)]
 pub(crate) struct Launch {
     /// The agent's end of its stream.
     pub(crate) stream: OwnedFd,
-    /// New namespaces, `CLONE_NEW*`; the one of control groups is made once the process is in its groups.
+    /// New namespaces, `CLONE_NEW*`. The cgroup namespace is created once the process is in its
+    /// groups.
     pub(crate) namespaces: u64,
-    /// Id maps that the process writes for itself, in a new user namespace; it keeps its capabilities there.
+    /// Id maps that the process writes for itself in its new user namespace. It keeps its
+    /// capabilities there.
     pub(crate) maps: Option<IdentityMaps>,
-    /// Folders that are mounted over themselves with mapped identities, in the new mount namespace.
-    pub(crate) mapped: Vec<MappedMount>,
-    /// A tmpfs in the new mount namespace.
+    /// Folders to mount over themselves with mapped ids, in the new mount namespace.
+    pub(crate) mapped: Vec<IdMappedMount>,
+    /// A tmpfs to mount in the new mount namespace.
     pub(crate) scratch: Option<ScratchMount>,
     /// Whether it dies with the thread that started it.
     pub(crate) die_with_parent: bool,
     /// A network namespace to enter.
     pub(crate) network: Option<Network>,
-    /// Opened when the groups are made.
-    pub(crate) groups: Arc<Gate>,
-    /// Whether the agent is told to expect a setup message.
+    /// Opened when the control groups exist.
+    pub(crate) groups: Arc<Latch>,
+    /// Whether the agent waits for a setup message.
     pub(crate) setup: bool,
-    /// A listening socket on which the agent takes further clients.
+    /// A listening socket on which the agent accepts further clients.
     pub(crate) listen: Option<OwnedFd>,
 }
 
-/// A folder of the host whose files appear as another user's.
+/// A folder of the host whose files appear with other ids.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct MappedMount {
-    /// The folder; no part of it is a link.
+pub(crate) struct IdMappedMount {
+    /// The folder; no component of the path is a link.
     pub(crate) path: CString,
-    /// What the path must lead to. Somebody holds it open.
+    /// The object that the path must lead to. The host holds it open.
     pub(crate) object: Option<Identity>,
     /// User and group of its files on the host.
     pub(crate) from: (u32, u32),
-    /// Whose they appear to be, as numbers of the host.
+    /// The host ids that its files appear to have.
     pub(crate) to: (u32, u32),
 }
 
 /// A tmpfs with folders in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ScratchMount {
-    /// A folder of the host that it hides in the new mount namespace.
+    /// The folder of the host that it covers in the new mount namespace.
     pub(crate) target: CString,
-    /// Options of `mount`.
+    /// Mount options.
     pub(crate) options: CString,
-    /// Folders in it.
+    /// Folders to create in it.
     pub(crate) folders: Vec<NewFolder>,
 }
 
-/// A folder to be made.
+/// A folder to create.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NewFolder {
     pub(crate) path: CString,
     /// Permission bits.
     pub(crate) mode: u32,
-    /// User and group, where that is not the caller.
+    /// User and group, if not the caller's.
     pub(crate) owner: Option<(u32, u32)>,
 }
 
-/// What every start needs, made once.
+/// What every start needs. Created once.
 #[derive(Debug)]
-pub(super) struct Tools {
+pub(super) struct SpawnTools {
     pub(super) program: BorrowedFd<'static>,
     pub(super) null: File,
     pub(super) stack: Stack,
 }
 
-impl Tools {
-    /// Those that are there, or new ones.
+impl SpawnTools {
+    /// Creates the resources on the first call.
     pub(super) fn of(tools: &mut Option<Self>) -> io::Result<&mut Self> {
         let made = match tools.take() {
             Some(made) => made,
             None => Self {
                 program: program::descriptor()?,
                 null: File::options().read(true).write(true).open("/dev/null")?,
-                stack: Stack::new().map_err(|errno| failed("make a stack", errno.0))?,
+                stack: Stack::new().map_err(|errno| failed("allocate a stack", errno.0))?,
             },
         };
         Ok(tools.insert(made))
@@ -102,58 +104,63 @@ impl Tools {
 }
 
 impl Launch {
-    /// Starts the agent in the groups. Returns once it executes, or with what failed.
-    pub(super) fn run(&self, tools: &Tools, group: Option<&Group>) -> io::Result<Child> {
-        self.with_order(tools, group, |order, namespaces, folder| {
-            // SAFETY: `body` makes system calls and writes to its argument, which lives until it has executed or ended.
+    /// Starts the agent in the groups. Returns once it has executed.
+    pub(super) fn run(&self, tools: &SpawnTools, group: Option<&Group>) -> io::Result<Child> {
+        self.with_child_arguments(tools, group, |args, namespaces, cgroup| {
+            // SAFETY: `body` makes system calls and writes to its argument, which lives until it
+            // has executed or ended.
             let child = unsafe {
-                run_from(
-                    group.and_then(Group::anchor),
+                run_with(
+                    group.and_then(Group::helper),
                     namespaces,
-                    folder,
+                    cgroup,
                     &tools.stack,
                     body,
-                    std::ptr::from_mut(order).cast(),
+                    std::ptr::from_mut(args).cast(),
                 )
             };
             let child = child.map_err(|errno| failed("clone", errno.0))?;
-            if order.failure.step == Step::None {
+            if args.failure.step == LaunchStep::None {
                 return Ok(child);
             }
-            // Somebody else in this process may have taken the end; the child is gone either way.
-            let _ = sandbox_freestanding::process::wait_for(child.pid);
-            Err(self.failure(order.failure))
+            // Another thread may have reaped it; the child is gone either way.
+            let _ = sandbox_agent::runtime::process::wait_for(child.pid);
+            Err(self.failure(args.failure))
         })
     }
 
-    /// Waits until the network namespace is there, or cannot be made: then the start says so.
+    /// Waits until the network namespace exists or has failed. A failure is reported by the start.
     pub(crate) fn wait_for_network(&self) {
         if let Some(network) = &self.network {
             let _ = network.wait();
         }
     }
 
-    /// What kept the agent from being executed.
-    pub(super) fn failure(&self, ChildFailure { step, errno }: ChildFailure<Step>) -> io::Error {
+    /// The error for the step at which the child failed.
+    pub(super) fn failure(
+        &self,
+        ChildFailure { step, errno }: ChildFailure<LaunchStep>,
+    ) -> io::Error {
         match self.network.as_ref().and_then(Network::failure) {
-            Some(why) if step == Step::Network => io::Error::other(why),
+            Some(why) if step == LaunchStep::Network => io::Error::other(why),
             _ => failed(step.describe(), errno),
         }
     }
 
-    /// Has a process made out of what the agent's needs: its namespaces, and the version 2 control group that it starts in.
-    pub(super) fn with_order<T>(
+    /// Calls `make` with the child's arguments, its namespaces, and the v2 control group to start
+    /// it in.
+    pub(super) fn with_child_arguments<T>(
         &self,
-        tools: &Tools,
+        tools: &SpawnTools,
         group: Option<&Group>,
-        make: impl FnOnce(&mut Order<'_>, u64, Option<BorrowedFd<'_>>) -> io::Result<T>,
+        make: impl FnOnce(&mut ChildArguments<'_>, u64, Option<BorrowedFd<'_>>) -> io::Result<T>,
     ) -> io::Result<T> {
         let mut mapped = Vec::with_capacity(self.mapped.len());
         for one in &self.mapped {
-            mapped.push(Mapping {
+            mapped.push(IdMapping {
                 path: one.path.as_c_str(),
                 object: one.object,
-                namespace: super::holder::user_namespace(one.from, one.to)?,
+                namespace: super::user_ns_holder::user_namespace(one.from, one.to)?,
             });
         }
         let mut arguments = vec![c"sandbox-agent", c"serve", c"--fd", c"3"];
@@ -167,15 +174,15 @@ impl Launch {
         arguments.push(std::ptr::null());
         let environment = [std::ptr::null()];
         let descriptors = format!("/proc/{}/fd/", std::process::id());
-        let mut order = Order {
+        let mut child_args = ChildArguments {
             stream: self.stream.as_raw_fd(),
             listen: self.listen.as_ref().map(AsRawFd::as_raw_fd),
             program: tools.program,
             null: tools.null.as_fd(),
             descriptors: &descriptors,
             network: self.network.as_ref(),
-            gate: &self.groups,
-            join: group.map_or(&[], Group::join),
+            latch: &self.groups,
+            join: group.map_or(&[], Group::join_files),
             maps: self.maps.as_ref(),
             mapped: &mapped,
             scratch: self.scratch.as_ref(),
@@ -187,7 +194,7 @@ impl Launch {
         };
         let folder = group.and_then(Group::folder);
         let namespaces = self.namespaces & !CLONE_NEWCGROUP;
-        make(&mut order, namespaces, folder)
+        make(&mut child_args, namespaces, folder)
     }
 }
 

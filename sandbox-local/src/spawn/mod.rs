@@ -1,20 +1,20 @@
-//! Starting the agent.
+//! Starts the agent.
 
-mod anchor;
 mod child;
 pub(crate) mod clone;
-mod gate;
-mod holder;
 pub(crate) mod identity;
-mod keeper;
+mod latch;
 mod launch;
 mod network;
 mod program;
+mod scope_helper;
 mod spawner;
+mod supervisor;
+mod user_ns_holder;
 
-pub(crate) use anchor::Anchor;
-pub(crate) use child::MAPPING;
-pub(crate) use keeper::{Keeping, Kept, Refusal};
-pub(crate) use launch::{Launch, MappedMount, NewFolder, ScratchMount};
+pub(crate) use child::ID_MAPPING_UNSUPPORTED;
+pub(crate) use launch::{IdMappedMount, Launch, NewFolder, ScratchMount};
 pub(crate) use network::Network;
-pub(crate) use spawner::{Started, ahead, begin, on_thread};
+pub(crate) use scope_helper::ScopeHelper;
+pub(crate) use spawner::{PendingAgent, begin_start, run_ahead, run_on_spawner};
+pub(crate) use supervisor::{DetachedProcesses, SupervisorError, SupervisorSetup};

@@ -1,6 +1,7 @@
-//! Network namespaces for sandboxes that root makes. One takes a third of a millisecond, most of what a clone with all the
-//! namespaces takes: so it is made on a thread of its own, with its loopback interface up, while the rest is prepared, and
-//! entered last. (In a user namespace it would belong to the host's, so there the clone makes it.)
+//! Network namespaces for sandboxes of root. Creating one takes a third of a millisecond, most of
+//! the time of a clone with all namespaces. So a thread creates it, with its loopback interface up,
+//! while the rest is prepared; the agent enters it last. For an ordinary user, the namespace must
+//! belong to the sandbox's user namespace, so there the clone creates it.
 #![expect(unsafe_code, reason = "changing the namespace of a thread")]
 
 use std::fs::File;
@@ -8,64 +9,56 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
-use sandbox_freestanding::RawFd;
+use sandbox_agent::runtime::RawFd;
+use sandbox_host::WorkerThread;
 
-use super::gate::Gate;
+use super::latch::Latch;
 
-/// A network namespace that is being made.
+/// A network namespace that is being created.
 #[derive(Debug, Clone)]
-pub(crate) struct Network(Arc<Slot>);
+pub(crate) struct Network(Arc<NetworkSlot>);
 
 #[derive(Debug, Default)]
-struct Slot {
-    gate: Gate,
+struct NetworkSlot {
+    latch: Latch,
     descriptor: AtomicI32,
     made: OnceLock<io::Result<OwnedFd>>,
 }
 
 impl Network {
-    /// Begins to make one.
+    /// Starts to create one.
     pub(crate) fn begin() -> io::Result<Self> {
-        static MAKER: Mutex<Option<(u32, Sender<Network>)>> = Mutex::new(None);
+        static THREAD: WorkerThread<Sender<Network>> = WorkerThread::new("sandbox-network");
         let network = Self(Arc::default());
-        let mut maker = MAKER.lock().unwrap_or_else(PoisonError::into_inner);
-        let pid = std::process::id();
-        // The thread does not exist in a fork of the process that started it.
-        let sender = match &*maker {
-            Some((owner, sender)) if *owner == pid => sender.clone(),
-            _ => {
-                let (sender, requests) = channel();
-                let home = File::open(NAMESPACE)?;
-                std::thread::Builder::new()
-                    .name("sandbox-network".into())
-                    .spawn(move || work(&home, &requests))?;
-                *maker = Some((pid, sender.clone()));
-                sender
-            }
-        };
-        sender
+        let thread = THREAD.handle(|| {
+            let (sender, requests) = channel();
+            let home = File::open(NAMESPACE)?;
+            Ok((sender, move || work(&home, &requests)))
+        })?;
+        thread
             .send(network.clone())
-            .map_err(|_| io::Error::other("the thread that makes networks has ended"))?;
+            .map_err(|_| io::Error::other("the thread that creates networks has ended"))?;
         Ok(network)
     }
 
-    /// Waits until it is there; makes system calls only. Its descriptor is one of the process that asked.
-    pub(super) fn wait(&self) -> sandbox_freestanding::Result<RawFd> {
-        self.0.gate.wait()?;
+    /// Waits until it exists. Makes system calls only. The descriptor belongs to the process that
+    /// called `begin`.
+    pub(super) fn wait(&self) -> sandbox_agent::runtime::Result<RawFd> {
+        self.0.latch.wait()?;
         Ok(self.0.descriptor.load(Ordering::Acquire))
     }
 
-    /// Why it could not be made.
+    /// Why it could not be created.
     pub(super) fn failure(&self) -> Option<String> {
         self.0.made.get()?.as_ref().err().map(ToString::to_string)
     }
 
     fn make(&self, home: &File) {
-        let opener = self.0.gate.opener();
+        let opener = self.0.latch.opener();
         let made = self.0.made.get_or_init(|| make(home));
         if let Ok(namespace) = made {
             self.0
@@ -76,7 +69,7 @@ impl Network {
     }
 }
 
-/// The namespace of the thread that opens it.
+/// The network namespace of the thread that opens it.
 const NAMESPACE: &str = "/proc/thread-self/ns/net";
 
 fn work(home: &File, requests: &Receiver<Network>) {
@@ -88,7 +81,7 @@ fn work(home: &File, requests: &Receiver<Network>) {
 fn make(home: &File) -> io::Result<OwnedFd> {
     let named =
         |what: &str, cause: io::Error| io::Error::new(cause.kind(), format!("{what}: {cause}"));
-    // SAFETY: this thread opens sockets nowhere else, and the flag touches nothing but its network.
+    // SAFETY: this thread opens no other sockets, and the flag changes only its network namespace.
     unsafe { unshare_unsafe(UnshareFlags::NEWNET) }
         .map_err(|errno| named("make a network namespace", errno.into()))?;
     let made = File::open(NAMESPACE)
@@ -97,7 +90,8 @@ fn make(home: &File) -> io::Result<OwnedFd> {
             bring_up_loopback().map_err(|cause| named("loopback interface", cause))?;
             Ok(namespace.into())
         });
-    // So that the namespace ends with its sandbox. Should this fail, it ends with the next one.
+    // Leave it, so that the namespace ends with its sandbox. If this fails, the next call replaces
+    // it.
     let back = move_into_link_name_space(home.as_fd(), Some(LinkNameSpaceType::Network));
     if let Err(errno) = back {
         tracing::warn!(%errno, "a network namespace outlives its sandbox");
@@ -106,7 +100,7 @@ fn make(home: &File) -> io::Result<OwnedFd> {
 }
 
 fn bring_up_loopback() -> io::Result<()> {
-    use sandbox_freestanding::io::ioctl;
+    use sandbox_agent::runtime::io::ioctl;
     const SIOCSIFFLAGS: usize = 0x8914;
     const IFF_UP: u16 = 1;
     const IFF_LOOPBACK: u16 = 8;
@@ -129,7 +123,7 @@ fn bring_up_loopback() -> io::Result<()> {
         rest: [0; 22],
     };
     request.name[..2].copy_from_slice(b"lo");
-    // SAFETY: the request reads one record of this layout.
+    // SAFETY: the request is a record of the expected layout.
     let set = unsafe { ioctl(socket.as_raw_fd(), SIOCSIFFLAGS, &raw mut request as usize) };
     set.map(drop)
         .map_err(|errno| io::Error::from_raw_os_error(errno.0))
@@ -142,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_another_one_than_ours_or_said_why_not() {
+    fn namespace_differs_from_the_hosts_or_reports_why_not() {
         let network = Network::begin().expect("a thread");
         let ours = std::fs::metadata(NAMESPACE).expect("procfs").ino();
         match network.wait() {

@@ -1,17 +1,17 @@
-//! The agent's program as a file in memory: made once per process, sealed, and executed from there, so that nothing has to be
-//! installed on the host or seen in the sandbox.
+//! The agent's program as a memory file: created once per process, sealed, and executed from there.
+//! Nothing has to be installed on the host or visible in the sandbox.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Mutex;
-use std::sync::PoisonError;
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use sandbox_host::lock;
 
-/// The descriptor of the program; it lives as long as this process.
+/// The descriptor of the program. It stays open until the process ends.
 pub(super) fn descriptor() -> io::Result<BorrowedFd<'static>> {
     static MADE: Mutex<Option<&'static OwnedFd>> = Mutex::new(None);
-    let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut made = lock(&MADE);
     let file = match *made {
         Some(file) => file,
         None => {
@@ -30,7 +30,8 @@ fn make(program: &[u8]) -> io::Result<OwnedFd> {
         ));
     }
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    // Since Linux 6.3 a system can want to be told that a file in memory is to be executed; before, the flag is unknown.
+    // Since Linux 6.3 a system may require the flag for executable memory files; older kernels
+    // reject it.
     let file = memfd_create(c"sandbox-agent", flags | MemfdFlags::EXEC)
         .or_else(|_| memfd_create(c"sandbox-agent", flags))?;
     let mut rest = program;
@@ -50,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_file_cannot_be_changed() {
+    fn program_file_is_sealed() {
         let file = make(b"program").expect("made");
         let error = rustix::io::pwrite(&file, b"x", 0).expect_err("sealed");
         assert_eq!(error, rustix::io::Errno::PERM);

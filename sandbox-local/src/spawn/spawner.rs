@@ -1,63 +1,63 @@
-//! The thread that starts agents. The kernel kills a process that is tied to its parent when the parent's *thread* ends, and the
-//! threads of a runtime come and go: this one stays as long as the process.
+//! The thread that starts agents. The death signal is sent when the parent *thread* ends, and a
+//! runtime's threads come and go; this thread lives as long as the process.
 
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Mutex, PoisonError};
 
+use sandbox_host::WorkerThread;
 use tokio::sync::oneshot;
 
 use super::Launch;
-use super::launch::Tools;
-use crate::remains::Remains;
+use super::launch::SpawnTools;
+use crate::cleanup::Leftovers;
 
 enum Job {
     Start {
         launch: Box<Launch>,
-        remains: Remains,
-        answer: oneshot::Sender<io::Result<Remains>>,
+        leftovers: Leftovers,
+        answer: oneshot::Sender<io::Result<Leftovers>>,
     },
-    Errand(Box<dyn FnOnce() + Send>),
+    Run(Box<dyn FnOnce() + Send>),
 }
 
 /// An agent that is being started.
 #[derive(Debug)]
-pub(crate) struct Started(oneshot::Receiver<io::Result<Remains>>);
+pub(crate) struct PendingAgent(oneshot::Receiver<io::Result<Leftovers>>);
 
-/// Starts the agent in the groups of `remains`. When this fails, or the answer is not waited for, what `remains` holds is
-/// removed, the process ended first.
-pub(crate) fn begin(launch: Launch, remains: Remains) -> io::Result<Started> {
+/// Starts the agent in the groups of `leftovers`. On failure, or if the result is dropped, ends the
+/// process and removes what `leftovers` holds.
+pub(crate) fn begin_start(launch: Launch, leftovers: Leftovers) -> io::Result<PendingAgent> {
     let (answer, started) = oneshot::channel();
     send(Job::Start {
         launch: Box::new(launch),
-        remains,
+        leftovers,
         answer,
     })?;
-    Ok(Started(started))
+    Ok(PendingAgent(started))
 }
 
-/// Does `work` on the thread that starts agents, which also makes what every start needs; the caller goes on meanwhile. Where
-/// there is no such thread, it is done at once.
-pub(crate) fn ahead<T: Send + 'static>(
+/// Runs `work` on the spawner thread, which also prepares what every start needs. The returned
+/// closure waits for the result. Without a spawner thread it runs `work` itself.
+pub(crate) fn run_ahead<T: Send + 'static>(
     work: impl FnOnce() -> T + Clone + Send + 'static,
 ) -> impl FnOnce() -> T {
     let (answer, done) = channel();
     let errand = work.clone();
     // The receiver says whether it was done.
-    let sent = send(Job::Errand(Box::new(move || drop(answer.send(errand())))));
+    let sent = send(Job::Run(Box::new(move || drop(answer.send(errand())))));
     move || match sent.ok().and_then(|()| done.recv().ok()) {
         Some(result) => result,
         None => work(),
     }
 }
 
-/// Does `work` on the thread that starts agents, and nowhere else; the caller goes on meanwhile.
-pub(crate) fn on_thread<T: Send + 'static>(
+/// Runs `work` on the spawner thread. The returned closure waits for the result.
+pub(crate) fn run_on_spawner<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> impl FnOnce() -> io::Result<T> {
     let (answer, done) = channel();
     // The receiver says whether it was done.
-    let sent = send(Job::Errand(Box::new(move || drop(answer.send(work())))));
+    let sent = send(Job::Run(Box::new(move || drop(answer.send(work())))));
     move || {
         sent?;
         let ended = || io::Error::other("the thread that starts agents has ended");
@@ -65,9 +65,9 @@ pub(crate) fn on_thread<T: Send + 'static>(
     }
 }
 
-impl Started {
-    /// Gives `remains` back with the process in it, once it executes the agent.
-    pub(crate) async fn wait(self) -> io::Result<Remains> {
+impl PendingAgent {
+    /// Waits until the agent executes. Returns `leftovers` with its process.
+    pub(crate) async fn wait(self) -> io::Result<Leftovers> {
         self.0
             .await
             .map_err(|_| io::Error::other("the thread that starts agents has ended"))?
@@ -75,22 +75,12 @@ impl Started {
 }
 
 fn send(job: Job) -> io::Result<()> {
-    static SPAWNER: Mutex<Option<(u32, Sender<Job>)>> = Mutex::new(None);
-    let mut spawner = SPAWNER.lock().unwrap_or_else(PoisonError::into_inner);
-    let pid = std::process::id();
-    // The thread does not exist in a fork of the process that started it.
-    let sender = match &*spawner {
-        Some((owner, sender)) if *owner == pid => sender.clone(),
-        _ => {
-            let (sender, jobs) = channel();
-            std::thread::Builder::new()
-                .name("sandbox-spawner".into())
-                .spawn(move || work(&jobs))?;
-            *spawner = Some((pid, sender.clone()));
-            sender
-        }
-    };
-    sender
+    static SPAWNER: WorkerThread<Sender<Job>> = WorkerThread::new("sandbox-spawner");
+    let spawner = SPAWNER.handle(|| {
+        let (sender, jobs) = channel();
+        Ok((sender, move || work(&jobs)))
+    })?;
+    spawner
         .send(job)
         .map_err(|_| io::Error::other("the thread that starts agents has ended"))
 }
@@ -101,22 +91,22 @@ fn work(jobs: &Receiver<Job>) {
         match job {
             Job::Start {
                 launch,
-                mut remains,
+                mut leftovers,
                 answer,
             } => {
-                let child =
-                    Tools::of(&mut tools).and_then(|tools| launch.run(tools, remains.group()));
+                let child = SpawnTools::of(&mut tools)
+                    .and_then(|tools| launch.run(tools, leftovers.group()));
                 let started = child.map(|child| {
-                    remains.set_child(child);
-                    remains
+                    leftovers.set_agent(child);
+                    leftovers
                 });
-                // Nobody waits any more: dropping what is in there ends and removes it.
+                // If the caller has gone, dropping the result ends and removes the sandbox.
                 drop(answer.send(started));
             }
-            Job::Errand(work) => {
+            Job::Run(work) => {
                 work();
-                // What fails here fails again, and is said, when something is started.
-                let _ = Tools::of(&mut tools);
+                // A failure here is reported when something is started.
+                let _ = SpawnTools::of(&mut tools);
             }
         }
     }

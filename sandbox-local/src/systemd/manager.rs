@@ -1,18 +1,18 @@
-//! A conversation with systemd, over the socket on which its own commands reach it.
+//! A D-Bus connection to systemd, over the private socket that its own commands use.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::wire::{Call, Kind, Message, Value, Writer, take};
+use super::wire::{Call, Message, MessageKind, Value, Writer, take};
 
-/// How long systemd may take. It answers within milliseconds where it is not overloaded.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Time limit for all of systemd's answers. It answers within milliseconds unless it is overloaded.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 const DESTINATION: &str = "org.freedesktop.systemd1";
 
-/// Who manages units, connected.
+/// A connection to the service manager.
 #[derive(Debug)]
 pub(super) struct Manager {
     stream: UnixStream,
@@ -21,33 +21,30 @@ pub(super) struct Manager {
 }
 
 impl Manager {
-    /// Connects to the manager at this socket, which must be run by `user` or by root.
+    /// Connects to the manager at this socket. The manager must run as `user` or as root.
     ///
     /// # Errors
     ///
-    /// Where there is none, or one that does not know processes by the numbers that they have here.
+    /// If there is none, or if it is in another PID namespace and does not know our process ids.
     pub(super) fn connect(socket: &Path, user: u32) -> io::Result<Self> {
         let stream = UnixStream::connect(socket)?;
         let peer = rustix::net::sockopt::socket_peercred(&stream)?;
-        let uid = peer.uid.as_raw();
-        if uid != user && uid != 0 {
-            return Err(io::Error::other(format!("it is run by user {uid}")));
-        }
-        // The kernel shows 0 for a process of a namespace above ours.
+        check_peer(peer.uid.as_raw(), user)?;
+        // The kernel reports 0 for a process outside of our PID namespace.
         if peer.pid.as_raw_pid() == 0 {
             return Err(io::Error::other("it is outside of this process namespace"));
         }
         let mut manager = Self {
             stream,
             received: Vec::new(),
-            deadline: Instant::now() + PATIENCE,
+            deadline: Instant::now() + TIMEOUT,
         };
-        manager.greet(user)?;
+        manager.authenticate(user)?;
         Ok(manager)
     }
 
-    /// Says who we are; the kernel says so too.
-    fn greet(&mut self, user: u32) -> io::Result<()> {
+    /// Authenticates. The kernel vouches for the user id too.
+    fn authenticate(&mut self, user: u32) -> io::Result<()> {
         let digits = user.to_string();
         let hex: String = digits.bytes().map(|byte| format!("{byte:02x}")).collect();
         self.send(format!("\0AUTH EXTERNAL {hex}\r\nBEGIN\r\n").as_bytes())?;
@@ -57,25 +54,25 @@ impl Manager {
                 break self.received.drain(..end + 2).collect::<Vec<_>>();
             }
             if self.received.len() > 1024 {
-                return Err(io::Error::other("it greets in no known way"));
+                return Err(io::Error::other("it sent no valid authentication reply"));
             }
             self.receive()?;
         };
         if line.starts_with(b"OK ") {
             return Ok(());
         }
-        let said = String::from_utf8_lossy(&line).trim().to_owned();
+        let reply = String::from_utf8_lossy(&line).trim().to_owned();
         Err(io::Error::other(format!(
-            "it does not believe who we are: {said}"
+            "it rejected our user id: {reply}"
         )))
     }
 
-    /// Starts a scope of this name with one process in it, and hands its control group to whoever runs the manager. Returns once
-    /// the process is there.
+    /// Starts a scope of this name with one process in it, and delegates its control group to the
+    /// manager's user. Returns once the process is in the group.
     ///
     /// # Errors
     ///
-    /// What the manager says.
+    /// What the manager reports.
     pub(super) fn start_scope(
         &mut self,
         name: &str,
@@ -85,20 +82,20 @@ impl Manager {
         let number = 1;
         let mut arguments = Writer::default();
         arguments.text(name);
-        // Fail if there is one, rather than replace it.
+        // Fail if the unit exists, rather than replace it.
         arguments.text("fail");
         arguments.array(8, |properties| {
             properties.property("Description", Value::Text(description));
             properties.property("PIDs", Value::Numbers(&[pid]));
             properties.property("Delegate", Value::Flag(true));
-            // Sandboxes have limits of their own, and there may be many.
+            // Each sandbox has its own limit, and there may be many sandboxes.
             properties.property("TasksMax", Value::Long(u64::MAX));
-            // Nothing is left of one in which something was killed, either.
+            // Unload the unit even if a process in it was killed.
             properties.property("CollectMode", Value::Text("inactive-or-failed"));
-            // Agents do not end when they are asked to: microseconds until they are killed.
+            // Agents do not end on SIGTERM. The time until SIGKILL, in microseconds.
             properties.property("TimeoutStopUSec", Value::Long(2_000_000));
         });
-        // Auxiliary units: none.
+        // No auxiliary units.
         arguments.array(8, |_| {});
         let call = Call {
             number,
@@ -112,21 +109,24 @@ impl Manager {
         self.wait_for_job(number)
     }
 
-    /// Waits for the answer, a job, and for the job's end, which may be told before.
+    /// Waits for the reply, which names a job, and for the job's end, which may be reported before
+    /// the reply.
     fn wait_for_job(&mut self, number: u32) -> io::Result<()> {
         let mut job = None;
         let mut ended = Vec::new();
         loop {
             let message = self.next()?;
             match message.kind {
-                Kind::Error if message.answers == Some(number) => return Err(refusal(&message)),
-                Kind::Return if message.answers == Some(number) => {
+                MessageKind::Error if message.reply_to == Some(number) => {
+                    return Err(error_of(&message));
+                }
+                MessageKind::Return if message.reply_to == Some(number) => {
                     job = message.arguments().text();
                     if message.signature != "o" || job.is_none() {
-                        return Err(io::Error::other("it answers something unknown"));
+                        return Err(io::Error::other("it sent an unexpected reply"));
                     }
                 }
-                Kind::Signal if message.member.as_deref() == Some("JobRemoved") => {
+                MessageKind::Signal if message.member.as_deref() == Some("JobRemoved") => {
                     ended.extend(job_and_result(&message));
                 }
                 _ => {}
@@ -154,12 +154,12 @@ impl Manager {
     }
 
     fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.stream.set_write_timeout(Some(self.left()?))?;
-        self.stream.write_all(bytes).map_err(said)
+        self.stream.set_write_timeout(Some(self.time_left()?))?;
+        self.stream.write_all(bytes).map_err(timeout_error)
     }
 
     fn receive(&mut self) -> io::Result<()> {
-        self.stream.set_read_timeout(Some(self.left()?))?;
+        self.stream.set_read_timeout(Some(self.time_left()?))?;
         let mut bytes = [0; 4096];
         match self.stream.read(&mut bytes) {
             Ok(0) => Err(io::Error::other("it has closed the connection")),
@@ -168,31 +168,39 @@ impl Manager {
                 Ok(())
             }
             Err(cause) if cause.kind() == io::ErrorKind::Interrupted => Ok(()),
-            Err(cause) => Err(said(cause)),
+            Err(cause) => Err(timeout_error(cause)),
         }
     }
 
-    fn left(&self) -> io::Result<Duration> {
+    fn time_left(&self) -> io::Result<Duration> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(said(io::ErrorKind::TimedOut.into()));
+            return Err(timeout_error(io::ErrorKind::TimedOut.into()));
         }
         Ok(left)
     }
 }
 
-/// A socket that was waited for says "try again".
-fn said(cause: io::Error) -> io::Error {
+/// Accepts only a manager of `user` or of root.
+fn check_peer(peer: u32, user: u32) -> io::Result<()> {
+    if peer != user && peer != 0 {
+        return Err(io::Error::other(format!("it is run by user {peer}")));
+    }
+    Ok(())
+}
+
+/// A socket reports a timeout as "try again".
+fn timeout_error(cause: io::Error) -> io::Error {
     match cause.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => io::Error::new(
             io::ErrorKind::TimedOut,
-            format!("no answer within {PATIENCE:?}"),
+            format!("no answer within {TIMEOUT:?}"),
         ),
         _ => cause,
     }
 }
 
-fn refusal(message: &Message) -> io::Error {
+fn error_of(message: &Message) -> io::Error {
     let name = message.error.as_deref().unwrap_or("an error without name");
     let text = match message.signature.starts_with('s') {
         true => message.arguments().text(),
@@ -224,24 +232,24 @@ mod tests {
     const ERROR: u8 = 3;
     const SIGNAL: u8 = 4;
 
-    /// A manager that greets, reads one call and says `answers`.
+    /// A mock manager: sends `greeting`, reads one call and sends `answers`.
     fn manager(folder: &Path, greeting: &str, answers: Vec<Vec<u8>>) -> JoinHandle<Vec<u8>> {
         let listener = UnixListener::bind(folder.join("private")).expect("a socket");
         let greeting = greeting.to_owned();
         spawn(move || {
             let (mut stream, _) = listener.accept().expect("a client");
-            let mut heard = vec![0; 4096];
-            let count = stream.read(&mut heard).expect("a greeting");
-            heard.truncate(count);
+            let mut received = vec![0; 4096];
+            let count = stream.read(&mut received).expect("a greeting");
+            received.truncate(count);
             stream.write_all(greeting.as_bytes()).expect("sent");
             let mut call = [0; 4096];
-            // A client that was refused says nothing more.
+            // A client that was refused sends nothing more.
             let count = stream.read(&mut call).unwrap_or(0);
-            heard.extend(&call[..count]);
+            received.extend(&call[..count]);
             for answer in answers.iter().filter(|_| count > 0) {
                 stream.write_all(answer).expect("sent");
             }
-            heard
+            received
         })
     }
 
@@ -282,58 +290,54 @@ mod tests {
     }
 
     #[test]
-    fn a_scope_is_there_when_its_job_is_done() {
+    fn scope_start_waits_for_its_job() {
         let others = removed("/job/8", "failed");
-        let (started, heard) = start(
+        let (started, received) = start(
             "OK 1\r\n",
             vec![others, job("/job/9"), removed("/job/9", "done")],
         );
         started.expect("started");
-        let heard = String::from_utf8_lossy(&heard);
-        assert!(heard.starts_with("\0AUTH EXTERNAL 3"), "{heard}");
+        let received = String::from_utf8_lossy(&received);
+        assert!(received.starts_with("\0AUTH EXTERNAL 3"), "{received}");
         for part in ["StartTransientUnit", "x.scope", "PIDs", "Delegate"] {
-            assert!(heard.contains(part), "{part} in {heard}");
+            assert!(received.contains(part), "{part} in {received}");
         }
-        // Told in the other order.
+        // The same messages in the other order.
         let (started, _) = start("OK 1\r\n", vec![removed("/job/9", "done"), job("/job/9")]);
         started.expect("started");
     }
 
     #[test]
-    fn what_it_says_is_passed_on() {
+    fn errors_of_the_manager_are_reported() {
         let failed = |greeting: &str, answers| {
             let (started, _) = start(greeting, answers);
             started.expect_err("refused").to_string()
         };
-        let said = failed("OK 1\r\n", vec![job("/job/9"), removed("/job/9", "failed")]);
-        assert!(said.contains("failed"), "{said}");
+        let message = failed("OK 1\r\n", vec![job("/job/9"), removed("/job/9", "failed")]);
+        assert!(message.contains("failed"), "{message}");
         let mut body = Writer::default();
         body.text("Unit x.scope already exists.");
         let fields = [(4, "s", "org.example.Exists"), (8, "g", "s")];
-        let said = failed("OK 1\r\n", vec![answer(ERROR, &fields, Some(1), &body)]);
-        assert_eq!(said, "Unit x.scope already exists.");
+        let message = failed("OK 1\r\n", vec![answer(ERROR, &fields, Some(1), &body)]);
+        assert_eq!(message, "Unit x.scope already exists.");
         let fields = [(4, "s", "org.example.Exists")];
         let nothing = Writer::default();
-        let said = failed("OK 1\r\n", vec![answer(ERROR, &fields, Some(1), &nothing)]);
-        assert_eq!(said, "org.example.Exists");
-        let said = failed("REJECTED EXTERNAL\r\n", Vec::new());
-        assert!(said.contains("REJECTED"), "{said}");
-        let said = failed("OK 1\r\n", Vec::new());
-        assert!(said.contains("closed"), "{said}");
-        let said = failed("OK 1\r\n", vec![b"what?what?what?what?".to_vec()]);
-        assert!(said.contains("byte order"), "{said}");
+        let message = failed("OK 1\r\n", vec![answer(ERROR, &fields, Some(1), &nothing)]);
+        assert_eq!(message, "org.example.Exists");
+        let message = failed("REJECTED EXTERNAL\r\n", Vec::new());
+        assert!(message.contains("REJECTED"), "{message}");
+        let message = failed("OK 1\r\n", Vec::new());
+        assert!(message.contains("closed"), "{message}");
+        let message = failed("OK 1\r\n", vec![b"what?what?what?what?".to_vec()]);
+        assert!(message.contains("byte order"), "{message}");
     }
 
     #[test]
-    fn another_users_manager_is_not_asked() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let socket = folder.path().join("private");
-        let _listener = UnixListener::bind(&socket).expect("a socket");
-        if own_user() == 0 {
-            // Root's is believed by everybody: there is no other to be had.
-            return;
+    fn manager_of_another_user_is_refused() {
+        let error = check_peer(1001, 1000).expect_err("another user");
+        assert!(error.to_string().contains("run by user 1001"), "{error}");
+        for (peer, user) in [(1000, 1000), (0, 1000), (0, 0)] {
+            check_peer(peer, user).expect("the own manager or root's");
         }
-        let refused = Manager::connect(&socket, own_user() + 1).expect_err("ours is not theirs");
-        assert!(refused.to_string().contains("run by user"), "{refused}");
     }
 }

@@ -1,14 +1,17 @@
-//! Control groups that systemd provides: one transient scope for this process, with a group below it for each sandbox.
+//! Control groups from systemd: one transient scope for this process, with one group per sandbox
+//! below it.
 //!
-//! Under systemd the hierarchy belongs to it, and so do all groups that it has made. A scope is a group that it hands over: to an
-//! ordinary user by the user's own systemd, without any right of root's, to root by the machine's. It has the controllers that
-//! its manager has itself, and it vanishes with its last process, so that nobody has to tidy up after one that was killed.
+//! Under systemd the cgroup hierarchy and all groups in it belong to systemd. A scope is a group
+//! that systemd delegates: the user's instance to an ordinary user without root rights, the system
+//! instance to root. It has the controllers of its manager. It vanishes with its last process, so a
+//! killed process leaves no scope behind.
 //!
-//! A group that holds processes cannot have groups with controllers below it. So the one process that the scope begins with (the
-//! [anchor](crate::spawn::anchor)) moves into a group of its own, where keepers of detached sandboxes are as well.
+//! A cgroup with processes cannot have child groups with controllers. So the scope's first process
+//! (the [helper](crate::spawn::scope_helper)) moves into its own leaf group, which also holds
+//! supervisors of detached sandboxes.
 
 mod manager;
 mod scope;
 mod wire;
 
-pub(crate) use scope::{Begun, Refusal, SUFFIX, Scope};
+pub(crate) use scope::{PendingScope, SUFFIX, Scope, Unavailable};

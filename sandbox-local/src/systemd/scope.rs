@@ -3,82 +3,82 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use sandbox_freestanding::Errno;
+use sandbox_agent::runtime::Errno;
 
 use super::manager::Manager;
 use crate::owned_name;
-use crate::spawn::{self, Anchor};
+use crate::spawn::{self, ScopeHelper};
 
-/// A scope that is ours. It ends when this is dropped and no keeper is in it.
+/// The scope of this process. It ends when this is dropped, unless a supervisor is still in it.
 #[derive(Debug)]
 pub(crate) struct Scope {
     folder: PathBuf,
-    /// Whether it is of the machine's systemd, not of the user's.
+    /// Whether it belongs to the system instance of systemd rather than the user's.
     of_machine: bool,
-    anchor: Anchor,
+    helper: ScopeHelper,
 }
 
-/// Why there is none.
+/// Why there is no scope or group, and what would help.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Refusal {
+pub(crate) struct Unavailable {
     pub(crate) reason: String,
     pub(crate) fix: String,
 }
 
-/// The group of the anchor and of keepers.
+/// The leaf group of the helper and of supervisors.
 const STARTER: &str = "starter";
 
-/// The end of a scope's name.
+/// The suffix of a scope's name.
 pub(crate) const SUFFIX: &str = ".scope";
 
-/// A scope that has been begun, for the time that its first process takes.
-pub(crate) struct Begun {
+/// A scope whose first process is being started.
+pub(crate) struct PendingScope {
     socket: PathBuf,
     user: u32,
-    anchor: Box<dyn FnOnce() -> io::Result<Anchor>>,
+    helper: Box<dyn FnOnce() -> io::Result<ScopeHelper>>,
 }
 
-impl Begun {
-    /// Begins one, where this user has a systemd.
-    pub(crate) fn begin(user: u32) -> Result<Self, Refusal> {
+impl PendingScope {
+    /// Starts the scope's first process, if this user has a systemd instance.
+    pub(crate) fn begin(user: u32) -> Result<Self, Unavailable> {
         let socket = socket(user);
         if let Err(cause) = std::fs::metadata(&socket) {
             return Err(no_manager(user, &cause));
         }
-        let anchor = spawn::on_thread(Anchor::start);
-        let anchor = move || {
+        let helper = spawn::run_on_spawner(ScopeHelper::start);
+        let helper = move || {
             let failed = |errno: Errno| io::Error::from_raw_os_error(errno.0);
-            anchor().and_then(|anchor| anchor.map_err(failed))
+            helper().and_then(|helper| helper.map_err(failed))
         };
         Ok(Self {
             socket,
             user,
-            anchor: Box::new(anchor),
+            helper: Box::new(helper),
         })
     }
 
-    /// Asks systemd, and prepares what it gives. `folder_of` finds the group of a process.
+    /// Asks systemd for the scope and prepares it. `folder_of` finds the group of a process.
     pub(crate) fn finish(
         self,
         folder_of: impl Fn(u32) -> io::Result<PathBuf>,
-    ) -> Result<Scope, Refusal> {
+    ) -> Result<Scope, Unavailable> {
         let Self {
             socket,
             user,
-            anchor,
+            helper,
         } = self;
         let asked = Manager::connect(&socket, user);
         let mut manager = asked.map_err(|cause| no_manager(user, &cause))?;
-        let refused = |cause: io::Error| Refusal {
-            reason: format!("{} gives no scope: {cause}", manager_of(user == 0)),
+        let refused = |cause: io::Error| Unavailable {
+            reason: format!("{} did not start a scope: {cause}", manager_of(user == 0)),
             fix: match user {
                 0 => "look into the journal (journalctl -b)".into(),
                 _ => "look into the journal (journalctl --user -b)".into(),
             },
         };
-        let anchor = anchor().map_err(refused)?;
-        let pid = anchor.pid().0.unsigned_abs();
-        let name = format!("{}{SUFFIX}", owned_name::fresh());
+        let helper = helper().map_err(refused)?;
+        let pid = helper.pid().0.unsigned_abs();
+        let name = format!("{}{SUFFIX}", owned_name::unique_name());
         manager
             .start_scope(&name, &description(), pid)
             .map_err(refused)?;
@@ -91,7 +91,7 @@ impl Begun {
         Ok(Scope {
             folder,
             of_machine: user == 0,
-            anchor,
+            helper,
         })
     }
 }
@@ -100,7 +100,7 @@ fn description() -> String {
     format!("Sandboxes of process {}", std::process::id())
 }
 
-/// Makes room for groups with controllers.
+/// Moves the first process into a leaf group and enables the controllers for groups below.
 fn prepare(folder: &Path, pid: u32) -> io::Result<()> {
     let named = |path: &Path, result: io::Result<()>| {
         result.map_err(|cause| io::Error::new(cause.kind(), format!("{}: {cause}", path.display())))
@@ -125,19 +125,19 @@ fn prepare(folder: &Path, pid: u32) -> io::Result<()> {
 }
 
 impl Scope {
-    /// Where groups are made. The controllers that it has are handed down.
+    /// The folder in which groups are created. Its controllers are enabled for them.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Who makes processes in its groups.
-    pub(crate) fn anchor(&self) -> &Anchor {
-        &self.anchor
+    /// The process that clones processes in its groups.
+    pub(crate) fn helper(&self) -> &ScopeHelper {
+        &self.helper
     }
 
-    /// Whether somebody has stopped it.
+    /// Whether the scope was stopped.
     pub(crate) fn has_ended(&self) -> bool {
-        self.anchor.has_ended()
+        self.helper.has_ended()
     }
 
     /// What would give it more controllers.
@@ -149,13 +149,13 @@ impl Scope {
         }
     }
 
-    /// Whose it is, for people.
+    /// The name of its manager, for messages.
     pub(crate) fn manager(&self) -> &'static str {
         manager_of(self.of_machine)
     }
 }
 
-/// The same groups.
+/// Two values are equal if they use the same groups.
 impl PartialEq for Scope {
     fn eq(&self, other: &Self) -> bool {
         self.folder == other.folder
@@ -172,7 +172,7 @@ fn manager_of(machine: bool) -> &'static str {
     }
 }
 
-/// Where the manager listens to its own commands: no bus is needed.
+/// The private socket of the manager; it needs no message bus.
 fn socket(user: u32) -> PathBuf {
     let below = "systemd/private";
     if user == 0 {
@@ -180,19 +180,19 @@ fn socket(user: u32) -> PathBuf {
     }
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let runtime = runtime.filter(|runtime| runtime.is_absolute());
-    // Where it is for everybody who has one, whatever the environment says.
+    // The default of systemd, if the environment does not say otherwise.
     let runtime = runtime.unwrap_or_else(|| Path::new("/run/user").join(user.to_string()));
     runtime.join(below)
 }
 
-fn no_manager(user: u32, cause: &io::Error) -> Refusal {
+fn no_manager(user: u32, cause: &io::Error) -> Unavailable {
     let fix = match user {
         0 => NO_SYSTEMD.into(),
         _ => {
             format!("where systemd runs: sudo loginctl enable-linger $USER; elsewhere {NO_SYSTEMD}")
         }
     };
-    Refusal {
+    Unavailable {
         reason: format!("{} does not answer ({cause})", manager_of(user == 0)),
         fix,
     }

@@ -1,29 +1,30 @@
-//! Messages of D-Bus, as far as one call of systemd takes them: little-endian, without descriptors.
+//! The D-Bus wire format, limited to what one call to systemd needs: little-endian, without file
+//! descriptors.
 //!
-//! A library for all of D-Bus brings twenty crates and an executor to everybody who links this backend; what is said here is one
-//! call of fixed shape and its answer.
+//! A complete D-Bus library would add twenty crates and an executor to every user of this backend.
+//! This module needs one call of fixed shape and its reply.
 
 use std::io;
 
-/// Messages longer than this are none that we wait for. (D-Bus allows 128 MiB.)
-const LONGEST: usize = 64 * 1024;
+/// The size limit of a message in bytes. (D-Bus allows 128 MiB.)
+const MAX_MESSAGE: usize = 64 * 1024;
 
-/// What a message is.
+/// The type of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum MessageKind {
     Return,
     Error,
     Signal,
-    /// A call, or something newer than this.
+    /// A call, or a type newer than this.
     Other,
 }
 
-/// A message that came.
+/// A received message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Message {
-    pub(super) kind: Kind,
-    /// The number of the call that it answers.
-    pub(super) answers: Option<u32>,
+    pub(super) kind: MessageKind,
+    /// The serial number of the call that it replies to.
+    pub(super) reply_to: Option<u32>,
     /// The name of an error.
     pub(super) error: Option<String>,
     /// The name of a signal.
@@ -32,10 +33,10 @@ pub(super) struct Message {
     body: Vec<u8>,
 }
 
-/// What is called.
+/// A method call.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Call<'a> {
-    /// Not 0, and no other call's of the connection.
+    /// The serial number: not 0, and unique in the connection.
     pub(super) number: u32,
     pub(super) destination: &'a str,
     pub(super) path: &'a str,
@@ -60,7 +61,7 @@ const DESTINATION: u8 = 6;
 const SIGNATURE: u8 = 8;
 
 impl Call<'_> {
-    /// The message with these arguments, which must be of the signature's types.
+    /// Encodes the message. The arguments must have the types of the signature.
     pub(super) fn message(&self, arguments: &Writer) -> Vec<u8> {
         let mut message = Writer::default();
         // Little-endian, a call, no flags, version 1.
@@ -91,7 +92,7 @@ impl Call<'_> {
     }
 }
 
-/// Arguments, one after the other.
+/// Encodes values, one after the other.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Writer(Vec<u8>);
 
@@ -125,7 +126,7 @@ impl Writer {
         self.0.push(0);
     }
 
-    /// `a`, of elements that begin at multiples of `to`.
+    /// `a`, with elements aligned to `to` bytes.
     pub(super) fn array(&mut self, to: usize, elements: impl FnOnce(&mut Self)) {
         self.number(0);
         let length = self.0.len() - 4;
@@ -163,7 +164,7 @@ impl Writer {
     }
 }
 
-/// A value that says its type.
+/// A value with its type.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Value<'a> {
     Flag(bool),
@@ -172,11 +173,11 @@ pub(super) enum Value<'a> {
     Numbers(&'a [u32]),
 }
 
-/// Takes the first message off `bytes`; `None` where more bytes are needed.
+/// Takes the first message off `bytes`. `None` if more bytes are needed.
 ///
 /// # Errors
 ///
-/// For what is no message, or one that is too long.
+/// If the bytes are no valid message, or the message is too long.
 pub(super) fn take(bytes: &mut Vec<u8>) -> io::Result<Option<Message>> {
     let mut head = Reader { bytes, at: 0 };
     let [Some(order), Some(kind), Some(_), Some(version)] = [(); 4].map(|()| head.byte()) else {
@@ -190,7 +191,7 @@ pub(super) fn take(bytes: &mut Vec<u8>) -> io::Result<Option<Message>> {
     };
     let fields_begin = head.at;
     let (body, fields) = (body as usize, fields as usize);
-    if body > LONGEST || fields > LONGEST {
+    if body > MAX_MESSAGE || fields > MAX_MESSAGE {
         return Err(broken("a message of more than 64 KiB"));
     }
     let fields_end = fields_begin + fields;
@@ -201,12 +202,12 @@ pub(super) fn take(bytes: &mut Vec<u8>) -> io::Result<Option<Message>> {
     }
     let mut message = Message {
         kind: match kind {
-            RETURN => Kind::Return,
-            ERROR => Kind::Error,
-            SIGNAL => Kind::Signal,
-            CALL | 0 | 5.. => Kind::Other,
+            RETURN => MessageKind::Return,
+            ERROR => MessageKind::Error,
+            SIGNAL => MessageKind::Signal,
+            CALL | 0 | 5.. => MessageKind::Other,
         },
-        answers: None,
+        reply_to: None,
         error: None,
         member: None,
         signature: String::new(),
@@ -231,21 +232,21 @@ impl Message {
         let field = reader.byte()?;
         let kind = reader.signature()?;
         match (field, kind.as_str()) {
-            (REPLY_SERIAL, "u") => self.answers = Some(reader.number()?),
+            (REPLY_SERIAL, "u") => self.reply_to = Some(reader.number()?),
             (ERROR_NAME, "s") => self.error = Some(reader.text()?),
             (MEMBER, "s") => self.member = Some(reader.text()?),
             (SIGNATURE, "g") => self.signature = reader.signature()?,
-            // Of no interest here.
+            // Not needed here.
             (_, "s" | "o") => drop(reader.text()?),
             (_, "u") => drop(reader.number()?),
             (_, "g") => drop(reader.signature()?),
-            // Nobody may send any other: what follows could not be found.
+            // The specification defines no other types, and the length of this one is unknown.
             _ => return None,
         }
         Some(())
     }
 
-    /// The arguments, to be read in their order.
+    /// The arguments, to be read in order.
     pub(super) fn arguments(&self) -> Reader<'_> {
         Reader {
             bytes: &self.body,
@@ -254,7 +255,7 @@ impl Message {
     }
 }
 
-/// Reads one value after the other; `None` past the end, and for text that is none.
+/// Decodes one value after the other. `None` past the end and for invalid text.
 #[derive(Debug)]
 pub(super) struct Reader<'a> {
     bytes: &'a [u8],
@@ -314,18 +315,18 @@ pub(super) mod tests {
     pub(in super::super) fn answer(
         kind: u8,
         fields: &[(u8, &str, &str)],
-        answers: Option<u32>,
+        reply_to: Option<u32>,
         body: &Writer,
     ) -> Vec<u8> {
         let mut message = Writer(vec![b'l', kind, 1, 1]);
         message.number(body.0.len() as u32);
         message.number(77);
         message.array(8, |writer| {
-            if let Some(answers) = answers {
+            if let Some(reply_to) = reply_to {
                 writer.align(8);
                 writer.0.push(REPLY_SERIAL);
                 writer.signature("u");
-                writer.number(answers);
+                writer.number(reply_to);
             }
             for (field, kind, value) in fields {
                 writer.align(8);
@@ -343,7 +344,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_call_is_what_the_specification_says() {
+    fn call_is_encoded_as_specified() {
         let mut arguments = Writer::default();
         arguments.text("a");
         let call = Call {
@@ -365,7 +366,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn properties_say_their_types_and_are_aligned() {
+    fn properties_have_types_and_alignment() {
         let mut properties = Writer::default();
         properties.array(8, |array| {
             array.property("P", Value::Numbers(&[7]));
@@ -379,13 +380,13 @@ pub(super) mod tests {
             \x01\x00\x00\x00T\x00\x01t\x00\x00\x00\x00\x00\x00\x00\x00\
             \xff\xff\xff\xff\xff\xff\xff\xff\
             \x01\x00\x00\x00N\x00\x01s\x00\x00\x00\x00\x01\x00\x00\x00x\x00";
-        // The length is right whatever the elements are, if it is right for these.
+        // The length is right for any elements if it is right for these.
         assert_eq!(properties.0.len() - 8, usize::from(properties.0[0]));
         assert_eq!(properties.0[8..], expected[8..]);
     }
 
     #[test]
-    fn messages_come_in_pieces_and_several_at_once() {
+    fn split_and_joined_messages_are_decoded() {
         let mut body = Writer::default();
         body.text("/job/1");
         let first = answer(RETURN, &[(SIGNATURE, "g", "o")], Some(1), &body);
@@ -398,7 +399,10 @@ pub(super) mod tests {
         bytes.push(first[first.len() - 1]);
         bytes.extend(&second);
         let message = take(&mut bytes).expect("no error").expect("whole");
-        assert_eq!((message.kind, message.answers), (Kind::Return, Some(1)));
+        assert_eq!(
+            (message.kind, message.reply_to),
+            (MessageKind::Return, Some(1))
+        );
         assert_eq!(message.signature, "o");
         assert_eq!(message.arguments().text().as_deref(), Some("/job/1"));
         let message = take(&mut bytes).expect("no error").expect("whole");
@@ -407,7 +411,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn garbage_is_refused() {
+    fn invalid_messages_are_refused() {
         let good = answer(RETURN, &[], Some(1), &Writer::default());
         let with = |at: usize, value: u8| {
             let mut bytes = good.clone();
@@ -419,7 +423,7 @@ pub(super) mod tests {
         assert!(with(6, 0xff).is_err(), "length of the body");
         assert!(with(14, 0xff).is_err(), "length of the header");
         assert!(with(18, b'?').is_err(), "type of a field");
-        // Whatever it is, nothing panics.
+        // Any other change must not panic.
         for at in 0..good.len() {
             for value in [0, 1, 4, 0x7f, 0xff] {
                 let _ = with(at, value);

@@ -1,4 +1,4 @@
-//! What this process, and its sandboxes, have on the host.
+//! Counts what this process and its sandboxes have on the host.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -43,7 +43,8 @@ impl Mounts {
         Self(mounts.lines().map(str::to_owned).collect())
     }
 
-    /// There are none now but these. Some may have gone: with an engine's container go its folders, and the mounts on them everywhere.
+    /// There are none now but these. Some may have gone: with an engine's container go its folders,
+    /// and the mounts on them everywhere.
     #[track_caller]
     pub fn assert_none_new(&self) {
         let now = Self::now();
@@ -60,7 +61,8 @@ pub fn resident() -> u64 {
     kib.expect("a number of KiB") * 1024
 }
 
-/// Processes below this one with their memory in bytes, shared pages divided by those who share them.
+/// Processes below this one with their memory in bytes, shared pages divided by those who share
+/// them.
 pub fn memory_below() -> (usize, u64) {
     let mut found = vec![std::process::id()];
     let mut next = 0;
@@ -82,7 +84,8 @@ fn children() -> usize {
     children_of(std::process::id()).len()
 }
 
-/// The children of a process, but for the one that shares its memory and stands in its scope of systemd as long as it lives.
+/// The children of a process, but for the one that shares its memory and stands in its scope of
+/// systemd as long as it lives.
 pub fn children_of(pid: u32) -> Vec<u32> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task"));
     let tasks = tasks.into_iter().flatten().flatten();

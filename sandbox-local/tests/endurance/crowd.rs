@@ -1,4 +1,4 @@
-//! A thousand at once.
+//! A thousand concurrent sandboxes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,9 +7,12 @@ use sandbox_core::{SandboxClient, SandboxHandle};
 use tokio::sync::Semaphore;
 
 use crate::census::{Census, Mounts, memory_below, resident};
+use crate::harness::{Test, test};
 use crate::scaled;
 use crate::support::{backend_in, eventually, namespaces, policy, sh, spec};
 use crate::users::alone;
+
+pub const TESTS: &[Test] = &[test!(sync thousand_concurrent_sandboxes_leave_nothing)];
 
 /// What a sandbox may cost, in bytes: its processes and what this process keeps for it.
 const MEMORY: u64 = 5 << 20;
@@ -17,28 +20,26 @@ const MEMORY: u64 = 5 << 20;
 /// How many are made at the same time: more only wait for each other.
 const AT_ONCE: usize = 8;
 
-#[test]
-fn a_thousand_at_once_keep_apart_and_leave_nothing() {
-    alone(
-        "crowd::a_thousand_at_once_keep_apart_and_leave_nothing",
-        || {
-            let state = crate::census::state_folder();
-            let runtime = tokio::runtime::Builder::new_multi_thread()
-                .worker_threads(2)
-                .enable_all()
-                .build()
-                .expect("a runtime");
-            let client = SandboxClient::with_backend(backend_in(state.path()), policy())
-                .expect("a valid policy");
-            // What the first sandbox makes for all.
-            runtime.block_on(async { drop(one(&client, 0).await) });
-            settle(state.path());
-            let (before, mounts) = (Census::take(state.path()), Mounts::now());
-            let resident_before = resident();
+fn thousand_concurrent_sandboxes_leave_nothing() {
+    alone("crowd::thousand_concurrent_sandboxes_leave_nothing", || {
+        let state = crate::census::state_folder();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        let client = SandboxClient::with_backend(backend_in(state.path()), policy())
+            .expect("a valid policy");
+        // What the first sandbox makes for all.
+        runtime.block_on(async { drop(one(&client, 0).await) });
+        settle(state.path());
+        let (before, mounts) = (Census::take(state.path()), Mounts::now());
+        let resident_before = resident();
 
-            // Without namespaces all processes of the user count, and each sandbox' limit is 256 above what ran before it.
-            let count = if namespaces() { scaled(1000) } else { 50 };
-            runtime.block_on(async {
+        // Without namespaces all processes of the user count, and each sandbox' limit is 256 above
+        // what ran before it.
+        let count = if namespaces() { scaled(1000) } else { 50 };
+        runtime.block_on(async {
             let crowd = gather(&client, count).await;
             let (processes, bytes) = memory_below();
             let own = resident().saturating_sub(resident_before);
@@ -52,15 +53,14 @@ fn a_thousand_at_once_keep_apart_and_leave_nothing() {
             assert!(each < MEMORY, "{each} bytes");
             recall(crowd).await;
         });
-            settle(state.path());
-            let mut after = Census::take(state.path());
-            // The runtime's own, at most.
-            assert!(after.descriptors <= before.descriptors + 8, "{after:?}");
-            after.descriptors = before.descriptors;
-            assert_eq!(after, before);
-            mounts.assert_none_new();
-        },
-    );
+        settle(state.path());
+        let mut after = Census::take(state.path());
+        // The runtime's own, at most.
+        assert!(after.descriptors <= before.descriptors + 8, "{after:?}");
+        after.descriptors = before.descriptors;
+        assert_eq!(after, before);
+        mounts.assert_none_new();
+    });
 }
 
 fn settle(state: &std::path::Path) {

@@ -1,21 +1,23 @@
-//! The same again and again.
+//! Many cycles of creation, use and end.
 
 use std::time::Duration;
 
 use sandbox_core::SandboxClient;
 
 use crate::census::{Census, Mounts, resident};
+use crate::harness::{Test, test};
 use crate::scaled;
 use crate::support::{backend_in, policy, sh, spec};
 use crate::users::alone;
 
-/// By how much the memory of this process may grow over all cycles, in bytes: what an allocator keeps, not what sandboxes keep
-/// (10,000 of them at 400 bytes would be this much).
+pub const TESTS: &[Test] = &[test!(sync ten_thousand_cycles_do_not_leak)];
+
+/// By how much the memory of this process may grow over all cycles, in bytes: what an allocator
+/// keeps, not what sandboxes keep (10,000 of them at 400 bytes would be this much).
 const GROWTH: u64 = 4 << 20;
 
-#[test]
-fn ten_thousand_cycles_do_not_grow() {
-    alone("cycles::ten_thousand_cycles_do_not_grow", || {
+fn ten_thousand_cycles_do_not_leak() {
+    alone("cycles::ten_thousand_cycles_do_not_leak", || {
         let state = crate::census::state_folder();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -34,7 +36,8 @@ fn ten_thousand_cycles_do_not_grow() {
             resident_before / 1024,
             resident_after / 1024
         );
-        // A closing that the first count has still seen is no growth; a leak of one in a hundred cycles is ten, or a hundred.
+        // A closing that the first count has still seen is no growth; a leak of one in a hundred
+        // cycles is ten, or a hundred.
         assert!(
             after.descriptors <= before.descriptors + 8,
             "{before:?} -> {after:?}"

@@ -1,6 +1,9 @@
-//! Many sandboxes, many times, and owners that are killed: what is left of them on the host is counted. Each test runs alone, in a
-//! process of its own, so that nobody else's sandboxes count; as root, `users` runs them again, in smaller numbers.
+//! Many sandboxes, many cycles, and killed owners: counts what they leave on the host. Each test
+//! runs in its own process, so that only its own sandboxes count. As root, `users` runs the tests
+//! again in smaller numbers.
 
+#[path = "../local/harness.rs"]
+mod harness;
 #[path = "../local/support.rs"]
 #[allow(dead_code, reason = "the other tests need more of it")]
 mod support;
@@ -12,11 +15,13 @@ mod crowd;
 mod cycles;
 mod owners;
 
+use std::process::ExitCode;
+
 /// Set by `cargo xtask test --full`: tests run at full size.
 const FULL: &str = "SANDBOX_TEST_FULL";
 
-/// How often to repeat, of the `full` number: all of it as root in a full run, a tenth of that as another user, and a twentieth
-/// in every other run.
+/// How often to repeat: `full` as root in a full run, a tenth of it as another user, and a
+/// twentieth in every other run.
 fn scaled(full: usize) -> usize {
     match std::env::var_os(FULL) {
         None => full / 20,
@@ -25,5 +30,14 @@ fn scaled(full: usize) -> usize {
     }
 }
 
-/// How many tests there are, for those who run them again.
-const LEAST_TESTS: u32 = 5;
+/// The minimum number of tests that must pass when they run again as another user.
+const MIN_REPEATED_TESTS: u32 = 3;
+
+/// No test of this program installs packages.
+fn has_pip() -> bool {
+    false
+}
+
+fn main() -> ExitCode {
+    harness::main(&[crowd::TESTS, cycles::TESTS, owners::TESTS, users::TESTS])
+}

@@ -1,4 +1,4 @@
-//! Owners that are killed at any moment.
+//! Owners that are killed at arbitrary times.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -8,18 +8,20 @@ use std::time::Duration;
 use sandbox_core::SandboxClient;
 
 use crate::census::{Census, Mounts, children_of};
+use crate::harness::{Test, test};
 use crate::scaled;
 use crate::support::{backend_in, eventually, policy, processes_with, sh, spec};
 use crate::users::alone;
+
+pub const TESTS: &[Test] = &[test!(sync owners_killed_at_any_time_leave_nothing)];
 
 /// The state folder of an owner that is to be killed.
 const OWNER: &str = "SANDBOX_TEST_OWNER";
 const MARKER: &str = "SANDBOX_TEST_MARKER";
 
-const NAME: &str = "owners::nothing_survives_owners_that_are_killed_at_any_moment";
+const NAME: &str = "owners::owners_killed_at_any_time_leave_nothing";
 
-#[test]
-fn nothing_survives_owners_that_are_killed_at_any_moment() {
+fn owners_killed_at_any_time_leave_nothing() {
     if let Some(state) = std::env::var_os(OWNER) {
         return own(Path::new(&state));
     }
@@ -55,7 +57,8 @@ fn nothing_survives_owners_that_are_killed_at_any_moment() {
     });
 }
 
-/// Moments after an owner's start, spread over what the creation of its sandboxes takes and a while beyond.
+/// Moments after an owner's start, spread over what the creation of its sandboxes takes and a while
+/// beyond.
 fn moments(count: usize) -> impl Iterator<Item = Duration> {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     (0..count).map(move |_| {
@@ -110,7 +113,8 @@ fn is_there((pid, started): &Process) -> bool {
     process(*pid).is_some_and(|(_, now)| now == *started)
 }
 
-/// Makes sandboxes, some of which only begin and some of which run code that does not want to end, until it is killed.
+/// Makes sandboxes, some of which only begin and some of which run code that does not want to end,
+/// until it is killed.
 fn own(state: &Path) {
     let marker = std::env::var(MARKER).expect("set");
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");

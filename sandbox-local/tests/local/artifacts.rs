@@ -1,4 +1,4 @@
-//! What comes out of a sandbox whose code does its worst.
+//! Exports from sandboxes with hostile code.
 
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
@@ -6,7 +6,21 @@ use std::time::Duration;
 
 use sandbox_core::{ArtifactLimits, ByteSize, Export, SandboxHandle, SkipReason, Workspace};
 
+use crate::harness::{Test, test};
 use crate::support::{client, create, eventually, namespaces, open_folder, policy, sh, spec};
+
+pub const TESTS: &[Test] = &[
+    test!(async files_are_exported_unchanged_with_their_type),
+    test!(async non_files_are_skipped_with_a_reason),
+    test!(async unreadable_folder_does_not_stop_the_export),
+    test!(async unusual_names_are_exported_or_skipped),
+    test!(async sparse_large_and_many_files_are_limited),
+    test!(async deep_tree_is_exported_or_reported_as_too_deep),
+    test!(async name_collision_is_reported_and_the_export_continues),
+    test!(async changing_files_are_limited),
+    test!(async output_folder_links_made_by_code_are_refused),
+    test!(async many_skipped_entries_are_truncated),
+];
 
 /// A sandbox whose export paths these are, below a folder of its own; the folder's path inside.
 async fn exporting(paths: &[&str]) -> (SandboxHandle, Option<tempfile::TempDir>, String) {
@@ -55,8 +69,7 @@ fn reason<'a>(export: &'a Export, end: &str) -> &'a SkipReason {
         .reason
 }
 
-#[tokio::test]
-async fn files_come_out_as_they_are_and_described() {
+async fn files_are_exported_unchanged_with_their_type() {
     let (sandbox, _folder, inside) = exporting(&["/**"]).await;
     let out = open_folder();
     made(
@@ -86,8 +99,7 @@ async fn files_come_out_as_they_are_and_described() {
     assert_eq!(names(&export, out.path()), ["t-1.csv"]);
 }
 
-#[tokio::test]
-async fn what_is_no_file_has_its_reason() {
+async fn non_files_are_skipped_with_a_reason() {
     let (sandbox, _folder, inside) = exporting(&["/**", "/missing", "/*.nothing"]).await;
     let out = open_folder();
     made(
@@ -107,8 +119,7 @@ async fn what_is_no_file_has_its_reason() {
     assert_eq!(reason(&export, "/*.nothing"), &SkipReason::Missing);
 }
 
-#[tokio::test]
-async fn a_folder_that_cannot_be_read_does_not_hide_the_others() {
+async fn unreadable_folder_does_not_stop_the_export() {
     let (sandbox, _folder, inside) = exporting(&["/**"]).await;
     let out = open_folder();
     made(
@@ -130,8 +141,7 @@ async fn a_folder_that_cannot_be_read_does_not_hide_the_others() {
     made(&sandbox, &inside, "chmod 700 closed").await;
 }
 
-#[tokio::test]
-async fn names_of_every_kind() {
+async fn unusual_names_are_exported_or_skipped() {
     let (sandbox, _folder, inside) = exporting(&["/**"]).await;
     let out = open_folder();
     let long = "n".repeat(255);
@@ -168,8 +178,7 @@ async fn names_of_every_kind() {
     assert_eq!(files, 18);
 }
 
-#[tokio::test]
-async fn sparse_large_and_many_are_bounded() {
+async fn sparse_large_and_many_files_are_limited() {
     let (sandbox, _folder, inside) = exporting(&["/**"]).await;
     let out = open_folder();
     made(
@@ -210,8 +219,7 @@ async fn sparse_large_and_many_are_bounded() {
     assert_eq!(on_disk, total);
 }
 
-#[tokio::test]
-async fn a_deep_tree_comes_out_or_is_said_to_be_too_deep() {
+async fn deep_tree_is_exported_or_reported_as_too_deep() {
     let (sandbox, _folder, inside) = exporting(&["/**"]).await;
     let out = open_folder();
     made(
@@ -235,8 +243,7 @@ async fn a_deep_tree_comes_out_or_is_said_to_be_too_deep() {
     assert!(deep != said, "{export:?}");
 }
 
-#[tokio::test]
-async fn a_name_that_the_output_folder_cannot_take_is_said_and_stops_nothing() {
+async fn name_collision_is_reported_and_the_export_continues() {
     let (sandbox, _folder, inside) = exporting(&["/**"]).await;
     let out = open_folder();
     let elsewhere = open_folder();
@@ -268,8 +275,7 @@ async fn a_name_that_the_output_folder_cannot_take_is_said_and_stops_nothing() {
     );
 }
 
-#[tokio::test]
-async fn files_that_change_while_they_are_read_are_bounded() {
+async fn changing_files_are_limited() {
     let (sandbox, _folder, inside) = exporting(&["/*"]).await;
     let out = open_folder();
     // A file that grows, one that becomes a link, a FIFO and a folder in turn.
@@ -304,8 +310,7 @@ async fn files_that_change_while_they_are_read_are_bounded() {
     result.expect("it runs");
 }
 
-#[tokio::test]
-async fn an_output_folder_that_code_can_write_to_leads_nowhere_else() {
+async fn output_folder_links_made_by_code_are_refused() {
     let workspace = tempfile::tempdir().expect("a folder");
     let victim = tempfile::tempdir().expect("a folder");
     let out = workspace.path().join("sub/artifacts");
@@ -363,8 +368,7 @@ async fn an_output_folder_that_code_can_write_to_leads_nowhere_else() {
     assert!(workspace.path().join("fine/authorized_keys").exists());
 }
 
-#[tokio::test]
-async fn a_flood_of_entries_is_cut_and_said() {
+async fn many_skipped_entries_are_truncated() {
     let (sandbox, _folder, inside) = exporting(&["/**"]).await;
     let out = open_folder();
     made(

@@ -1,5 +1,5 @@
-//! Whatever is given up in the middle leaves nothing: no process, group, mount, folder, lock, descriptor. Each test runs alone, so
-//! that what is left is its own.
+//! Whatever is given up in the middle leaves nothing: no process, group, mount, folder, lock,
+//! descriptor. Each test runs alone, so that what is left is its own.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,9 +11,22 @@ use sandbox_core::{
     ArtifactLimits, Error, ExecEvent, Execution, Result, SandboxClient, SandboxHandle, Stdin,
 };
 
+use crate::harness::{Need, Test, block_on, test};
 use crate::residue::{Ground, children};
 use crate::support::{create, eventually, is_root, namespaces, policy, processes_with, sh, spec};
 use crate::users::alone;
+
+pub const TESTS: &[Test] = &[
+    test!(sync creation_cancelled_after_any_poll_leaves_nothing),
+    test!(sync creation_cancelled_at_any_time_leaves_nothing),
+    test!(sync agent_killed_during_creation_is_an_error_and_leaves_nothing),
+    test!(sync creation_without_descriptors_fails_and_leaves_nothing),
+    test!(sync creation_in_a_broken_state_folder_fails_and_leaves_nothing),
+    test!(sync leftovers_are_detected),
+    test!(sync execution_cancelled_after_any_poll_leaves_nothing),
+    test!(async cancelled_export_leaves_no_partial_file, Need::Namespaces),
+    test!(sync runtime_shutdown_leaves_nothing),
+];
 
 /// Polls a future so many times, then gives it up.
 struct Polled<F> {
@@ -43,23 +56,16 @@ impl<F: Future> Future for Polled<F> {
     }
 }
 
-fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    runtime.expect("a runtime").block_on(future)
-}
-
-/// As with any pipe, who gives up while it is full may be told nothing: the programs are looked for by their words.
+/// A cancelled writer to a full pipe gets no error, so the programs are found by their command
+/// line.
 fn lingering(marker: &str) -> String {
     let sleep = format!("sh -c 'sleep 600; : {marker}'");
     format!("setsid {sleep} & ({sleep} &) & echo ready; {sleep}")
 }
 
-#[test]
-fn a_creation_is_given_up_after_every_poll() {
+fn creation_cancelled_after_any_poll_leaves_nothing() {
     alone(
-        "cancellation::a_creation_is_given_up_after_every_poll",
+        "cancellation::creation_cancelled_after_any_poll_leaves_nothing",
         || {
             block_on(async {
                 let ground = Ground::prepare().await;
@@ -92,37 +98,38 @@ fn a_creation_is_given_up_after_every_poll() {
     );
 }
 
-#[test]
-fn a_creation_is_given_up_at_any_moment() {
-    alone("cancellation::a_creation_is_given_up_at_any_moment", || {
-        block_on(async {
-            let ground = Ground::prepare().await;
-            let mut created = 0;
-            for step in 0..200 {
-                let delay = Duration::from_micros(40 * step);
-                let (client, spec) = (ground.client(), spec());
-                if tokio::time::timeout(delay, client.create(&spec))
-                    .await
-                    .is_ok()
-                {
-                    created += 1;
+fn creation_cancelled_at_any_time_leaves_nothing() {
+    alone(
+        "cancellation::creation_cancelled_at_any_time_leaves_nothing",
+        || {
+            block_on(async {
+                let ground = Ground::prepare().await;
+                let mut created = 0;
+                for step in 0..200 {
+                    let delay = Duration::from_micros(40 * step);
+                    let (client, spec) = (ground.client(), spec());
+                    if tokio::time::timeout(delay, client.create(&spec))
+                        .await
+                        .is_ok()
+                    {
+                        created += 1;
+                    }
+                    if step % 10 == 9 {
+                        ground
+                            .nothing_is_left(&format!("{delay:?} of create"))
+                            .await;
+                    }
                 }
-                if step % 10 == 9 {
-                    ground
-                        .nothing_is_left(&format!("{delay:?} of create"))
-                        .await;
-                }
-            }
-            println!("{created} of 200 were created");
-        });
-    });
+                println!("{created} of 200 were created");
+            });
+        },
+    );
 }
 
-/// The process that becomes the agent is killed at one moment after another, by somebody else.
-#[test]
-fn an_agent_that_dies_while_it_is_made_is_an_error_and_leaves_nothing() {
+/// Another process kills the future agent at increasing delays.
+fn agent_killed_during_creation_is_an_error_and_leaves_nothing() {
     alone(
-        "cancellation::an_agent_that_dies_while_it_is_made_is_an_error_and_leaves_nothing",
+        "cancellation::agent_killed_during_creation_is_an_error_and_leaves_nothing",
         || {
             block_on(async {
                 let ground = Ground::prepare().await;
@@ -175,11 +182,10 @@ fn an_agent_that_dies_while_it_is_made_is_an_error_and_leaves_nothing() {
     );
 }
 
-/// One descriptor after the other is there, and the next is not: whichever step is the first to lack one fails.
-#[test]
-fn a_creation_without_descriptors_fails_and_leaves_nothing() {
+/// Raises the descriptor limit one by one: the first step without a descriptor fails.
+fn creation_without_descriptors_fails_and_leaves_nothing() {
     alone(
-        "cancellation::a_creation_without_descriptors_fails_and_leaves_nothing",
+        "cancellation::creation_without_descriptors_fails_and_leaves_nothing",
         || {
             block_on(async {
                 // As it is for the first sandbox of a process, and as it is later.
@@ -243,18 +249,17 @@ fn a_creation_without_descriptors_fails_and_leaves_nothing() {
     );
 }
 
-/// The limit is one of numbers, not of how many there are.
+/// The limit applies to descriptor numbers, not to their count.
 fn lowest_free_descriptor() -> u64 {
     use std::os::fd::AsRawFd;
     let file = std::fs::File::open("/dev/null").expect("there");
     file.as_raw_fd().unsigned_abs().into()
 }
 
-/// The state folder holds something else than it should.
-#[test]
-fn a_creation_in_a_spoiled_state_folder_fails_and_leaves_nothing() {
+/// Replaces entries of the state folder.
+fn creation_in_a_broken_state_folder_fails_and_leaves_nothing() {
     alone(
-        "cancellation::a_creation_in_a_spoiled_state_folder_fails_and_leaves_nothing",
+        "cancellation::creation_in_a_broken_state_folder_fails_and_leaves_nothing",
         || {
             block_on(async {
                 let ground = Ground::prepare().await;
@@ -305,10 +310,9 @@ fn a_creation_in_a_spoiled_state_folder_fails_and_leaves_nothing() {
     );
 }
 
-/// These tests prove nothing if they cannot see what is left.
-#[test]
-fn what_is_left_is_seen() {
-    alone("cancellation::what_is_left_is_seen", || {
+/// A control: leftovers are detected.
+fn leftovers_are_detected() {
+    alone("cancellation::leftovers_are_detected", || {
         block_on(async {
             let ground = Ground::prepare().await;
             let sandbox = ground.client().create(&spec()).await.expect("a sandbox");
@@ -329,10 +333,9 @@ fn what_is_left_is_seen() {
     });
 }
 
-#[test]
-fn executions_are_given_up_after_every_poll() {
+fn execution_cancelled_after_any_poll_leaves_nothing() {
     alone(
-        "cancellation::executions_are_given_up_after_every_poll",
+        "cancellation::execution_cancelled_after_any_poll_leaves_nothing",
         || {
             block_on(async {
                 let ground = Ground::prepare().await;
@@ -369,15 +372,11 @@ fn executions_are_given_up_after_every_poll() {
     );
 }
 
-/// What comes out is whole, or not there.
-#[tokio::test]
-async fn an_export_that_is_given_up_leaves_no_half_of_a_file() {
+/// An exported file is complete or absent.
+async fn cancelled_export_leaves_no_partial_file() {
     const SIZE: u64 = 20_000_000;
     let mut policy = policy();
     policy.artifact_export_paths = vec!["/output/*".into()];
-    if !namespaces() {
-        return;
-    }
     let sandbox = create(policy).await;
     let result = sandbox
         .shell(format!("head -c {SIZE} /dev/zero > /output/x"))
@@ -424,7 +423,7 @@ async fn started(sandbox: &SandboxHandle, script: &str) -> Result<Execution> {
     Ok(execution)
 }
 
-/// Makes sandboxes, runs something, ends it, one after the other, until something fails.
+/// Creates sandboxes and runs programs in them until something fails.
 async fn cycle(client: &SandboxClient, script: &str) -> Error {
     let once = async || {
         let sandbox = client.create(&spec()).await?;
@@ -439,63 +438,59 @@ async fn cycle(client: &SandboxClient, script: &str) -> Error {
     }
 }
 
-/// The runtime ends while sandboxes are being made, run programs, and end; whatever is dropped first.
-#[test]
-fn a_runtime_that_ends_in_the_middle_leaves_nothing() {
-    alone(
-        "cancellation::a_runtime_that_ends_in_the_middle_leaves_nothing",
-        || {
-            let ground = block_on(Ground::prepare());
-            let marker = format!("runtime-{}-", std::process::id());
-            for step in 0..30 {
-                let runtime = tokio::runtime::Builder::new_multi_thread()
-                    .worker_threads(2)
-                    .enable_all()
-                    .build();
-                let runtime = runtime.expect("a runtime");
-                let client = ground.client();
-                let script = lingering(&marker);
-                let errors = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
-                for _ in 0..2 {
-                    let (client, script) = (client.clone(), script.clone());
-                    let errors = errors.clone();
-                    runtime.spawn(async move {
-                        let error = cycle(&client, &script).await;
-                        errors.lock().expect("no panic").push(error.to_string());
-                    });
-                }
-                std::thread::sleep(Duration::from_micros(700 * step));
-                if step % 2 == 0 {
-                    runtime.shutdown_background();
-                } else {
-                    drop(runtime);
-                }
-                for error in errors.lock().expect("no panic").iter() {
-                    assert!(error.contains("the runtime was shut down"), "{error}");
-                }
-                block_on(ground.nothing_is_left(&format!("a runtime of {} µs", 700 * step)));
-                assert!(processes_with(&marker).is_empty());
+/// The runtime shuts down while sandboxes are being created, used and ended.
+fn runtime_shutdown_leaves_nothing() {
+    alone("cancellation::runtime_shutdown_leaves_nothing", || {
+        let ground = block_on(Ground::prepare());
+        let marker = format!("runtime-{}-", std::process::id());
+        for step in 0..30 {
+            let runtime = tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(2)
+                .enable_all()
+                .build();
+            let runtime = runtime.expect("a runtime");
+            let client = ground.client();
+            let script = lingering(&marker);
+            let errors = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+            for _ in 0..2 {
+                let (client, script) = (client.clone(), script.clone());
+                let errors = errors.clone();
+                runtime.spawn(async move {
+                    let error = cycle(&client, &script).await;
+                    errors.lock().expect("no panic").push(error.to_string());
+                });
             }
-            // The handle and the execution outlive the runtime, and then they do not.
-            let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-            let (sandbox, execution) = runtime.block_on(async {
-                let sandbox = ground.client().create(&spec()).await.expect("a sandbox");
-                let execution = started(&sandbox, &lingering(&marker)).await;
-                let execution = execution.expect("it starts");
-                (sandbox, execution)
-            });
-            assert!(!processes_with(&marker).is_empty());
-            runtime.shutdown_background();
-            eventually(Duration::from_secs(10), "the tree is gone", || {
-                processes_with(&marker).is_empty()
-            });
-            let error = block_on(async {
-                let mut execution = execution;
-                execution.wait().await.expect_err("its runtime is gone")
-            });
-            assert!(error.to_string().contains("runtime"), "{error}");
-            drop(sandbox);
-            block_on(ground.nothing_is_left("a handle without a runtime"));
-        },
-    );
+            std::thread::sleep(Duration::from_micros(700 * step));
+            if step % 2 == 0 {
+                runtime.shutdown_background();
+            } else {
+                drop(runtime);
+            }
+            for error in errors.lock().expect("no panic").iter() {
+                assert!(error.contains("the runtime was shut down"), "{error}");
+            }
+            block_on(ground.nothing_is_left(&format!("a runtime of {} µs", 700 * step)));
+            assert!(processes_with(&marker).is_empty());
+        }
+        // The handle and the execution outlive the runtime, and then they do not.
+        let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+        let (sandbox, execution) = runtime.block_on(async {
+            let sandbox = ground.client().create(&spec()).await.expect("a sandbox");
+            let execution = started(&sandbox, &lingering(&marker)).await;
+            let execution = execution.expect("it starts");
+            (sandbox, execution)
+        });
+        assert!(!processes_with(&marker).is_empty());
+        runtime.shutdown_background();
+        eventually(Duration::from_secs(10), "the tree is gone", || {
+            processes_with(&marker).is_empty()
+        });
+        let error = block_on(async {
+            let mut execution = execution;
+            execution.wait().await.expect_err("its runtime is gone")
+        });
+        assert!(error.to_string().contains("runtime"), "{error}");
+        drop(sandbox);
+        block_on(ground.nothing_is_left("a handle without a runtime"));
+    });
 }

@@ -1,4 +1,4 @@
-//! What was denied is told, as data and in words; what was not denied is not.
+//! Denials are reported as data and as text; nothing else is.
 
 use std::time::Duration;
 
@@ -7,7 +7,21 @@ use sandbox_core::{
     ExecResult, Outcome, SandboxHandle, Stdin,
 };
 
+use crate::harness::{Need, Test, test};
 use crate::support::{client, create, enforced, is_root, namespaces, policy, sh, spec};
+
+pub const TESTS: &[Test] = &[
+    test!(async ordinary_work_has_no_denials),
+    test!(async denied_processes_and_programs_are_counted, Need::Enforced(Capability::SubprocessExecution)),
+    test!(async network_attempts_are_denials, Need::Namespaces),
+    test!(async limit_denials_name_their_rule),
+    test!(async concurrent_executions_all_report_a_memory_kill, Need::Enforced(Capability::Memory)),
+    test!(async process_limit_is_a_denial_where_the_kernel_counts),
+    test!(async denial_events_precede_the_exit, Need::Enforced(Capability::SubprocessExecution)),
+    test!(async file_transfers_and_exports_report_denials, Need::Namespaces),
+    test!(async specification_beyond_the_policy_is_a_denial),
+    test!(async many_denials_are_one_entry_with_a_count, Need::Enforced(Capability::SubprocessExecution)),
+];
 
 async fn exec(sandbox: &SandboxHandle, request: &ExecRequest) -> ExecResult {
     sandbox.exec(request).await.expect("it runs")
@@ -22,8 +36,7 @@ fn nothing_denied(result: &ExecResult) {
     assert!(result.denials.is_empty(), "{:?}", result.denials);
 }
 
-#[tokio::test]
-async fn ordinary_work_is_not_denied_anything() {
+async fn ordinary_work_has_no_denials() {
     let sandbox = create(policy()).await;
     // Failures of its own, among them plain refusals of the kernel, are no denials.
     let script =
@@ -40,14 +53,10 @@ for family, address in [(socket.AF_INET, '127.0.0.1'), (socket.AF_INET6, '::1')]
     assert!(sandbox.denials().is_empty());
 }
 
-#[tokio::test]
-async fn other_processes_and_programs_are_counted() {
+async fn denied_processes_and_programs_are_counted() {
     let mut policy = policy();
     policy.subprocess_execution = Some(false);
     let sandbox = create(policy).await;
-    if !enforced(&sandbox, Capability::SubprocessExecution) {
-        return;
-    }
     let python = "import os, subprocess
 for attempt in range(3):
     try:
@@ -81,14 +90,9 @@ except PermissionError:
     assert_eq!(sandbox.denials().as_slice(), result.denials.as_slice());
 }
 
-/// Any way out is counted, and so is the lookup of a name.
-#[tokio::test]
-async fn the_network_that_is_not_there_is_told() {
+/// Every connection attempt and name lookup is counted.
+async fn network_attempts_are_denials() {
     let sandbox = create(policy()).await;
-    if !namespaces() {
-        // The filter refuses the socket, and nobody counts that.
-        return;
-    }
     for attempt in [
         "socket.socket().connect(('1.2.3.4', 80))",
         "socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('8.8.8.8', 53))",
@@ -111,8 +115,7 @@ async fn the_network_that_is_not_there_is_told() {
     assert!(sandbox.denials().as_slice()[0].times >= 4);
 }
 
-#[tokio::test]
-async fn limits_are_told_with_their_rule() {
+async fn limit_denials_name_their_rule() {
     let mut policy = policy();
     policy.memory = Some(ByteSize::mib(64));
     policy.timeout = Some(Duration::from_secs(5));
@@ -147,14 +150,10 @@ async fn limits_are_told_with_their_rule() {
     );
 }
 
-#[tokio::test]
-async fn of_executions_at_the_same_time_each_is_told_of_a_kill_while_it_ran() {
+async fn concurrent_executions_all_report_a_memory_kill() {
     let mut policy = policy();
     policy.memory = Some(ByteSize::mib(64));
     let sandbox = create(policy).await;
-    if !enforced(&sandbox, Capability::Memory) {
-        return;
-    }
     let wait = sh("touch up; until [ -e go ]; do sleep 0.1; done");
     let others = async {
         exec(&sandbox, &sh("until [ -e up ]; do sleep 0.1; done")).await;
@@ -172,9 +171,9 @@ async fn of_executions_at_the_same_time_each_is_told_of_a_kill_while_it_ran() {
     assert_eq!(times, Some(1), "{long:?}");
 }
 
-/// Only where the control group is the first to refuse: elsewhere the limit is the user's, and the kernel does not count.
-#[tokio::test]
-async fn the_limit_of_processes_is_told_where_the_kernel_counts() {
+/// Only where the control group is the first to refuse: elsewhere the limit is the user's, and the
+/// kernel does not count.
+async fn process_limit_is_a_denial_where_the_kernel_counts() {
     let mut policy = policy();
     policy.pids = Some(16);
     let sandbox = create(policy).await;
@@ -188,14 +187,10 @@ async fn the_limit_of_processes_is_told_where_the_kernel_counts() {
     }
 }
 
-#[tokio::test]
-async fn denials_are_events_before_the_end() {
+async fn denial_events_precede_the_exit() {
     let mut policy = policy();
     policy.subprocess_execution = Some(false);
     let sandbox = create(policy).await;
-    if !enforced(&sandbox, Capability::SubprocessExecution) {
-        return;
-    }
     let mut execution = sandbox
         .start(&sh("exec /bin/true"), Stdin::Null)
         .await
@@ -214,11 +209,7 @@ async fn denials_are_events_before_the_end() {
     assert_eq!(seen.len(), 1);
 }
 
-#[tokio::test]
-async fn files_and_exports_tell_what_was_denied() {
-    if !namespaces() {
-        return;
-    }
+async fn file_transfers_and_exports_report_denials() {
     let mut policy = policy();
     policy.disk = Some(ByteSize::mib(4));
     policy.artifact_export_paths = vec!["/output/*".into()];
@@ -264,8 +255,7 @@ async fn files_and_exports_tell_what_was_denied() {
     assert_eq!(sandbox.denials().as_slice().len(), 5);
 }
 
-#[tokio::test]
-async fn a_specification_beyond_the_policy_says_by_how_much() {
+async fn specification_beyond_the_policy_is_a_denial() {
     let mut policy = policy();
     policy.memory = Some(ByteSize::mib(64));
     let error = client(policy)
@@ -282,15 +272,11 @@ async fn a_specification_beyond_the_policy_says_by_how_much() {
     assert!(denial.to_string().contains("128MiB"), "{denial}");
 }
 
-/// What a denial costs is paid by who is denied: a program that tries for ever ends at its time limit.
-#[tokio::test]
-async fn a_flood_of_denials_is_a_number() {
+/// A program that triggers denials forever ends at its time limit.
+async fn many_denials_are_one_entry_with_a_count() {
     let mut policy = policy();
     policy.subprocess_execution = Some(false);
     let sandbox = create(policy).await;
-    if !enforced(&sandbox, Capability::SubprocessExecution) {
-        return;
-    }
     let python = "import os
 while True:
     try: os.fork()

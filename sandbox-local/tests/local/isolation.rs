@@ -1,22 +1,36 @@
-//! What is seen and reached from inside.
+//! What code can see and reach from inside a sandbox.
 
 use std::net::TcpListener;
 
 use sandbox_core::ExecRequest;
 use sandbox_core::policy::NetworkPolicy;
 
+use crate::harness::{Need, Test, test};
 use crate::support::{create, is_root, namespaces, open_folder, policy, processes_with, run, sh};
 
-#[tokio::test]
-async fn a_program_runs_and_its_code_comes_back() {
+pub const TESTS: &[Test] = &[
+    test!(async program_output_and_exit_code_are_returned),
+    test!(async files_outside_of_roots_are_unreadable),
+    test!(async files_outside_of_roots_are_not_writable),
+    test!(async own_folders_are_writable),
+    test!(async environment_is_not_inherited),
+    test!(async host_processes_are_unreachable),
+    test!(async host_listener_is_unreachable),
+    test!(async own_loopback_works, Need::Namespaces),
+    test!(async open_descriptors_are_not_inherited),
+    test!(async code_has_no_capability_and_is_not_root),
+    test!(async sandboxes_do_not_share_writable_folders),
+    test!(async root_cannot_be_remounted, Need::Namespaces),
+];
+
+async fn program_output_and_exit_code_are_returned() {
     let result = run(policy(), "echo out; echo err >&2; exit 7").await;
     assert_eq!(result.stdout_text(), "out\n");
     assert_eq!(result.stderr_text(), "err\n");
     assert_eq!(result.exit_code(), Some(7));
 }
 
-#[tokio::test]
-async fn files_outside_of_the_roots_are_not_read() {
+async fn files_outside_of_roots_are_unreadable() {
     let folder = open_folder();
     let canary = folder.path().join("canary");
     std::fs::write(&canary, "canary-content").expect("written");
@@ -35,8 +49,7 @@ async fn files_outside_of_the_roots_are_not_read() {
     }
 }
 
-#[tokio::test]
-async fn nothing_outside_is_written() {
+async fn files_outside_of_roots_are_not_writable() {
     let folder = open_folder();
     let target = folder.path().join("target");
     std::fs::write(&target, "before").expect("written");
@@ -54,8 +67,7 @@ async fn nothing_outside_is_written() {
     }
 }
 
-#[tokio::test]
-async fn its_own_folders_can_be_written() {
+async fn own_folders_are_writable() {
     let script = if namespaces() {
         "set -e; pwd; for f in . /tmp /dev/shm; do echo x > $f/x; cat $f/x; done; ! touch /x; ! touch /etc/x"
     } else {
@@ -73,8 +85,7 @@ async fn its_own_folders_can_be_written() {
     }
 }
 
-#[tokio::test]
-async fn the_environment_is_made_from_nothing() {
+async fn environment_is_not_inherited() {
     // Cargo sets dozens; the tests as another user set this one.
     assert!(
         std::env::vars_os().count() > 2,
@@ -91,8 +102,7 @@ async fn the_environment_is_made_from_nothing() {
     assert_eq!(names, [] as [&str; 0], "{text}");
 }
 
-#[tokio::test]
-async fn processes_of_the_host_are_out_of_reach() {
+async fn host_processes_are_unreachable() {
     let own = std::process::id();
     let sandbox = create(policy()).await;
     let control = std::fs::read(format!("/proc/{own}/environ"));
@@ -119,8 +129,7 @@ async fn processes_of_the_host_are_out_of_reach() {
     }
 }
 
-#[tokio::test]
-async fn a_listener_of_the_host_is_not_reached() {
+async fn host_listener_is_unreachable() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     listener.set_nonblocking(true).expect("set");
     let script = format!(
@@ -154,11 +163,7 @@ async fn a_listener_of_the_host_is_not_reached() {
     }
 }
 
-#[tokio::test]
-async fn its_own_loopback_works() {
-    if !namespaces() {
-        return;
-    }
+async fn own_loopback_works() {
     let script = "import socket\ns = socket.create_server(('127.0.0.1', 80 + 8000))\nc = socket.create_connection(('127.0.0.1', 8080))\nprint('connected')";
     let sandbox = create(policy()).await;
     let python = ExecRequest::new("python3").arg("-c").arg(script);
@@ -171,7 +176,6 @@ async fn its_own_loopback_works() {
     );
 }
 
-#[tokio::test]
 async fn open_descriptors_are_not_inherited() {
     let folder = open_folder();
     let secret = folder.path().join("secret");
@@ -196,7 +200,6 @@ async fn open_descriptors_are_not_inherited() {
     assert!(!result.ok());
 }
 
-#[tokio::test]
 async fn code_has_no_capability_and_is_not_root() {
     let sandbox = create(policy()).await;
     let identity = sandbox
@@ -230,7 +233,8 @@ async fn code_has_no_capability_and_is_not_root() {
     };
     assert_eq!(identity.trim(), user);
     for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
-        // The bounding set gives nothing without new privileges; only who has a capability can empty it.
+        // The bounding set gives nothing without new privileges; only who has a capability can
+        // empty it.
         if set == "CapBnd" && !namespaces() {
             continue;
         }
@@ -245,8 +249,7 @@ async fn code_has_no_capability_and_is_not_root() {
     );
 }
 
-#[tokio::test]
-async fn two_sandboxes_do_not_share_what_they_write() {
+async fn sandboxes_do_not_share_writable_folders() {
     let (one, other) = (create(policy()).await, create(policy()).await);
     let write = "echo one > ${TMPDIR:-/tmp}/shared; echo one > shared";
     assert!(one.exec(&sh(write)).await.expect("it runs").ok());
@@ -255,11 +258,7 @@ async fn two_sandboxes_do_not_share_what_they_write() {
     assert_eq!(result.stdout_text(), "");
 }
 
-#[tokio::test]
-async fn the_root_cannot_be_changed_back() {
-    if !namespaces() {
-        return;
-    }
+async fn root_cannot_be_remounted() {
     let script = "umount /usr; mount -o remount,rw /usr; mount -t tmpfs x /tmp; unshare -U true; umount -l /; chmod 777 /etc/passwd; \
                   mknod /tmp/null c 1 3; echo x > /proc/sys/kernel/core_pattern; echo x > /proc/sysrq-trigger; \
                   chmod 600 /dev/null; ls -ld /usr; cat /dev/null";

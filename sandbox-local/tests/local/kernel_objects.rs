@@ -1,12 +1,20 @@
-//! What is the machine's or the user's, and not the sandbox's.
+//! Kernel objects that belong to the machine or the user rather than to a sandbox.
 
 use rustix::fs::inotify;
 use sandbox_core::{CapabilityPolicy, ExecEvent, SandboxClient, SandboxHandle, Stdin};
 
-use crate::support::{backend_in, create, is_root, namespaces, policy, sh, spec};
+use crate::harness::{Need, Test, test};
+use crate::support::{backend_in, create, namespaces, policy, sh, spec};
 
-#[tokio::test]
-async fn files_about_the_machine_are_hidden() {
+pub const TESTS: &[Test] = &[
+    test!(async machine_files_in_proc_are_hidden),
+    test!(async proc_sys_is_a_read_only_mount, Need::Namespaces),
+    test!(async core_file_limit_is_one_byte_and_fixed),
+    test!(async state_folders_do_not_share_subordinate_users, Need::Root, Need::Namespaces),
+    test!(async caller_keeps_inotify_instances, Need::OrdinaryUser, Need::Namespaces),
+];
+
+async fn machine_files_in_proc_are_hidden() {
     let sandbox = create(policy()).await;
     for file in [
         "/proc/cmdline",
@@ -22,12 +30,7 @@ async fn files_about_the_machine_are_hidden() {
     }
 }
 
-#[tokio::test]
-async fn settings_of_the_kernel_are_a_read_only_mount() {
-    // Without namespaces there is Landlock alone.
-    if !namespaces() {
-        return;
-    }
+async fn proc_sys_is_a_read_only_mount() {
     let sandbox = create(policy()).await;
     let mounts = sandbox.exec(&sh("cat /proc/self/mountinfo")).await;
     let mounts = mounts.expect("it runs").stdout_text();
@@ -42,8 +45,7 @@ async fn settings_of_the_kernel_are_a_read_only_mount() {
     );
 }
 
-#[tokio::test]
-async fn the_limit_of_core_files_is_one_byte_and_stays() {
+async fn core_file_limit_is_one_byte_and_fixed() {
     let sandbox = create(policy()).await;
     let script = "grep 'core file' /proc/self/limits; ulimit -c 0; ulimit -S -c 0; ulimit -c";
     let result = sandbox.exec(&sh(script)).await.expect("it runs");
@@ -67,11 +69,7 @@ async fn first_user(sandbox: &SandboxHandle) -> String {
     map.split_whitespace().nth(1).expect("a map").to_owned()
 }
 
-#[tokio::test]
-async fn sandboxes_of_two_state_folders_share_no_users() {
-    if !is_root() || !namespaces() {
-        return;
-    }
+async fn state_folders_do_not_share_subordinate_users() {
     let folders = [(); 2].map(|()| tempfile::tempdir().expect("a folder"));
     let mut users = Vec::new();
     let mut sandboxes = Vec::new();
@@ -86,12 +84,7 @@ async fn sandboxes_of_two_state_folders_share_no_users() {
     assert_ne!(users[0], users[1]);
 }
 
-#[tokio::test]
-async fn its_caller_keeps_inotify_instances() {
-    // A control that takes all of root's would disturb the machine.
-    if is_root() || !namespaces() {
-        return;
-    }
+async fn caller_keeps_inotify_instances() {
     const TAKE: &str = "import os, select, sys\n\
         import ctypes\n\
         libc = ctypes.CDLL(None)\n\

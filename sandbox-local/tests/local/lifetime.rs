@@ -1,4 +1,4 @@
-//! Ends, after which nothing is left.
+//! The end of sandboxes: nothing stays behind.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -8,9 +8,22 @@ use sandbox_core::spi::{Backend, Instance};
 use sandbox_core::{ExecRequest, Outcome, SandboxClient};
 use sandbox_local::UnsafeLocalBackend;
 
+use crate::harness::{Test, test};
 use crate::support::{
     client, create, eventually, namespaces, own_groups, policy, processes_with, sh, spec,
 };
+
+pub const TESTS: &[Test] = &[
+    test!(async killed_sandbox_leaves_nothing),
+    test!(threads dropped_sandbox_leaves_nothing),
+    test!(sync fifty_concurrent_sandboxes_work_and_leave_nothing),
+    test!(threads cancelled_creation_leaves_nothing),
+    test!(async sandbox_ends_after_its_lifetime),
+    test!(sync killed_owner_leaves_no_process),
+    test!(async unsafe_tier_runs_and_ends_programs),
+    test!(async report_covers_every_demand),
+    test!(sync stopped_agent_ends_with_its_owner),
+];
 
 const OWNER: &str = "SANDBOX_TEST_OWNER";
 
@@ -24,8 +37,7 @@ fn lingering(marker: &str) -> ExecRequest {
     sh(&format!("setsid {sleep} & ({sleep} &) & {sleep}"))
 }
 
-#[tokio::test]
-async fn a_killed_sandbox_leaves_nothing() {
+async fn killed_sandbox_leaves_nothing() {
     let marker = marker("killed");
     let sandbox = std::sync::Arc::new(create(policy()).await);
     let running = tokio::spawn({
@@ -49,8 +61,7 @@ async fn a_killed_sandbox_leaves_nothing() {
     ));
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_dropped_sandbox_leaves_nothing() {
+async fn dropped_sandbox_leaves_nothing() {
     let marker = marker("dropped");
     let sandbox = create(policy()).await;
     {
@@ -81,41 +92,42 @@ async fn wait_for(marker: &str) {
 }
 
 /// Runs alone, in a process of its own, so that the groups of other tests do not count.
-#[test]
-fn fifty_at_once_work_and_leave_nothing() {
-    crate::users::alone("lifetime::fifty_at_once_work_and_leave_nothing", || {
-        let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-        runtime.block_on(async {
-            let client = client(policy());
-            let tasks = (0..50).map(|number| {
-                let client = client.clone();
-                tokio::spawn(async move {
-                    let sandbox = client.create(&spec()).await.expect("a sandbox");
-                    let result = sandbox
-                        .exec(&sh(&format!("echo {number}")))
-                        .await
-                        .expect("it runs");
-                    assert_eq!(result.stdout_text(), format!("{number}\n"));
-                    if number % 2 == 0 {
-                        sandbox.kill().await.expect("it ends");
-                    }
-                })
+fn fifty_concurrent_sandboxes_work_and_leave_nothing() {
+    crate::users::alone(
+        "lifetime::fifty_concurrent_sandboxes_work_and_leave_nothing",
+        || {
+            let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+            runtime.block_on(async {
+                let client = client(policy());
+                let tasks = (0..50).map(|number| {
+                    let client = client.clone();
+                    tokio::spawn(async move {
+                        let sandbox = client.create(&spec()).await.expect("a sandbox");
+                        let result = sandbox
+                            .exec(&sh(&format!("echo {number}")))
+                            .await
+                            .expect("it runs");
+                        assert_eq!(result.stdout_text(), format!("{number}\n"));
+                        if number % 2 == 0 {
+                            sandbox.kill().await.expect("it ends");
+                        }
+                    })
+                });
+                for task in tasks.collect::<Vec<_>>() {
+                    task.await.expect("no panic");
+                }
             });
-            for task in tasks.collect::<Vec<_>>() {
-                task.await.expect("no panic");
-            }
-        });
-        eventually(Duration::from_secs(10), "no child is left", || {
-            crate::residue::children().is_empty()
-        });
-        eventually(Duration::from_secs(10), "no group is left", || {
-            own_groups().is_empty()
-        });
-    });
+            eventually(Duration::from_secs(10), "no child is left", || {
+                crate::residue::children().is_empty()
+            });
+            eventually(Duration::from_secs(10), "no group is left", || {
+                own_groups().is_empty()
+            });
+        },
+    );
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_creation_that_is_given_up_leaves_nothing() {
+async fn cancelled_creation_leaves_nothing() {
     let client = client(policy());
     let before = agents();
     for delay in [0, 200, 500, 1000, 2000, 4000, 8000] {
@@ -137,8 +149,7 @@ fn agents() -> usize {
     processes_with("sandbox-agent\0serve").len()
 }
 
-#[tokio::test]
-async fn a_lifetime_ends_a_sandbox() {
+async fn sandbox_ends_after_its_lifetime() {
     let spec = spec().lifetime(Duration::from_millis(300));
     let sandbox = client(policy()).create(&spec).await.expect("a sandbox");
     let result = sandbox.exec(&sh("sleep 20")).await;
@@ -146,16 +157,15 @@ async fn a_lifetime_ends_a_sandbox() {
     assert!(text.contains("lifetime"), "{text}");
 }
 
-/// The owner of a sandbox is killed: the kernel and the agent end it without anybody's help.
-#[test]
-fn nothing_survives_a_killed_owner() {
+/// The owner is killed; the kernel and the agent end the sandbox.
+fn killed_owner_leaves_no_process() {
     if std::env::var_os(OWNER).is_some() {
         return own();
     }
     let mut owner = Command::new(std::env::current_exe().expect("this test"))
         .args([
             "--exact",
-            "lifetime::nothing_survives_a_killed_owner",
+            "lifetime::killed_owner_leaves_no_process",
             "--nocapture",
         ])
         .env(OWNER, marker("owned"))
@@ -190,8 +200,7 @@ fn own() {
     });
 }
 
-#[tokio::test]
-async fn the_unsafe_tier_runs_ends_and_kills() {
+async fn unsafe_tier_runs_and_ends_programs() {
     let backend = UnsafeLocalBackend::default();
     assert_eq!(backend.name(), "local_unsafe");
     let client =
@@ -218,8 +227,7 @@ async fn the_unsafe_tier_runs_ends_and_kills() {
     sandbox.kill().await.expect("it ends");
 }
 
-#[tokio::test]
-async fn what_the_host_enforces_is_reported() {
+async fn report_covers_every_demand() {
     let backend = crate::support::backend();
     let plan = sandbox_core::Plan::resolve(&spec(), &policy()).expect("a plan");
     let report = backend.assess(&plan).await.expect("assessed");
@@ -249,9 +257,8 @@ async fn what_the_host_enforces_is_reported() {
 
 const STOPPED: &str = "SANDBOX_TEST_OWNER_OF_STOPPED";
 
-/// As when the owner is killed while it ends a sandbox: what has no namespaces is stopped first, then killed.
-#[test]
-fn a_stopped_agent_does_not_survive_its_owner() {
+/// The owner is killed while it ends a sandbox without namespaces, whose agent it has stopped.
+fn stopped_agent_ends_with_its_owner() {
     if std::env::var_os(STOPPED).is_some() {
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");
         return runtime.block_on(async {
@@ -267,7 +274,7 @@ fn a_stopped_agent_does_not_survive_its_owner() {
     let mut owner = Command::new(std::env::current_exe().expect("this test"))
         .args([
             "--exact",
-            "lifetime::a_stopped_agent_does_not_survive_its_owner",
+            "lifetime::stopped_agent_ends_with_its_owner",
             "--nocapture",
         ])
         .env(STOPPED, "1")

@@ -1,13 +1,24 @@
-//! What is bounded.
+//! Resource limits.
 
 use std::time::{Duration, Instant};
 
 use sandbox_core::{ByteSize, Capability, ExecRequest, Outcome};
 
+use crate::harness::{Need, Test, test};
 use crate::support::{create, enforced, eventually, namespaces, policy, processes_with, run, sh};
 
-#[tokio::test]
-async fn too_much_memory_is_an_outcome() {
+pub const TESTS: &[Test] = &[
+    test!(async exceeding_memory_is_an_outcome),
+    test!(async memory_limit_covers_all_processes),
+    test!(async fork_bomb_is_limited),
+    test!(async timeout_ends_the_whole_tree),
+    test!(async disk_limit_covers_all_folders, Need::Namespaces),
+    test!(async number_of_empty_files_is_limited, Need::Namespaces),
+    test!(async cpu_limit_is_enforced, Need::Enforced(Capability::Cpus)),
+    test!(async minimal_limits_are_enforced),
+];
+
+async fn exceeding_memory_is_an_outcome() {
     let mut policy = policy();
     policy.memory = Some(ByteSize::mib(64));
     let sandbox = create(policy).await;
@@ -31,8 +42,7 @@ async fn too_much_memory_is_an_outcome() {
     assert_eq!(result.stdout_text(), "still here\n");
 }
 
-#[tokio::test]
-async fn memory_of_many_processes_counts_together() {
+async fn memory_limit_covers_all_processes() {
     let mut policy = policy();
     policy.memory = Some(ByteSize::mib(64));
     policy.disk = Some(ByteSize::mib(16));
@@ -66,8 +76,7 @@ print(sum(1 for code in codes if code & 127 == 9))";
     }
 }
 
-#[tokio::test]
-async fn a_fork_bomb_is_bounded() {
+async fn fork_bomb_is_limited() {
     let mut policy = policy();
     policy.pids = Some(24);
     let sandbox = create(policy).await;
@@ -84,8 +93,7 @@ async fn a_fork_bomb_is_bounded() {
     assert_eq!(result.stdout_text(), "still here\n");
 }
 
-#[tokio::test]
-async fn a_timeout_ends_the_whole_tree() {
+async fn timeout_ends_the_whole_tree() {
     let marker = format!("300.{}", std::process::id());
     let sandbox = create(policy()).await;
     let script = format!(
@@ -110,11 +118,7 @@ async fn a_timeout_ends_the_whole_tree() {
     assert_eq!(result.stdout_text(), "still here\n");
 }
 
-#[tokio::test]
-async fn storage_is_one_bound_for_all_folders() {
-    if !namespaces() {
-        return;
-    }
+async fn disk_limit_covers_all_folders() {
     let mut policy = policy();
     policy.disk = Some(ByteSize::mib(8));
     policy.artifact_export_paths = vec!["/output/*".into()];
@@ -135,11 +139,7 @@ async fn storage_is_one_bound_for_all_folders() {
     assert!(result.ok());
 }
 
-#[tokio::test]
-async fn empty_files_are_bounded_too() {
-    if !namespaces() {
-        return;
-    }
+async fn number_of_empty_files_is_limited() {
     let mut policy = policy();
     policy.disk = Some(ByteSize::mib(1));
     let script = "i=0; while [ $i -lt 3000 ] && printf '' > /tmp/f$i; do i=$((i+1)); done 2>/dev/null; echo $i";
@@ -156,14 +156,10 @@ async fn empty_files_are_bounded_too() {
     );
 }
 
-#[tokio::test]
-async fn the_processor_is_shared_as_planned() {
+async fn cpu_limit_is_enforced() {
     let mut policy = policy();
     policy.cpus = Some(sandbox_core::Cpus::milli(250));
     let sandbox = create(policy).await;
-    if !enforced(&sandbox, Capability::Cpus) {
-        return;
-    }
     let script = "i=0; while :; do i=$((i+1)); done";
     let request = sh(&format!("({script}) & {script}")).timeout(Duration::from_secs(2));
     let start = Instant::now();
@@ -176,8 +172,7 @@ async fn the_processor_is_shared_as_planned() {
     );
 }
 
-#[tokio::test]
-async fn a_page_of_storage_and_one_process_are_bounds_too() {
+async fn minimal_limits_are_enforced() {
     let mut policy = policy();
     policy.disk = Some(ByteSize::bytes(4096));
     policy.pids = Some(1);

@@ -9,12 +9,26 @@ use sandbox_core::{
     Workspace,
 };
 use sandbox_local::{LocalBackend, PackageSettings, PackageSource};
+use sandbox_testing::package_index::{IndexResponse, PackageIndex, page, wheel};
 
-use crate::pip::pip;
-use crate::registry::{Answer, Registry, page, wheel};
+use crate::harness::{Need, Test, test};
 use crate::support::{
     config, eventually, namespaces, open_folder, policy, processes_with, sh, spec,
 };
+
+pub const TESTS: &[Test] = &[
+    test!(async installed_packages_are_importable_and_read_only, Need::Pip),
+    test!(async detached_sandbox_keeps_its_packages_for_later_clients, Need::Pip),
+    test!(async package_cannot_replace_a_standard_module, Need::Pip),
+    test!(async missing_package_is_a_typed_error, Need::Pip),
+    test!(async source_package_is_refused_without_running_its_code, Need::Pip),
+    test!(async unavailable_or_refusing_index_is_a_typed_error, Need::Pip),
+    test!(async installation_respects_time_and_size_limits, Need::Pip),
+    test!(async cancelled_installation_leaves_nothing, Need::Pip),
+    test!(threads concurrent_installations_of_one_set_run_once, Need::Pip),
+    test!(async invalid_package_name_is_refused_early, Need::Pip),
+    test!(async forged_cache_entry_is_not_used, Need::Pip),
+];
 
 /// A cache of the test's own, and what an installation may take.
 struct Place {
@@ -43,7 +57,7 @@ impl Place {
         place
     }
 
-    fn of(registry: &Registry) -> Self {
+    fn of(registry: &PackageIndex) -> Self {
         let mut source = PackageSource::default();
         source.index_url = Some(registry.url.clone());
         source.connect_timeout = Some(60);
@@ -85,11 +99,7 @@ fn python(code: &str) -> ExecRequest {
     ExecRequest::new("python3").arg("-c").arg(code)
 }
 
-#[tokio::test]
-async fn packages_are_found_by_python_and_their_programs_by_name_and_stay_as_they_are() {
-    if !pip() {
-        return;
-    }
+async fn installed_packages_are_importable_and_read_only() {
     let place = Place::with_wheels();
     let client = place.client(&["Demo==1.0"]);
     let sandbox = client.create(&spec()).await.expect("installed");
@@ -135,11 +145,7 @@ async fn packages_are_found_by_python_and_their_programs_by_name_and_stay_as_the
     assert!(!result.ok());
 }
 
-#[tokio::test]
-async fn a_detached_sandbox_has_them_for_whoever_comes_later() {
-    if !pip() {
-        return;
-    }
+async fn detached_sandbox_keeps_its_packages_for_later_clients() {
     let place = Place::with_wheels();
     let client = place.client(&["demo==1.0"]);
     let spec = spec().detached(true);
@@ -151,11 +157,7 @@ async fn a_detached_sandbox_has_them_for_whoever_comes_later() {
     client.remove(&name).await.expect("removed");
 }
 
-#[tokio::test]
-async fn a_standard_module_is_not_replaced() {
-    if !pip() {
-        return;
-    }
+async fn package_cannot_replace_a_standard_module() {
     let mut place = Place::with_wheels();
     let wheels = place.folder.path().join("wheels");
     wheel(&wheels, "colorsys", "1.0", 0);
@@ -167,11 +169,7 @@ async fn a_standard_module_is_not_replaced() {
     assert_eq!(result.stdout_text(), "False\n", "{}", result.stderr_text());
 }
 
-#[tokio::test]
-async fn what_is_not_there_is_typed_on_every_call() {
-    if !pip() {
-        return;
-    }
+async fn missing_package_is_a_typed_error() {
     let place = Place::with_wheels();
     for _ in 0..2 {
         let error = place.refused(&["no-such-package"]).await;
@@ -187,17 +185,13 @@ async fn what_is_not_there_is_typed_on_every_call() {
     place.assert_clean();
 }
 
-#[tokio::test]
-async fn a_package_that_would_have_to_be_built_is_typed_and_its_code_does_not_run() {
-    if !pip() {
-        return;
-    }
-    let registry = Registry::start([("/simple/demo/".into(), page(&["demo-1.0.tar.gz"]))]);
+async fn source_package_is_refused_without_running_its_code() {
+    let registry = PackageIndex::start([("/simple/demo/".into(), page(&["demo-1.0.tar.gz"]))]);
     let place = Place::of(&registry);
     let error = place.refused(&["demo"]).await;
     assert_eq!(error.kind(), ErrorKind::PackageNeedsBuild, "{error}");
     assert!(error.fix().is_some());
-    let asked = registry.asked();
+    let asked = registry.requests();
     assert!(
         !asked.iter().any(|path| path.contains("tar.gz")),
         "{asked:?}"
@@ -205,12 +199,8 @@ async fn a_package_that_would_have_to_be_built_is_typed_and_its_code_does_not_ru
     place.assert_clean();
 }
 
-#[tokio::test]
-async fn a_registry_that_is_not_there_or_refuses_is_typed() {
-    if !pip() {
-        return;
-    }
-    let registry = Registry::start([("/simple/demo/".into(), Answer::Status("403 Forbidden"))]);
+async fn unavailable_or_refusing_index_is_a_typed_error() {
+    let registry = PackageIndex::start([("/simple/demo/".into(), IndexResponse::Status("403 Forbidden"))]);
     let place = Place::of(&registry);
     let error = place.refused(&["demo"]).await;
     assert_eq!(error.kind(), ErrorKind::RegistryUnreachable, "{error}");
@@ -228,12 +218,8 @@ async fn a_registry_that_is_not_there_or_refuses_is_typed() {
     place.assert_clean();
 }
 
-#[tokio::test]
-async fn an_installation_ends_at_its_time_limit_and_at_its_size() {
-    if !pip() {
-        return;
-    }
-    let registry = Registry::start([("/simple/demo/".into(), Answer::Silence)]);
+async fn installation_respects_time_and_size_limits() {
+    let registry = PackageIndex::start([("/simple/demo/".into(), IndexResponse::Silence)]);
     let mut place = Place::of(&registry);
     place.settings.timeout = Duration::from_secs(3);
     let error = place.refused(&["demo"]).await;
@@ -259,19 +245,15 @@ async fn an_installation_ends_at_its_time_limit_and_at_its_size() {
         .expect("installed");
 }
 
-#[tokio::test]
-async fn what_nobody_waits_for_any_more_leaves_nothing() {
-    if !pip() {
-        return;
-    }
-    let registry = Registry::start([("/simple/demo/".into(), Answer::Silence)]);
+async fn cancelled_installation_leaves_nothing() {
+    let registry = PackageIndex::start([("/simple/demo/".into(), IndexResponse::Silence)]);
     let place = Place::of(&registry);
     let client = place.client(&["demo"]);
     let sandbox = spec();
     let create = client.create(&sandbox);
     let waited = async {
         for _ in 0..600 {
-            if !registry.asked().is_empty() {
+            if !registry.requests().is_empty() {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -289,11 +271,7 @@ async fn what_nobody_waits_for_any_more_leaves_nothing() {
     place.assert_clean();
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn installations_of_the_same_packages_wait_for_one() {
-    if !pip() {
-        return;
-    }
+async fn concurrent_installations_of_one_set_run_once() {
     let folder = open_folder();
     let made = wheel(folder.path(), "demo", "1.0", 1 << 20);
     let file = made
@@ -301,11 +279,11 @@ async fn installations_of_the_same_packages_wait_for_one() {
         .expect("a name")
         .to_string_lossy()
         .into_owned();
-    let registry = Registry::start([
+    let registry = PackageIndex::start([
         ("/simple/demo/".into(), page(&[&file])),
         (
             format!("/files/{file}"),
-            Answer::Found(std::fs::read(&made).expect("there")),
+            IndexResponse::Content(std::fs::read(&made).expect("there")),
         ),
     ]);
     let place = Place::of(&registry);
@@ -321,18 +299,14 @@ async fn installations_of_the_same_packages_wait_for_one() {
         assert_eq!(result.stdout_text(), "1.0\n", "{}", result.stderr_text());
     }
     let fetched = registry
-        .asked()
+        .requests()
         .iter()
         .filter(|path| path.ends_with(".whl"))
         .count();
-    assert_eq!(fetched, 1, "{:?}", registry.asked());
+    assert_eq!(fetched, 1, "{:?}", registry.requests());
 }
 
-#[tokio::test]
-async fn a_bad_name_is_refused_before_anything_is_made() {
-    if !pip() {
-        return;
-    }
+async fn invalid_package_name_is_refused_early() {
     let place = Place::with_wheels();
     for bad in [
         "-r file",
@@ -350,13 +324,9 @@ async fn a_bad_name_is_refused_before_anything_is_made() {
     assert!(!Path::new(&place.folder.path().join("cache")).exists());
 }
 
-/// What code of another sandbox forges is not what a sandbox gets: with a cache that is there and can perhaps be renamed, and with one
-/// that is not there yet.
-#[tokio::test]
-async fn a_cache_that_another_sandbox_has_forged_is_not_used() {
-    if !pip() {
-        return;
-    }
+/// What code of another sandbox forges is not what a sandbox gets: with a cache that is there and
+/// can perhaps be renamed, and with one that is not there yet.
+async fn forged_cache_entry_is_not_used() {
     for removed in [false, true] {
         let place = Place::with_wheels();
         let client = place.client(&["demo==1.0"]);

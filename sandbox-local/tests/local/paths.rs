@@ -1,4 +1,5 @@
-//! Names in folders that code can write to: exchanged while a sandbox is made, changed between two runs, moved by the code.
+//! Names in folders that code can write to: exchanged while a sandbox is made, changed between two
+//! runs, moved by the code.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,9 +11,20 @@ use sandbox_core::{
 use sandbox_lang::packages::PackageSettings;
 use sandbox_local::LocalBackend;
 
+use crate::harness::{Need, Test, test};
 use crate::support::{backend_in, client, config, namespaces, open_folder, policy, run, sh, spec};
 
-/// How many sandboxes are made while names are exchanged. `SANDBOX_TEST_EXCHANGES` sets another number.
+pub const TESTS: &[Test] = &[
+    test!(threads exchanged_paths_are_never_mounted),
+    test!(async links_made_by_code_are_not_followed_later),
+    test!(async links_are_followed_if_the_policy_allows),
+    test!(async parents_of_a_nested_read_root_cannot_be_renamed, Need::Namespaces),
+    test!(async state_folder_in_a_write_root_cannot_be_replaced, Need::Namespaces),
+    test!(async package_cache_in_a_writable_root_cannot_be_replaced),
+];
+
+/// How many sandboxes are made while names are exchanged. `SANDBOX_TEST_EXCHANGES` sets another
+/// number.
 fn rounds() -> usize {
     let asked = std::env::var("SANDBOX_TEST_EXCHANGES").ok();
     asked.map_or(100, |count| count.parse().expect("a number"))
@@ -42,7 +54,7 @@ impl Role {
     }
 }
 
-/// Exchanges two names at full speed for as long as `work` takes.
+/// Exchanges two paths in a loop while `work` runs.
 async fn while_exchanging<T>(one: &Path, other: &Path, work: impl Future<Output = T>) -> T {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -65,9 +77,9 @@ impl Drop for Over<'_> {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn what_is_exchanged_while_a_sandbox_is_made_is_never_seen() {
-    // The state folder is refused wherever it is named: to see it means that what was mounted is not what was checked.
+async fn exchanged_paths_are_never_mounted() {
+    // The state folder is refused wherever it is named: to see it means that what was mounted is
+    // not what was checked.
     let place = open_folder();
     let base = place.path().canonicalize().expect("a path");
     let backend = backend_in(&base.join("state"));
@@ -106,7 +118,8 @@ async fn what_is_exchanged_while_a_sandbox_is_made_is_never_seen() {
                 }
             };
             created += 1;
-            // Where there are no mounts, the name itself is exchanged below the code, which then may see neither.
+            // Where there are no mounts, the name itself is exchanged below the code, which then
+            // may see neither.
             let seen = sandbox
                 .exec(&sh(&look))
                 .await
@@ -124,7 +137,7 @@ async fn what_is_exchanged_while_a_sandbox_is_made_is_never_seen() {
     assert!(refused > 0 || rounds() < 50, "no exchange was met");
 }
 
-/// A project whose code is given all of it, and a folder of the host that it is not given.
+/// A project folder for the code, and a private folder outside of it.
 struct Project {
     place: tempfile::TempDir,
 }
@@ -156,8 +169,7 @@ impl Project {
     }
 }
 
-#[tokio::test]
-async fn a_link_that_code_has_planted_is_not_followed_by_the_next_run() {
+async fn links_made_by_code_are_not_followed_later() {
     let project = Project::new();
     let mut policy = policy();
     policy.filesystem_read_roots = Some(vec![project.path("project/data")]);
@@ -202,8 +214,7 @@ async fn a_link_that_code_has_planted_is_not_followed_by_the_next_run() {
     }
 }
 
-#[tokio::test]
-async fn links_are_followed_where_the_policy_says_so() {
+async fn links_are_followed_if_the_policy_allows() {
     let project = Project::new();
     let link = project.path("link");
     std::os::unix::fs::symlink(project.path("private"), &link).expect("a link");
@@ -228,11 +239,7 @@ async fn links_are_followed_where_the_policy_says_so() {
     }
 }
 
-#[tokio::test]
-async fn what_is_above_a_read_root_in_a_write_root_cannot_be_moved() {
-    if !namespaces() {
-        return;
-    }
+async fn parents_of_a_nested_read_root_cannot_be_renamed() {
     let place = open_folder();
     let base = place.path().canonicalize().expect("a path");
     std::fs::create_dir_all(base.join("d/a/ro")).expect("made");
@@ -253,11 +260,7 @@ async fn what_is_above_a_read_root_in_a_write_root_cannot_be_moved() {
     assert_eq!(config.expect("it is there"), "mine");
 }
 
-#[tokio::test]
-async fn the_state_folder_in_a_write_root_cannot_be_replaced() {
-    if !namespaces() {
-        return;
-    }
+async fn state_folder_in_a_write_root_cannot_be_replaced() {
     let place = open_folder();
     let base = place.path().canonicalize().expect("a path");
     let state = base.join("x/y/state");
@@ -282,8 +285,7 @@ async fn the_state_folder_in_a_write_root_cannot_be_replaced() {
     }
 }
 
-#[tokio::test]
-async fn installed_packages_in_a_writable_folder_can_neither_be_replaced_nor_made() {
+async fn package_cache_in_a_writable_root_cannot_be_replaced() {
     for is_there in [false, true] {
         let place = open_folder();
         let base = place.path().canonicalize().expect("a path");

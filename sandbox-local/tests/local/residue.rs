@@ -1,4 +1,4 @@
-//! What sandboxes could leave behind in this process and on its host.
+//! Detects what sandboxes leave behind in this process and on the host.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ pub struct Ground {
 }
 
 impl Ground {
-    /// Remembers how things are. What a process needs once for all sandboxes is there already: one was made before.
+    /// Records the state before a test, after two sandboxes have created what all sandboxes share.
     pub async fn prepare() -> Self {
         let state = tempfile::tempdir().expect("a folder");
         let mut ground = Self {
@@ -97,7 +97,7 @@ impl Ground {
         left
     }
 
-    /// Whatever is not kept for the next sandbox.
+    /// Everything in the state folder but shared folders.
     fn in_state_folder(&self) -> Vec<String> {
         let mut left = Vec::new();
         for path in entries(&self.state_folder()) {
@@ -132,7 +132,8 @@ fn mounts(folder: &Path) -> Vec<String> {
     below.map(str::to_owned).collect()
 }
 
-/// The children of every thread of this process, but for the one that stands in its scope of systemd as long as it lives.
+/// The children of every thread of this process, but for the one that stands in its scope of
+/// systemd as long as it lives.
 pub fn children() -> Vec<i32> {
     let lists = entries(Path::new("/proc/self/task")).into_iter();
     let lists = lists.filter_map(|task| std::fs::read_to_string(task.join("children")).ok());

@@ -4,10 +4,23 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
 use sandbox_core::{ErrorKind, ExecRequest, SandboxSpec, Workspace};
 
-use crate::support::{client, create, is_root, namespaces, open_folder, policy, run, sh, spec};
+use crate::harness::{Need, Test, test};
+use crate::support::{client, create, is_root, open_folder, policy, run, sh, spec};
 
-#[tokio::test]
-async fn a_read_root_is_seen_and_not_written() {
+pub const TESTS: &[Test] = &[
+    test!(async read_root_is_readable_and_not_writable),
+    test!(async write_root_is_written_as_its_owner),
+    test!(async code_starts_in_the_workspace),
+    test!(async read_root_in_a_write_root_is_not_writable, Need::Namespaces),
+    test!(async unsupported_requests_are_refused_with_a_reason),
+    test!(async state_folder_in_a_read_root_is_masked, Need::Root, Need::Namespaces),
+    test!(async root_folder_can_be_a_read_root, Need::Namespaces),
+    test!(async requested_user_is_used_as_root, Need::Root),
+    test!(async matching_files_are_exported, Need::Namespaces),
+    test!(async missing_program_and_work_folder_are_typed_errors),
+];
+
+async fn read_root_is_readable_and_not_writable() {
     let folder = open_folder();
     let file = folder.path().join("data");
     std::fs::write(&file, "data").expect("written");
@@ -30,8 +43,7 @@ async fn a_read_root_is_seen_and_not_written() {
     }
 }
 
-#[tokio::test]
-async fn a_write_root_is_written_as_its_owner() {
+async fn write_root_is_written_as_its_owner() {
     let folder = open_folder();
     std::fs::write(folder.path().join("old"), "old").expect("written");
     let mut policy = policy();
@@ -50,8 +62,7 @@ async fn a_write_root_is_written_as_its_owner() {
     }
 }
 
-#[tokio::test]
-async fn a_workspace_is_where_code_starts() {
+async fn code_starts_in_the_workspace() {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::write(folder.path().join("input"), "input").expect("written");
     // As private as can be: only its owner may look.
@@ -96,11 +107,7 @@ async fn a_workspace_is_where_code_starts() {
     assert!(std::fs::read_dir(folder.path()).is_ok_and(|entries| entries.count() == 1));
 }
 
-#[tokio::test]
-async fn a_read_root_in_a_write_root_stays_protected() {
-    if !namespaces() {
-        return;
-    }
+async fn read_root_in_a_write_root_is_not_writable() {
     let folder = open_folder();
     std::fs::create_dir(folder.path().join("hooks")).expect("made");
     std::fs::write(folder.path().join("hooks/hook"), "before").expect("written");
@@ -119,8 +126,7 @@ async fn a_read_root_in_a_write_root_stays_protected() {
     );
 }
 
-#[tokio::test]
-async fn what_cannot_be_built_is_refused_with_a_reason() {
+async fn unsupported_requests_are_refused_with_a_reason() {
     let refused = |policy: sandbox_core::CapabilityPolicy, spec: SandboxSpec| async move {
         client(policy).create(&spec).await.expect_err("refused")
     };
@@ -160,11 +166,7 @@ async fn what_cannot_be_built_is_refused_with_a_reason() {
     assert!(error.to_string().contains("state folder"), "{error}");
 }
 
-#[tokio::test]
-async fn the_state_folder_is_masked_in_a_root_around_it() {
-    if !is_root() || !namespaces() {
-        return;
-    }
+async fn state_folder_in_a_read_root_is_masked() {
     let mut policy = policy();
     policy.filesystem_read_roots = Some(vec!["/run".into()]);
     let sandbox = create(policy).await;
@@ -175,11 +177,7 @@ async fn the_state_folder_is_masked_in_a_root_around_it() {
     assert!(!result.ok(), "{}", result.stdout_text());
 }
 
-#[tokio::test]
-async fn the_whole_host_can_be_a_root() {
-    if !namespaces() {
-        return;
-    }
+async fn root_folder_can_be_a_read_root() {
     let mut policy = policy();
     policy.filesystem_read_roots = Some(vec!["/".into()]);
     let result = run(
@@ -196,11 +194,7 @@ async fn the_whole_host_can_be_a_root() {
     );
 }
 
-#[tokio::test]
-async fn another_user_is_honoured_where_it_can_be() {
-    if !is_root() {
-        return;
-    }
+async fn requested_user_is_used_as_root() {
     let sandbox = client(policy())
         .create(&spec().user("4000:5000"))
         .await
@@ -212,11 +206,7 @@ async fn another_user_is_honoured_where_it_can_be() {
     assert_eq!(result.stdout_text(), "4000\n5000\n4000:5000\n");
 }
 
-#[tokio::test]
-async fn exported_files_come_out() {
-    if !namespaces() {
-        return;
-    }
+async fn matching_files_are_exported() {
     let out = tempfile::tempdir().expect("a folder");
     let mut policy = policy();
     policy.artifact_export_paths = vec!["/output/*.txt".into(), "/data/deep/er/report.json".into()];
@@ -232,8 +222,7 @@ async fn exported_files_come_out() {
     assert_eq!(export.artifacts.len(), 2, "{export:?}");
 }
 
-#[tokio::test]
-async fn a_missing_program_and_a_bad_folder_are_typed() {
+async fn missing_program_and_work_folder_are_typed_errors() {
     let sandbox = create(policy()).await;
     let error = sandbox
         .exec(&ExecRequest::new("no-such-program"))

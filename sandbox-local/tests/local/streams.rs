@@ -5,7 +5,26 @@ use std::time::Duration;
 use sandbox_core::{ExecEvent, ExecRequest, Execution, Outcome, SandboxHandle, Stdin, StdinWriter};
 use tokio::io::{AsyncWriteExt, ReadBuf};
 
+use crate::harness::{Test, test};
 use crate::support::{create, eventually, policy, processes_with, sh};
+
+pub const TESTS: &[Test] = &[
+    test!(async events_are_ordered_and_exit_is_last),
+    test!(async unread_output_is_in_the_result),
+    test!(async missing_program_is_an_error_of_start),
+    test!(async closing_stdin_does_not_end_the_output),
+    test!(async endless_stdin_is_read_on_demand),
+    test!(async writing_to_closed_stdin_is_a_broken_pipe),
+    test!(async signals_and_kill_work_while_output_is_unread),
+    test!(async dropped_execution_ends_only_its_program),
+    test!(async dropped_sandbox_handle_ends_its_executions),
+    test!(sync slow_reader_gets_all_output_in_constant_memory),
+    test!(async late_reader_still_gets_the_exit_code),
+    test!(async exit_follows_100_000_small_writes),
+    test!(async binary_output_is_unchanged),
+    test!(async callback_receives_output_live),
+    test!(async unread_output_does_not_block_stdin),
+];
 
 async fn start(sandbox: &SandboxHandle, script: &str, stdin: Stdin) -> Execution {
     let request = sh(script).timeout(Duration::from_secs(30));
@@ -37,8 +56,7 @@ async fn events(execution: &mut Execution) -> Vec<String> {
     events
 }
 
-#[tokio::test]
-async fn events_come_in_their_order_and_the_end_is_last() {
+async fn events_are_ordered_and_exit_is_last() {
     let sandbox = create(policy()).await;
     let script = "echo one; sleep 0.2; echo two >&2; sleep 0.2; echo three; exit 7";
     let mut execution = start(&sandbox, script, Stdin::Null).await;
@@ -58,8 +76,7 @@ async fn events_come_in_their_order_and_the_end_is_last() {
     assert_eq!(again, result);
 }
 
-#[tokio::test]
-async fn what_nobody_has_read_is_in_the_result() {
+async fn unread_output_is_in_the_result() {
     let sandbox = create(policy()).await;
     let mut execution = start(
         &sandbox,
@@ -90,8 +107,7 @@ async fn what_nobody_has_read_is_in_the_result() {
     );
 }
 
-#[tokio::test]
-async fn a_program_that_is_not_there_is_an_error_of_the_start() {
+async fn missing_program_is_an_error_of_start() {
     let sandbox = create(policy()).await;
     let error = sandbox
         .start(&ExecRequest::new("no-such-program"), Stdin::Piped)
@@ -104,8 +120,7 @@ async fn a_program_that_is_not_there_is_an_error_of_the_start() {
     assert!(sandbox.exec(&sh("true")).await.expect("it runs").ok());
 }
 
-#[tokio::test]
-async fn the_end_of_the_input_lets_the_output_go_on() {
+async fn closing_stdin_does_not_end_the_output() {
     let sandbox = create(policy()).await;
     for close_by_drop in [false, true] {
         let (mut execution, mut stdin) = piped(&sandbox, "exec sort").await;
@@ -155,8 +170,7 @@ impl tokio::io::AsyncRead for Endless {
     }
 }
 
-#[tokio::test]
-async fn an_endless_input_is_read_no_further_than_the_program_does() {
+async fn endless_stdin_is_read_on_demand() {
     let sandbox = create(policy()).await;
     let count = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
     let source = || Stdin::from_reader(Endless(count.clone()));
@@ -181,8 +195,7 @@ async fn an_endless_input_is_read_no_further_than_the_program_does() {
     }
 }
 
-#[tokio::test]
-async fn who_writes_to_a_program_that_does_not_read_is_told() {
+async fn writing_to_closed_stdin_is_a_broken_pipe() {
     let sandbox = create(policy()).await;
     // While it runs, and after it has ended.
     for script in ["exec 0<&-; echo closed; sleep 20", "echo closed; exit 5"] {
@@ -213,8 +226,7 @@ async fn who_writes_to_a_program_that_does_not_read_is_told() {
     }
 }
 
-#[tokio::test]
-async fn orders_reach_the_program_though_nobody_reads_what_it_writes() {
+async fn signals_and_kill_work_while_output_is_unread() {
     let sandbox = create(policy()).await;
     let script = "trap 'exit 42' USR1; echo ready; while :; do sleep 0.05; done";
     let mut execution = start(&sandbox, script, Stdin::Null).await;
@@ -254,8 +266,7 @@ async fn eventually_gone(marker: &str) {
     tokio::task::spawn_blocking(look).await.expect("gone");
 }
 
-#[tokio::test]
-async fn a_reader_that_goes_away_ends_the_program_and_not_the_sandbox() {
+async fn dropped_execution_ends_only_its_program() {
     let sandbox = create(policy()).await;
     let marker = format!("reader-{}-", std::process::id());
     let script = format!("sh -c 'setsid sleep 600; : {marker}' & exec yes {marker}");
@@ -278,8 +289,7 @@ async fn a_reader_that_goes_away_ends_the_program_and_not_the_sandbox() {
     assert_eq!(error.kind(), std::io::ErrorKind::BrokenPipe);
 }
 
-#[tokio::test]
-async fn a_dropped_handle_ends_its_executions() {
+async fn dropped_sandbox_handle_ends_its_executions() {
     let sandbox = create(policy()).await;
     let marker = format!("handle-{}-", std::process::id());
     let script = format!("setsid sh -c 'sleep 600; : {marker}' & echo ready; sleep 600");
@@ -293,10 +303,9 @@ async fn a_dropped_handle_ends_its_executions() {
 }
 
 /// Runs alone: its memory is measured.
-#[test]
-fn a_slow_reader_gets_every_byte_and_costs_no_memory() {
+fn slow_reader_gets_all_output_in_constant_memory() {
     crate::users::alone(
-        "streams::a_slow_reader_gets_every_byte_and_costs_no_memory",
+        "streams::slow_reader_gets_all_output_in_constant_memory",
         || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
@@ -349,9 +358,9 @@ fn resident() -> u64 {
         .expect("a number")
 }
 
-/// The reader takes longer than the time limit and every grace on top, after a program that ended long before.
-#[tokio::test]
-async fn a_late_reader_loses_neither_the_exit_code_nor_the_sandbox() {
+/// The reader takes longer than the time limit plus all grace periods; the program ended long
+/// before.
+async fn late_reader_still_gets_the_exit_code() {
     let sandbox = create(policy()).await;
     let late = async |bytes: u32| {
         let request = sh(&format!("head -c {bytes} /dev/zero; exit 11"));
@@ -364,7 +373,8 @@ async fn a_late_reader_loses_neither_the_exit_code_nor_the_sandbox() {
         execution.wait().await.expect("it ends")
     };
     let (result, small) = tokio::join!(late(3_000_000), late(500_000));
-    // The program itself waits for its reader, until its limit; what fits on the way it has written.
+    // The program itself waits for its reader, until its limit; what fits on the way it has
+    // written.
     let ended = matches!(
         result.outcome,
         Outcome::TimedOut | Outcome::Exited { code: 11 }
@@ -377,8 +387,7 @@ async fn a_late_reader_loses_neither_the_exit_code_nor_the_sandbox() {
     assert!(sandbox.exec(&sh("true")).await.expect("it lives").ok());
 }
 
-#[tokio::test]
-async fn the_exit_code_comes_after_a_hundred_thousand_small_writes() {
+async fn exit_follows_100_000_small_writes() {
     let sandbox = create(policy()).await;
     let python = "import os, sys
 for number in range(100_000):
@@ -415,8 +424,7 @@ sys.exit(13)";
     }
 }
 
-#[tokio::test]
-async fn bytes_that_are_no_text_arrive_as_they_are() {
+async fn binary_output_is_unchanged() {
     let sandbox = create(policy()).await;
     // Every byte, and a character in two pieces.
     let python = "import os, time
@@ -440,8 +448,7 @@ os.write(2, b'\\xa4')";
     assert_eq!(stderr, [&b"\xc3"[..], &b"\xa4"[..]]);
 }
 
-#[tokio::test]
-async fn a_function_gets_the_output_as_it_comes() {
+async fn callback_receives_output_live() {
     let sandbox = create(policy()).await;
     let mut seen = Vec::new();
     let request = sh("cat; echo err >&2; exit 3");
@@ -461,9 +468,8 @@ async fn a_function_gets_the_output_as_it_comes() {
     );
 }
 
-/// Two programs, each of which reads what the other writes: nobody's full pipe stops somebody else's input.
-#[tokio::test]
-async fn a_receiver_that_takes_its_time_does_not_hold_up_the_input() {
+/// A full output pipe does not block input.
+async fn unread_output_does_not_block_stdin() {
     let sandbox = create(policy()).await;
     let (mut execution, mut stdin) = piped(
         &sandbox,

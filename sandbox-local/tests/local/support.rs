@@ -1,9 +1,10 @@
-//! What the tests share.
+//! Helpers that all tests share.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use sandbox_core::spi::Backend;
 use sandbox_core::{
     Capability, CapabilityPolicy, ExecRequest, ExecResult, SandboxClient, SandboxHandle,
     SandboxSpec, unique_name,
@@ -13,9 +14,21 @@ use sandbox_local::{LocalBackend, LocalConfig};
 /// Set for a run of the tests as if user namespaces were denied.
 pub const WITHOUT_NAMESPACES: &str = "SANDBOX_TEST_WITHOUT_NAMESPACES";
 
-/// Whether sandboxes have namespaces in this run.
+/// Whether sandboxes have namespaces in this run: the host provides them, and they are not
+/// disabled.
 pub fn namespaces() -> bool {
-    std::env::var_os(WITHOUT_NAMESPACES).is_none()
+    static NAMESPACES: OnceLock<bool> = OnceLock::new();
+    *NAMESPACES.get_or_init(|| {
+        let disabled = std::env::var_os(WITHOUT_NAMESPACES).is_some();
+        // Root has no other isolation, so its tests fail where namespaces are missing.
+        !disabled && (is_root() || host_has_namespaces())
+    })
+}
+
+fn host_has_namespaces() -> bool {
+    let profile = LocalBackend::default();
+    let profile = crate::harness::block_on(profile.profile()).expect("a profile");
+    profile.contains(&("user_namespaces".to_owned(), "yes".to_owned()))
 }
 
 pub fn is_root() -> bool {

@@ -1,25 +1,31 @@
-//! The same tests again: as an ordinary user, and as if user namespaces were denied.
+//! Runs the tests again: as an ordinary user, and as if user namespaces were denied.
 #![expect(unsafe_code, reason = "what a child does before its program runs")]
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use crate::support::{WITHOUT_NAMESPACES, is_root, namespaces};
+use crate::harness::{Need, Test, test};
+use crate::support::{WITHOUT_NAMESPACES, is_root};
 
-/// Set in a run of the tests that another run has started.
+pub const TESTS: &[Test] = &[
+    test!(sync as_an_ordinary_user, Need::Root, Need::FirstRun),
+    test!(sync without_user_namespaces, Need::Namespaces, Need::FirstRun),
+];
+
+/// Set in a run of the tests that another run started.
 const AGAIN: &str = "SANDBOX_TEST_AGAIN";
 
-/// Set where whoever runs the tests as root runs them as an ordinary user, too.
+/// Set if the tests are also run as an ordinary user by other means.
 const USER_FOLLOWS: &str = "SANDBOX_TEST_USER_FOLLOWS";
 
-/// A user that owns nothing on this machine.
+/// An unused user id.
 const USER: u32 = 12_345;
 
-/// Set in a run of one test alone.
+/// Set in the process of a single test.
 const ALONE: &str = "SANDBOX_TEST_ALONE";
 
-/// Runs a test in a process of its own.
+/// Runs a test in its own process.
 pub fn alone(name: &str, test: impl FnOnce()) {
     if std::env::var_os(ALONE).is_some() {
         return test();
@@ -28,21 +34,23 @@ pub fn alone(name: &str, test: impl FnOnce()) {
     command
         .args(["--exact", name, "--nocapture"])
         .env(ALONE, "1");
-    begin_apart(&mut command, None);
+    isolate_mounts(&mut command, None);
     assert!(command.status().expect("started").success());
 }
 
-/// Has a program begin in a mount namespace of its own, where this user may make one: engines on this machine mount and unmount all the
-/// time, and what is counted is what sandboxes leave. Then it becomes that user, without supplementary groups.
-fn begin_apart(command: &mut Command, user: Option<u32>) {
+/// Starts the program in its own mount namespace if this user may create one: container engines
+/// mount and unmount all the time, and the tests count mounts. Then switches to `user`, without
+/// supplementary groups.
+fn isolate_mounts(command: &mut Command, user: Option<u32>) {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("procfs");
-    // So that what leaks out of a sandbox is seen as it would be in the host's own namespace.
+    // Keep the propagation, so that mounts which leak out of a sandbox are visible.
     let shared = mounts.lines().any(|mount| {
         let root = mount.split(' ').nth(4) == Some("/");
         root && mount.contains(" shared:")
     });
     let begin = move || {
-        // SAFETY: the calls read the strings, which live as long as the program; the child has one thread.
+        // SAFETY: the calls read the strings, which live as long as the program; the child has one
+        // thread.
         let apart = unsafe { libc::unshare(libc::CLONE_NEWNS) } == 0;
         if apart {
             propagate(libc::MS_PRIVATE)?;
@@ -59,7 +67,7 @@ fn begin_apart(command: &mut Command, user: Option<u32>) {
     unsafe { command.pre_exec(begin) };
 }
 
-/// How mounts of this namespace spread from now on.
+/// Sets the propagation of all mounts.
 fn propagate(how: libc::c_ulong) -> std::io::Result<()> {
     let root = c"/".as_ptr();
     let (none, nothing) = (std::ptr::null(), std::ptr::null());
@@ -83,30 +91,24 @@ fn done(answer: libc::c_int) -> std::io::Result<()> {
     }
 }
 
-#[test]
 fn as_an_ordinary_user() {
-    if is_root() && is_needed() {
-        again(&[]);
-    }
+    again(&[]);
 }
 
-#[test]
 fn without_user_namespaces() {
-    if namespaces() && is_needed() {
-        again(&[(WITHOUT_NAMESPACES, "1")]);
-    }
+    again(&[(WITHOUT_NAMESPACES, "1")]);
 }
 
-/// Whether nobody else runs the tests again.
-fn is_needed() -> bool {
-    let follows = is_root() && std::env::var_os(USER_FOLLOWS).is_some();
-    if follows {
-        println!("NOT RUN here: {USER_FOLLOWS} is set");
+/// Why this run does not run the tests again; `None` if it should.
+pub fn why_not_again() -> Option<&'static str> {
+    if std::env::var_os(AGAIN).is_some() {
+        return Some("part of another run");
     }
-    !follows && std::env::var_os(AGAIN).is_none()
+    (is_root() && std::env::var_os(USER_FOLLOWS).is_some())
+        .then_some("SANDBOX_TEST_USER_FOLLOWS is set")
 }
 
-/// Runs all other tests from a copy of this program that every user may execute.
+/// Runs all tests from a copy of this program that every user may execute.
 fn again(variables: &[(&str, &str)]) {
     let folder = tempfile::Builder::new()
         .permissions(std::fs::Permissions::from_mode(0o755))
@@ -127,7 +129,7 @@ fn again(variables: &[(&str, &str)]) {
         .env("XDG_RUNTIME_DIR", &runtime)
         .env("HOME", "/nonexistent");
     command.envs(variables.iter().copied());
-    begin_apart(&mut command, is_root().then_some(USER));
+    isolate_mounts(&mut command, is_root().then_some(USER));
     let output = command.output().expect("started");
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(
@@ -135,13 +137,13 @@ fn again(variables: &[(&str, &str)]) {
         "{text}\n{}",
         String::from_utf8_lossy(&output.stderr)
     );
-    // Tests that run alone have a result of their own.
+    // Tests that run in their own process print a result, too.
     let results = text.split("test result: ok. ").skip(1);
     let passed = results
         .filter_map(|rest| rest.split(' ').next()?.parse::<u32>().ok())
         .max();
     assert!(
-        passed.is_some_and(|passed| passed >= crate::LEAST_TESTS),
+        passed.is_some_and(|passed| passed >= crate::MIN_REPEATED_TESTS),
         "{text}"
     );
 }

@@ -7,8 +7,17 @@ use std::process::Command;
 
 use sandbox_core::{Capability, Enforcement, Error, ErrorKind, ExecResult, Workspace};
 
+use crate::harness::{Need, Test, test};
 use crate::support::{client, is_root, namespaces, policy, sh, spec};
 use crate::users::alone;
+
+pub const TESTS: &[Test] = &[
+    test!(async new_files_belong_to_the_workspace_owner),
+    test!(async disk_gap_of_a_workspace_is_reported_and_enforced),
+    test!(async workspace_link_is_followed_and_non_folders_are_refused),
+    test!(async private_workspace_is_readable_for_code),
+    test!(sync nested_mounts_are_visible_and_equally_restricted, Need::Root, Need::Namespaces),
+];
 
 async fn run_in(workspace: Workspace, script: &str) -> ExecResult {
     let sandbox = client(policy())
@@ -29,8 +38,7 @@ fn of(path: &Path) -> (u32, u32, u32) {
     (found.uid(), found.gid(), found.mode() & 0o7777)
 }
 
-#[tokio::test]
-async fn what_code_makes_belongs_to_the_folders_owner() {
+async fn new_files_belong_to_the_workspace_owner() {
     let place = tempfile::tempdir().expect("a folder");
     let folder = place.path().join("work");
     std::fs::create_dir(&folder).expect("made");
@@ -71,8 +79,7 @@ async fn what_code_makes_belongs_to_the_folders_owner() {
     assert_eq!((found.0, found.1), (user, group));
 }
 
-#[tokio::test]
-async fn its_gap_is_reported_and_gates() {
+async fn disk_gap_of_a_workspace_is_reported_and_enforced() {
     let folder = tempfile::tempdir().expect("a folder");
     let disk = |workspace: Workspace| async move {
         let spec = spec().workspace(workspace);
@@ -99,8 +106,7 @@ async fn its_gap_is_reported_and_gates() {
     assert_eq!(error.kind(), ErrorKind::NotEnforceable);
 }
 
-#[tokio::test]
-async fn a_link_is_followed_once_and_what_is_no_folder_is_refused() {
+async fn workspace_link_is_followed_and_non_folders_are_refused() {
     let place = tempfile::tempdir().expect("a folder");
     let folder = place.path().join("real");
     std::fs::create_dir(&folder).expect("made");
@@ -122,8 +128,7 @@ async fn a_link_is_followed_once_and_what_is_no_folder_is_refused() {
     }
 }
 
-#[tokio::test]
-async fn only_its_owner_may_look_into_it_and_code_may() {
+async fn private_workspace_is_readable_for_code() {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::write(folder.path().join("private"), "p").expect("written");
     let mode = |mode| std::fs::Permissions::from_mode(mode);
@@ -151,13 +156,9 @@ fn mounted(kind: &str, at: &Path) {
     assert!(status.expect("mount is there").success());
 }
 
-#[test]
-fn mounts_below_it_are_part_of_it_and_as_restricted() {
-    if !is_root() || !namespaces() {
-        return;
-    }
+fn nested_mounts_are_visible_and_equally_restricted() {
     alone(
-        "workspace::mounts_below_it_are_part_of_it_and_as_restricted",
+        "workspace::nested_mounts_are_visible_and_equally_restricted",
         || {
             // SAFETY: this thread alone is concerned, and its files stay as they are.
             let unshared = unsafe { libc::unshare(libc::CLONE_NEWNS) };

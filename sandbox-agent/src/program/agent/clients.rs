@@ -1,140 +1,143 @@
-//! Who comes to the agent, what clients say, and who goes.
+//! Connecting clients, their messages, and disconnects.
 
-use sandbox_freestanding::Fd;
+use crate::runtime::Fd;
 
-use super::{Agent, FIRST};
+use super::{Agent, FIRST_CLIENT};
 use crate::{
     program::{
-        applicant::{Visitor, refuse, too_many, unknown_link},
+        agent_link::AgentLink,
         client::Client,
-        connection::{Arrival, Connection},
-        door,
-        ending::Ending,
-        failing::breach,
-        link::Link,
-        polling::{Moment, after, now},
+        connection::{Connection, ReadOutcome},
+        control_listener::ListenerEvent,
+        exit_reason::ExitReason,
+        failures::protocol_failure,
+        pending_client::{AuthenticatedClient, refuse, too_many, unknown_link},
+        poll_set::{MonotonicMicros, after, now},
     },
     protocol::{Failure, Kind, MAX_CLIENTS, ProtocolError, Resume},
 };
 
-/// How long a later client may be silent, or take no answers, where the settings name no lease, milliseconds. Hosts ping
-/// every 5 s.
-const SILENCE: u64 = 60_000;
+/// How long a later client may be silent, or not read its answers, without a lease in the settings.
+/// In milliseconds; hosts ping every 5 s.
+const DEFAULT_CLIENT_TIMEOUT_MS: u64 = 60_000;
 
 impl Agent {
-    pub(super) fn silent_until(&self) -> Option<Moment> {
+    pub(super) fn next_expiry(&self) -> Option<MonotonicMicros> {
         self.clients
             .iter()
-            .filter(|client| client.connection.has_stream() && client.number != FIRST)
-            .map(|client| client.silent_until)
+            .filter(|client| client.connection.has_stream() && client.number != FIRST_CLIENT)
+            .map(|client| client.expires_at)
             .min()
     }
 
-    /// How long a client may be silent, or without a stream.
-    pub(super) fn patience(&self) -> u64 {
-        self.lease.unwrap_or(SILENCE)
+    /// How long a client may be silent, or without a stream, in milliseconds.
+    pub(super) fn client_timeout(&self) -> u64 {
+        self.lease.unwrap_or(DEFAULT_CLIENT_TIMEOUT_MS)
     }
 
-    /// Until when a client that is away may come back.
-    pub(super) fn away_until(&self, index: usize) -> Option<Moment> {
-        let since = self.clients[index].connection.away_since()?;
-        Some(after(since, self.patience()))
+    /// When a disconnected client can no longer resume its link.
+    pub(super) fn reconnect_deadline(&self, index: usize) -> Option<MonotonicMicros> {
+        let since = self.clients[index].connection.disconnected_since()?;
+        Some(after(since, self.client_timeout()))
     }
 
-    /// A client has given a sign of life.
-    fn note_life(&mut self, index: usize) {
-        let until = after(now(), self.patience());
+    /// Extends a client's timeout and the lease after it has sent something.
+    fn note_activity(&mut self, index: usize) {
+        let until = after(now(), self.client_timeout());
         let client = &mut self.clients[index];
-        if client.number != FIRST {
-            client.silent_until = until;
+        if client.number != FIRST_CLIENT {
+            client.expires_at = until;
         }
         if self.lease.is_some() {
             self.lease_end = until;
         }
     }
 
-    /// A stream can be read, written, or has ended.
-    pub(super) fn hear(&mut self, index: usize) -> Result<(), Ending> {
-        match self.clients[index].hear(&mut self.chunk) {
-            Arrival::Bytes => {
-                self.note_life(index);
+    /// A client's stream is readable, writable or closed.
+    pub(super) fn receive(&mut self, index: usize) -> Result<(), ExitReason> {
+        match self.clients[index].receive(&mut self.read_buffer) {
+            ReadOutcome::Bytes => {
+                self.note_activity(index);
                 self.dispatch(index)?;
                 if self.clients[index].connection.is_closed() {
                     return self.stream_ended(index);
                 }
                 Ok(())
             }
-            Arrival::Nothing => Ok(()),
-            Arrival::End => self.stream_ended(index),
-            Arrival::Broken(error) => self.broken(index, error),
+            ReadOutcome::Nothing => Ok(()),
+            ReadOutcome::End => self.stream_ended(index),
+            ReadOutcome::Broken(error) => self.broken(index, error),
         }
     }
 
-    pub(super) fn dispatch(&mut self, index: usize) -> Result<(), Ending> {
-        match self.clients[index].dispatch(&mut self.common) {
+    pub(super) fn dispatch(&mut self, index: usize) -> Result<(), ExitReason> {
+        match self.clients[index].dispatch(&mut self.shared) {
             Ok(()) => Ok(()),
             Err(error) => self.broken(index, error),
         }
     }
 
-    /// A client has broken the protocol.
-    fn broken(&mut self, index: usize, error: ProtocolError) -> Result<(), Ending> {
-        if self.is_vital(index) {
+    /// Handles a client's protocol violation.
+    fn broken(&mut self, index: usize, error: ProtocolError) -> Result<(), ExitReason> {
+        if self.ends_sandbox(index) {
             return Err(error.into());
         }
-        self.dismiss(index, &breach(error));
+        self.disconnect(index, &protocol_failure(error));
         Ok(())
     }
 
-    /// Whether everything ends with this client: its owner, or the only way to reach an agent that nothing else would end.
-    pub(super) fn is_vital(&self, index: usize) -> bool {
-        self.clients[index].number == FIRST
-            && (self.owned || (self.lease.is_none() && self.door.is_none()))
+    /// Whether the sandbox ends with this client: its owner, or the only client that could ever
+    /// reach the agent.
+    pub(super) fn ends_sandbox(&self, index: usize) -> bool {
+        self.clients[index].number == FIRST_CLIENT
+            && (self.owned || (self.lease.is_none() && self.listener.is_none()))
     }
 
-    /// A client's stream is gone, which reading or writing has shown. With a link, it has until the end of a lease to come back.
-    pub(super) fn stream_ended(&mut self, index: usize) -> Result<(), Ending> {
-        if self.clients[index].connection.lose() {
+    /// Handles a closed stream. A client with a link can reconnect until the lease is over.
+    pub(super) fn stream_ended(&mut self, index: usize) -> Result<(), ExitReason> {
+        if self.clients[index].connection.lose_stream() {
             if self.lease.is_some() {
-                self.lease_end = after(now(), self.patience());
+                self.lease_end = after(now(), self.client_timeout());
             }
             return Ok(());
         }
-        if self.is_vital(index) {
-            return Err(Ending::OwnerGone);
+        if self.ends_sandbox(index) {
+            return Err(ExitReason::OwnerGone);
         }
-        self.clients[index].depart(None, &mut self.common);
+        self.clients[index].close(None, &mut self.shared);
         Ok(())
     }
 
-    /// Ends a client that is not wanted any more.
-    pub(super) fn dismiss(&mut self, index: usize, failure: &Failure) {
-        self.clients[index].depart(Some(failure), &mut self.common);
+    /// Disconnects a client and reports `failure` to it.
+    pub(super) fn disconnect(&mut self, index: usize, failure: &Failure) {
+        self.clients[index].close(Some(failure), &mut self.shared);
     }
 
-    pub(super) fn let_in(&mut self, place: door::Place) -> Result<(), Ending> {
-        let Some(door) = &mut self.door else {
+    pub(super) fn accept_clients(&mut self, event: ListenerEvent) -> Result<(), ExitReason> {
+        let Some(listener) = &mut self.listener else {
             return Ok(());
         };
-        for visitor in door.happened(place, self.common.sandbox.files.as_ref()) {
-            match visitor {
-                Visitor::Client { socket, link } => self.admit(socket, link),
-                Visitor::Returning { socket, resume } => self.take_back(socket, &resume)?,
+        for client in listener.descriptor_ready(event, self.shared.sandbox.procfs.as_ref()) {
+            match client {
+                AuthenticatedClient::New { socket, link } => self.admit(socket, link),
+                AuthenticatedClient::Resumed { socket, resume } => {
+                    self.resume_client(socket, &resume)?
+                }
             }
         }
         Ok(())
     }
 
-    /// Serves one more client.
-    fn admit(&mut self, socket: Fd, link: Option<Link>) {
+    /// Adds a client.
+    fn admit(&mut self, socket: Fd, link: Option<AgentLink>) {
         let alive = self
             .clients
             .iter()
             .filter(|client| client.connection.is_alive());
-        if alive.count() >= MAX_CLIENTS && !self.forget_one() {
+        if alive.count() >= MAX_CLIENTS && !self.evict_disconnected() {
             return refuse(socket, link, &too_many());
         }
-        // Four thousand million clients later, the first number would come again.
+        // After 2^32 clients, numbers would repeat.
         let Some(number) = self.last_number.checked_add(1) else {
             return refuse(socket, link, &too_many());
         };
@@ -142,34 +145,34 @@ impl Agent {
         if self.handed_over {
             (self.owned, self.lease) = (false, None);
         }
-        let mut connection = Connection::of_socket(socket).linked(link);
+        let mut connection = Connection::from_socket(socket).with_link(link);
         connection
             .outgoing
             .message(0, Kind::Welcome, &self.welcome.encode());
-        let silent_until = after(now(), self.patience());
+        let expires_at = after(now(), self.client_timeout());
         self.clients
-            .push(Client::new(number, connection, silent_until));
+            .push(Client::new(number, connection, expires_at));
     }
 
-    /// Makes room for one more client: a client whose stream has ended and that has nothing under way is most likely gone, and was
-    /// killed before it could say so. Of several it is one that has all it was sent, and of those the one that is away for longest.
-    /// Says whether there was one.
-    fn forget_one(&mut self) -> bool {
+    /// Frees one slot for a new client: a disconnected client without open streams was most likely
+    /// killed. Prefers clients without pending output, then the one that has been disconnected for
+    /// longest. Returns whether a slot was freed.
+    fn evict_disconnected(&mut self) -> bool {
         let away = (0..self.clients.len()).filter_map(|index| {
             let client = &self.clients[index];
-            let since = client.connection.away_since()?;
-            let idle = client.streams() == 0 && !self.is_vital(index);
+            let since = client.connection.disconnected_since()?;
+            let idle = client.streams() == 0 && !self.ends_sandbox(index);
             idle.then_some((!client.connection.outgoing.is_empty(), since, index))
         });
         let Some((_, _, index)) = away.min() else {
             return false;
         };
-        self.clients[index].depart(None, &mut self.common);
+        self.clients[index].close(None, &mut self.shared);
         true
     }
 
-    /// Goes on with a client whose stream broke.
-    fn take_back(&mut self, socket: Fd, resume: &Resume) -> Result<(), Ending> {
+    /// Resumes the link of a disconnected client.
+    fn resume_client(&mut self, socket: Fd, resume: &Resume) -> Result<(), ExitReason> {
         let mut clients = self.clients.iter();
         let Some(index) = clients.position(|client| client.connection.has_secret(&resume.secret))
         else {
@@ -178,10 +181,10 @@ impl Agent {
         };
         let connection = &mut self.clients[index].connection;
         if let Err((socket, error)) = connection.resume(socket, resume.received) {
-            refuse(socket, None, &breach(error));
+            refuse(socket, None, &protocol_failure(error));
             return self.broken(index, error);
         }
-        self.note_life(index);
+        self.note_activity(index);
         Ok(())
     }
 }

@@ -1,149 +1,152 @@
-//! The agent at work: one loop over its clients, their executions and time.
+//! The agent's main loop over its clients, executions and timeouts.
 
 mod clients;
-mod end;
+mod shutdown;
 
 use alloc::{collections::BTreeSet, vec::Vec};
 use core::convert::Infallible;
 
-use sandbox_freestanding::{Descriptor, Fd, Pid};
+use crate::runtime::{Descriptor, Fd, Pid};
 
-use self::end::Stopping;
+use self::shutdown::Stopping;
 use super::{
-    client::{self, Client},
-    common::{Common, StreamName},
-    connection::{Chunk, Connection},
-    door::{self, Door},
-    ending::Ending,
-    exec::{Execution, Spare, Sweep, drain},
-    failing::{failure, refusal},
-    log::Log,
-    polling::{Moment, POLLIN, PollSet, after, now},
+    client::{Client, ClientEvent},
+    connection::{Connection, ReadBuffer},
+    control_listener::{ControlListener, ListenerEvent},
+    exec::{Execution, PreforkedExec, Sweep, drain},
+    exit_reason::ExitReason,
+    failures::{failure, refusal},
+    output_log::OutputLog,
+    poll_set::{MonotonicMicros, POLLIN, PollSet, after, now},
+    prepared_sandbox::PreparedSandbox,
     reaping::{self, Reaped, reap},
-    sandbox::Sandbox,
+    shared::{SharedState, StreamName},
 };
 use crate::protocol::{FailStep, Failure, Kind, Settings, Welcome};
 
-/// The number of the client that the agent was started for.
-const FIRST: u32 = 0;
+/// The number of the client that started the agent.
+const FIRST_CLIENT: u32 = 0;
 
 #[derive(Debug, Clone, Copy)]
-enum Source {
-    Client(usize, client::Place),
+enum AgentEvent {
+    Client(usize, ClientEvent),
     Children,
-    Door(door::Place),
+    Listener(ListenerEvent),
 }
 
-/// Which clients come through a process beside the agent.
+/// Which clients are connected through a `sandbox-agent connect` process beside the agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Carried {
+pub(super) enum ProxiedClients {
     /// None.
-    Nobody,
-    /// Those behind the first.
+    None,
+    /// All but the first.
     Later,
-    /// The first as well.
+    /// All, the first included.
     All,
 }
 
 /// The agent.
 #[derive(Debug)]
 pub(super) struct Agent {
-    common: Common,
-    /// The places of this list are those of one round: who leaves is removed between two.
+    shared: SharedState,
+    /// Indices are valid within one poll iteration; disconnected clients are removed between
+    /// iterations.
     clients: Vec<Client>,
     last_number: u32,
-    door: Option<Door>,
+    listener: Option<ControlListener>,
     welcome: Welcome,
-    chunk: Chunk,
+    read_buffer: ReadBuffer,
     sweep: Option<Sweep>,
     stopping: Option<Stopping>,
     owned: bool,
-    /// Whether owner and lease count only until a later client has come.
+    /// Whether `owned` and `lease` apply only until a later client has connected.
     handed_over: bool,
-    /// The first client that comes through a process beside the agent (`connect`), which process 1 takes with it; all behind it do.
-    carried: Option<u32>,
+    /// The number of the first client that is connected through a proxy process, as are all later
+    /// ones. If the agent is process 1, its exit kills these processes.
+    first_proxied: Option<u32>,
     lease: Option<u64>,
-    lease_end: Moment,
-    lifetime_end: Option<Moment>,
+    lease_end: MonotonicMicros,
+    lifetime_end: Option<MonotonicMicros>,
 }
 
 impl Agent {
-    /// An agent without executions. Later clients come in by the `listener`.
+    /// Creates an agent without executions. Later clients connect to `listener`.
     ///
     /// # Errors
     ///
-    /// When there is no memory for the log, or the listener is none.
+    /// When memory for the log is missing, or `listener` is not a listening socket.
     pub(super) fn new(
-        sandbox: Sandbox,
+        sandbox: PreparedSandbox,
         settings: &Settings,
         welcome: Welcome,
         listener: Option<Fd>,
-        chunk: Chunk,
+        read_buffer: ReadBuffer,
     ) -> Result<Self, Failure> {
         let lease = (settings.lease_ms > 0).then_some(settings.lease_ms);
-        let log = Log::new(settings.log_bytes as usize)
+        let log = OutputLog::new(settings.log_bytes as usize)
             .map_err(|errno| failure(FailStep::Settings, errno, "memory of the log"))?;
-        let door = listener
-            .map(|socket| Door::new(socket, settings.key.clone()))
+        let listener = listener
+            .map(|socket| ControlListener::new(socket, settings.key.clone()))
             .transpose()
             .map_err(|errno| failure(FailStep::Settings, errno, "listening socket"))?;
         Ok(Self {
-            common: Common::new(sandbox, log),
+            shared: SharedState::new(sandbox, log),
             clients: Vec::new(),
-            last_number: FIRST,
-            door,
+            last_number: FIRST_CLIENT,
+            listener,
             welcome,
-            chunk,
+            read_buffer,
             sweep: None,
             stopping: None,
             owned: settings.owned,
             handed_over: settings.handed_over,
-            carried: None,
+            first_proxied: None,
             lease,
             lifetime_end: (settings.lifetime_ms > 0).then(|| after(now(), settings.lifetime_ms)),
-            lease_end: lease.map_or(Moment::MAX, |lease| after(now(), lease)),
+            lease_end: lease.map_or(MonotonicMicros::MAX, |lease| after(now(), lease)),
         })
     }
 
-    /// The same, whose clients come through processes beside it: those that come later, or all.
-    pub(super) fn carried(mut self, carried: Carried) -> Self {
-        self.carried = match carried {
-            Carried::Nobody => None,
-            Carried::Later => FIRST.checked_add(1),
-            Carried::All => Some(FIRST),
+    /// Sets which clients are connected through proxy processes.
+    pub(super) fn with_proxied(mut self, proxied: ProxiedClients) -> Self {
+        self.first_proxied = match proxied {
+            ProxiedClients::None => None,
+            ProxiedClients::Later => FIRST_CLIENT.checked_add(1),
+            ProxiedClients::All => Some(FIRST_CLIENT),
         };
         self
     }
 
-    /// Serves the stream that the agent was started with, and all who come later, until the end; then ends everything.
-    pub(super) fn run(mut self, mut connection: Connection) -> Ending {
+    /// Serves the first client's stream and all later clients until the agent ends, then kills
+    /// everything.
+    pub(super) fn run(mut self, mut connection: Connection) -> ExitReason {
         connection
             .outgoing
             .message(0, Kind::Welcome, &self.welcome.encode());
         self.clients
-            .push(Client::new(FIRST, connection, Moment::MAX));
-        let ending = match self.work() {
+            .push(Client::new(FIRST_CLIENT, connection, MonotonicMicros::MAX));
+        let ending = match self.serve_until_exit() {
             Ok(never) => match never {},
             Err(ending) => ending,
         };
-        if ending != Ending::Stopped || self.clients.iter().any(Client::has_executions) {
-            self.end_all();
+        if ending != ExitReason::Stopped || self.clients.iter().any(Client::has_executions) {
+            self.kill_all();
         }
         if let Some(failure) = ending.failure() {
-            self.tell_all(Kind::Failed, &failure.encode());
+            self.broadcast(Kind::Failed, &failure.encode());
         }
         for client in &mut self.clients {
             client.connection.finish();
         }
         self.send_all();
-        self.await_carriers();
+        self.await_proxies();
         ending
     }
 
-    fn work(&mut self) -> Result<Infallible, Ending> {
+    fn serve_until_exit(&mut self) -> Result<Infallible, ExitReason> {
         let mut set = PollSet::new();
         let mut events = Vec::new();
-        // What came together with the settings is here already.
+        // Frames that arrived together with the settings are in the buffer already.
         self.dispatch(0)?;
         loop {
             self.advance()?;
@@ -155,63 +158,67 @@ impl Agent {
                     self.stream_ended(index)?;
                 }
             }
-            self.clients.retain(|client| !client.is_over());
-            self.common.reserve.tick(&self.common.sandbox);
+            self.clients.retain(|client| !client.is_finished());
+            self.shared.prefork_pool.tick(&self.shared.sandbox);
             self.collect(&mut set);
             let until = self.next_moment();
             set.wait(until)
-                .map_err(|errno| Ending::Broken(failure(FailStep::Settings, errno, "ppoll")))?;
+                .map_err(|errno| ExitReason::Broken(failure(FailStep::Settings, errno, "ppoll")))?;
             events.clear();
-            events.extend(set.happened());
+            events.extend(set.ready());
             for (source, _) in &events {
                 match *source {
-                    Source::Client(index, client::Place::Stream) => self.hear(index)?,
-                    Source::Client(index, client::Place::Execution(stream, part)) => {
-                        self.clients[index].happened(stream, part, &mut self.common.log);
+                    AgentEvent::Client(index, ClientEvent::Stream) => self.receive(index)?,
+                    AgentEvent::Client(index, ClientEvent::Execution(stream, part)) => {
+                        self.clients[index].descriptor_ready(stream, part, &mut self.shared.log);
                     }
-                    Source::Children => self.reap(),
-                    Source::Door(place) => self.let_in(place)?,
+                    AgentEvent::Children => self.reap(),
+                    AgentEvent::Listener(place) => self.accept_clients(place)?,
                 }
             }
         }
     }
 
-    fn collect(&self, set: &mut PollSet<Source>) {
+    fn collect(&self, set: &mut PollSet<AgentEvent>) {
         set.clear();
         set.add(
-            self.common.sandbox.child_ended.raw(),
+            self.shared.sandbox.child_ended.raw(),
             POLLIN,
-            Source::Children,
+            AgentEvent::Children,
         );
         for (index, client) in self.clients.iter().enumerate() {
-            client.wants(set, |place| Source::Client(index, place));
+            client.register(set, |place| AgentEvent::Client(index, place));
         }
-        if let Some(door) = &self.door {
-            door.wants(set, Source::Door);
+        if let Some(listener) = &self.listener {
+            listener.register(set, AgentEvent::Listener);
         }
     }
 
-    fn next_moment(&self) -> Option<Moment> {
+    fn next_moment(&self) -> Option<MonotonicMicros> {
         self.clients
             .iter()
             .filter_map(Client::next_moment)
-            .chain(self.silent_until())
-            .chain((0..self.clients.len()).filter_map(|index| self.away_until(index)))
+            .chain(self.next_expiry())
+            .chain((0..self.clients.len()).filter_map(|index| self.reconnect_deadline(index)))
             .chain(self.sweep.as_ref().map(Sweep::next))
             .chain(self.stopping.as_ref().map(Stopping::next_moment))
             .chain(self.lease.map(|_| self.lease_end))
             .chain(self.lifetime_end)
-            .chain(self.door.as_ref().and_then(Door::next_moment))
-            .chain(self.common.reserve.next_moment())
+            .chain(
+                self.listener
+                    .as_ref()
+                    .and_then(ControlListener::next_moment),
+            )
+            .chain(self.shared.prefork_pool.next_moment())
             .min()
     }
 
     fn reap(&mut self) {
-        drain(&self.common.sandbox.child_ended);
+        drain(&self.shared.sandbox.child_ended);
         loop {
             match reap() {
                 Some(Reaped::Ended(pid)) => {
-                    if let Some(name) = self.common.supervisors.remove(&pid)
+                    if let Some(name) = self.shared.supervisors.remove(&pid)
                         && let Some(execution) = self.execution(name)
                         && execution.supervisor() == pid
                     {
@@ -219,8 +226,9 @@ impl Agent {
                     }
                 }
                 Some(Reaped::Stopped(pid)) => {
-                    // Only code of the agent's own identity does this to a supervisor. It would never report.
-                    if self.common.supervisors.contains_key(&pid) {
+                    // Only code with the agent's own identity can stop a supervisor. A stopped
+                    // supervisor would never report.
+                    if self.shared.supervisors.contains_key(&pid) {
                         reaping::kill(pid);
                     }
                 }
@@ -236,71 +244,78 @@ impl Agent {
             .execution(name.stream)
     }
 
-    /// What follows from all that has happened, and from time.
-    fn advance(&mut self) -> Result<(), Ending> {
+    /// Handles expired timeouts and the results of all events.
+    fn advance(&mut self) -> Result<(), ExitReason> {
         let now = now();
         if self.lease.is_some() && now >= self.lease_end {
-            return Err(Ending::LeaseOver);
+            return Err(ExitReason::LeaseOver);
         }
         if self.lifetime_end.is_some_and(|end| now >= end) {
-            return Err(Ending::LifetimeOver);
+            return Err(ExitReason::LifetimeOver);
         }
-        if let Some(door) = &mut self.door {
-            door.tick(now);
+        if let Some(listener) = &mut self.listener {
+            listener.tick(now);
         }
         for index in 0..self.clients.len() {
             let client = &mut self.clients[index];
             client.tick(now);
-            if now >= client.silent_until && client.connection.has_stream() {
-                self.dismiss(index, &refusal(FailStep::Protocol, "silent for too long"));
+            if now >= client.expires_at && client.connection.has_stream() {
+                self.disconnect(index, &refusal(FailStep::Protocol, "silent for too long"));
             }
-            if self.away_until(index).is_some_and(|until| now >= until) {
-                if self.is_vital(index) {
-                    return Err(Ending::LeaseOver);
+            if self
+                .reconnect_deadline(index)
+                .is_some_and(|until| now >= until)
+            {
+                if self.ends_sandbox(index) {
+                    return Err(ExitReason::LeaseOver);
                 }
-                self.dismiss(index, &refusal(FailStep::Protocol, "away for too long"));
+                self.disconnect(index, &refusal(FailStep::Protocol, "away for too long"));
             }
         }
         self.sweep();
         self.begin_stop(now);
-        let mut code_ended = false;
-        let log_ended = self.log_ends();
+        let mut code_exited = false;
+        let log_was_complete = self.log_complete();
         for client in &mut self.clients {
-            code_ended |= client.advance(&mut self.common, log_ended);
+            code_exited |= client.advance(&mut self.shared, log_was_complete);
         }
-        // With the last execution, which has ended just now: nothing else would wake this loop.
-        if !log_ended && self.log_ends() {
+        // The last execution ended just now: no event would wake this loop again.
+        if !log_was_complete && self.log_complete() {
             for client in &mut self.clients {
-                code_ended |= client.advance(&mut self.common, true);
+                code_exited |= client.advance(&mut self.shared, true);
             }
         }
-        if code_ended {
-            self.plan_spare();
+        if code_exited {
+            self.schedule_prefork();
         }
         self.advance_stop(now)
     }
 
-    /// Whether nothing is added to the log any more.
-    fn log_ends(&self) -> bool {
+    /// Whether no more output can be added to the log.
+    fn log_complete(&self) -> bool {
         self.stopping.is_some() && !self.clients.iter().any(Client::has_executions)
     }
 
-    fn plan_spare(&mut self) {
+    fn schedule_prefork(&mut self) {
         let code_runs = self.clients.iter().any(Client::runs_code);
         if !code_runs && self.stopping.is_none() && self.sweep.is_none() {
-            self.common.reserve.plan();
+            self.shared.prefork_pool.schedule();
         }
     }
 
     fn sweep(&mut self) {
-        if self.sweep.is_none() && self.clients.iter().any(Client::has_lost) {
+        if self.sweep.is_none() && self.clients.iter().any(Client::has_lost_execution) {
             self.sweep = Some(Sweep::new());
         }
         let Some(sweep) = &mut self.sweep else { return };
-        let spare = self.common.reserve.spare().map(Spare::supervisor);
-        let supervisors = self.common.supervisors.keys().copied();
-        let supervisors: BTreeSet<Pid> = supervisors.chain(spare).collect();
-        if let Some(swept) = sweep.round(self.common.sandbox.files.as_ref(), &supervisors) {
+        let preforked = self
+            .shared
+            .prefork_pool
+            .idle()
+            .map(PreforkedExec::supervisor);
+        let supervisors = self.shared.supervisors.keys().copied();
+        let supervisors: BTreeSet<Pid> = supervisors.chain(preforked).collect();
+        if let Some(swept) = sweep.round(self.shared.sandbox.procfs.as_ref(), &supervisors) {
             self.sweep = None;
             for execution in self.clients.iter_mut().flat_map(Client::executions) {
                 execution.swept(swept);

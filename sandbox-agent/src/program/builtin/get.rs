@@ -1,8 +1,8 @@
-//! Reading one file out of the sandbox.
+//! Reading a file from the sandbox.
 
 use alloc::vec;
 
-use sandbox_freestanding::{
+use crate::runtime::{
     Errno, Fd, Result, fs,
     fs::{O_CLOEXEC, O_DIRECTORY, O_NOCTTY, O_NOFOLLOW, O_NONBLOCK, O_PATH, O_RDONLY},
     io,
@@ -10,29 +10,29 @@ use sandbox_freestanding::{
     stat::{S_IFLNK, stat_at, stat_of},
 };
 
-use super::{Trouble, trouble};
+use super::{BuiltinError, file_error};
 
-/// How much is read at once.
-const CHUNK: usize = 256 * 1024;
+/// Size of one read, in bytes.
+const CHUNK_BYTES: usize = 256 * 1024;
 
 /// Writes a regular file to standard output.
-pub(super) fn get(path: &[u8]) -> core::result::Result<(), Trouble> {
-    let file = open_without_links(path).map_err(trouble(path))?;
-    if !stat_of(&file).map_err(trouble(path))?.is_file() {
-        return Err(Trouble::File(Errno::EINVAL, super::text(path)));
+pub(super) fn get(path: &[u8]) -> core::result::Result<(), BuiltinError> {
+    let file = open_without_links(path).map_err(file_error(path))?;
+    if !stat_of(&file).map_err(file_error(path))?.is_file() {
+        return Err(BuiltinError::File(Errno::EINVAL, super::text(path)));
     }
-    let mut chunk = vec![0; CHUNK];
+    let mut chunk = vec![0; CHUNK_BYTES];
     loop {
-        let count = io::read(&file, &mut chunk).map_err(trouble(path))?;
+        let count = io::read(&file, &mut chunk).map_err(file_error(path))?;
         if count == 0 {
             return Ok(());
         }
-        io::write_all(1, &chunk[..count]).map_err(Trouble::Output)?;
+        io::write_all(1, &chunk[..count]).map_err(BuiltinError::Output)?;
     }
 }
 
-/// Opens a file for reading, folder by folder, so that no part of the path is a link: what `openat2` would do, which an
-/// engine's older seccomp profile denies. Nothing is waited for.
+/// Opens a file for reading, folder by folder, so that no component is a link. `openat2` would do
+/// the same, but older seccomp profiles of engines deny it. Never blocks.
 fn open_without_links(path: &[u8]) -> Result<Fd> {
     let mut folder = fs::open(c"/", O_PATH | O_DIRECTORY | O_CLOEXEC, 0)?;
     let mut parts = path
@@ -42,7 +42,7 @@ fn open_without_links(path: &[u8]) -> Result<Fd> {
     while let Some(part) = parts.next() {
         let name = terminated(part)?;
         if parts.peek().is_none() {
-            // A FIFO opens at once, a link does not open at all.
+            // O_NONBLOCK for FIFOs; a link fails to open.
             let flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
             return match fs::open_at(&folder, &name, flags, 0) {
                 // A socket, or a device without a driver.
@@ -61,7 +61,7 @@ fn open_without_links(path: &[u8]) -> Result<Fd> {
 }
 
 fn is_link(folder: &Fd, name: &core::ffi::CStr) -> bool {
-    stat_at(folder, name, fs::AT_SYMLINK_NOFOLLOW).is_ok_and(|facts| facts.kind() == S_IFLNK)
+    stat_at(folder, name, fs::AT_SYMLINK_NOFOLLOW).is_ok_and(|metadata| metadata.kind() == S_IFLNK)
 }
 
 #[cfg(test)]
@@ -70,15 +70,15 @@ mod tests {
     use std::os::unix::{ffi::OsStrExt, fs::symlink};
 
     #[test]
-    fn opens_files_and_nothing_else() {
-        let place = tempfile::tempdir().unwrap();
-        let place = place.path().canonicalize().unwrap();
-        std::fs::create_dir(place.join("folder")).unwrap();
-        std::fs::write(place.join("folder/file"), "content").unwrap();
-        symlink("folder", place.join("link")).unwrap();
-        symlink("file", place.join("folder/link")).unwrap();
-        let _socket = std::os::unix::net::UnixListener::bind(place.join("socket")).unwrap();
-        let open = |path: &str| open_without_links(place.join(path).as_os_str().as_bytes());
+    fn only_files_are_opened() {
+        let temp_dir = tempfile::tempdir().unwrap();
+        let temp_dir = temp_dir.path().canonicalize().unwrap();
+        std::fs::create_dir(temp_dir.join("folder")).unwrap();
+        std::fs::write(temp_dir.join("folder/file"), "content").unwrap();
+        symlink("folder", temp_dir.join("link")).unwrap();
+        symlink("file", temp_dir.join("folder/link")).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(temp_dir.join("socket")).unwrap();
+        let open = |path: &str| open_without_links(temp_dir.join(path).as_os_str().as_bytes());
         let mut bytes = [0; 20];
         for path in ["folder//./file", "folder/../folder/file"] {
             let file = open(path).unwrap();

@@ -1,8 +1,8 @@
-//! Writing one file into the sandbox.
+//! Writing a file into the sandbox.
 
 use alloc::{ffi::CString, format, vec};
 
-use sandbox_freestanding::{
+use crate::runtime::{
     Errno, Fd, RawFd, fs,
     fs::{O_CLOEXEC, O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_PATH, O_WRONLY},
     io,
@@ -11,54 +11,56 @@ use sandbox_freestanding::{
     time::monotonic_microseconds,
 };
 
-use super::{Trouble, trouble};
+use super::{BuiltinError, file_error};
 use crate::program::make_dirs::make_path;
 
-/// How much is written at once.
-const CHUNK: usize = 256 * 1024;
+/// Size of one write, in bytes.
+const CHUNK_BYTES: usize = 256 * 1024;
 
-/// Writes standard input to a file that takes the place of `path` in one step.
-pub(super) fn put(path: &[u8], mode: u32, complete: Option<RawFd>) -> Result<(), Trouble> {
-    let (parent, name) = split(path).ok_or_else(|| trouble(path)(Errno::EISDIR))?;
-    let name = terminated(name).map_err(trouble(path))?;
+/// Writes standard input to a file that replaces `path` atomically.
+pub(super) fn put(path: &[u8], mode: u32, complete: Option<RawFd>) -> Result<(), BuiltinError> {
+    let (parent, name) = split(path).ok_or_else(|| file_error(path)(Errno::EISDIR))?;
+    let name = terminated(name).map_err(file_error(path))?;
     if !parent.is_empty() {
-        make_path(parent, 0o755, None).map_err(trouble(parent))?;
+        make_path(parent, 0o755, None).map_err(file_error(parent))?;
     }
     let parent_path = if parent.is_empty() { b"." } else { parent };
     let folder = terminated(parent_path)
         .and_then(|parent| fs::open(&parent, O_PATH | O_DIRECTORY | O_CLOEXEC, 0))
-        .map_err(trouble(parent))?;
-    let (file, temporary) = create(&folder).map_err(trouble(path))?;
+        .map_err(file_error(parent))?;
+    let (file, temporary) = create(&folder).map_err(file_error(path))?;
     let written = fill(&file, path, complete)
-        .and_then(|()| fs::change_mode_of(&file, mode & 0o7777).map_err(trouble(path)))
-        // A deferred error of the write.
-        .and_then(|()| file.close().map_err(trouble(path)))
-        .and_then(|()| fs::rename(&folder, &temporary, &folder, &name, 0).map_err(trouble(path)));
+        .and_then(|()| fs::change_mode_of(&file, mode & 0o7777).map_err(file_error(path)))
+        // `close` reports deferred errors of writes.
+        .and_then(|()| file.close().map_err(file_error(path)))
+        .and_then(|()| {
+            fs::rename(&folder, &temporary, &folder, &name, 0).map_err(file_error(path))
+        });
     if written.is_err() {
-        // Code of the sandbox may have removed it first.
+        // An error means that code of the sandbox has removed it.
         let _ = fs::unlink(&folder, &temporary, 0);
     }
     written
 }
 
-fn fill(file: &Fd, path: &[u8], complete: Option<RawFd>) -> Result<(), Trouble> {
-    let mut chunk = vec![0; CHUNK];
+fn fill(file: &Fd, path: &[u8], complete: Option<RawFd>) -> Result<(), BuiltinError> {
+    let mut chunk = vec![0; CHUNK_BYTES];
     loop {
-        let count = io::read(0, &mut chunk).map_err(trouble(b"standard input"))?;
+        let count = io::read(0, &mut chunk).map_err(file_error(b"standard input"))?;
         if count == 0 {
             break;
         }
-        io::write_all(file, &chunk[..count]).map_err(trouble(path))?;
+        io::write_all(file, &chunk[..count]).map_err(file_error(path))?;
     }
-    // The end of the pipe alone may be the end of the agent.
+    // A closed pipe alone may mean that the agent is gone.
     match complete.map(|complete| io::read(complete, &mut [0; 1])) {
         Some(Ok(1)) => Ok(()),
-        _ => Err(Trouble::Abandoned),
+        _ => Err(BuiltinError::Abandoned),
     }
 }
 
-/// A new file under a name that nothing else has.
-fn create(folder: &Fd) -> sandbox_freestanding::Result<(Fd, CString)> {
+/// Creates a file with an unused name.
+fn create(folder: &Fd) -> crate::runtime::Result<(Fd, CString)> {
     loop {
         let name = format!(
             ".sandbox-put-{}-{:x}",
@@ -68,14 +70,14 @@ fn create(folder: &Fd) -> sandbox_freestanding::Result<(Fd, CString)> {
         let name = terminated(name)?;
         let flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
         match fs::open_at(folder, &name, flags, 0o600) {
-            // Time goes on, and with it the name.
+            // The next attempt has another time in its name.
             Err(Errno::EEXIST) => {}
             other => return other.map(|file| (file, name)),
         }
     }
 }
 
-/// The folder and the name; `None` when the path names no file.
+/// The parent and the name; `None` if the path names no file.
 fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
     let (parent, name) = match path.iter().rposition(|byte| *byte == b'/') {
         Some(0) => (&path[..1], &path[1..]),
@@ -90,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn splits_paths() {
+    fn path_splits_into_parent_and_name() {
         assert_eq!(split(b"/a/b"), Some((&b"/a"[..], &b"b"[..])));
         assert_eq!(split(b"/b"), Some((&b"/"[..], &b"b"[..])));
         assert_eq!(split(b"b"), Some((&b""[..], &b"b"[..])));

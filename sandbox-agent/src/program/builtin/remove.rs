@@ -3,58 +3,59 @@
 use alloc::ffi::CString;
 use core::ffi::CStr;
 
-use sandbox_freestanding::{
+use crate::runtime::{
     Errno, Result, fs,
     fs::{AT_FDCWD, AT_REMOVEDIR},
     path::terminated,
 };
 
-use super::{Trouble, trouble, walk::Walk};
+use super::{BuiltinError, file_error, walk::TreeWalk};
 
-/// Removes a file, or a folder with all that is in it.
-pub(super) fn remove(path: &[u8]) -> core::result::Result<(), Trouble> {
-    let start = terminated(path).map_err(trouble(path))?;
+/// Removes a file, or a folder with all its content.
+pub(super) fn remove(path: &[u8]) -> core::result::Result<(), BuiltinError> {
+    let start = terminated(path).map_err(file_error(path))?;
     match fs::unlink(AT_FDCWD, &start, 0) {
         Ok(()) => return Ok(()),
         Err(Errno::EISDIR) => {}
-        Err(errno) => return Err(trouble(path)(errno)),
+        Err(errno) => return Err(file_error(path)(errno)),
     }
-    remove_tree(path).map_err(trouble(path))
+    remove_tree(path).map_err(file_error(path))
 }
 
-/// Removes a folder with all that is in it.
+/// Removes a folder with all its content.
 ///
 /// # Errors
 ///
-/// `ENOTDIR` for anything else, and what `unlink` and `open` report.
+/// `ENOTDIR` if it is not a folder, and what `unlink` and `open` report.
 pub(in crate::program) fn remove_tree(path: &[u8]) -> Result<()> {
     let start = terminated(path)?;
-    Walk::new(AT_FDCWD, &start).and_then(empty)?;
+    TreeWalk::new(AT_FDCWD, &start).and_then(empty)?;
     fs::unlink(AT_FDCWD, &start, AT_REMOVEDIR)
 }
 
-/// Removes everything below the start of a walk, also out of folders that their owner has closed.
-fn empty(mut walk: Walk) -> Result<()> {
+/// Removes everything below the start of a walk, including the content of folders without write or
+/// search permission.
+fn empty(mut walk: TreeWalk) -> Result<()> {
     loop {
         let Some(name) = walk.next_name() else {
             let Some(name) = walk.ascend()? else {
                 return Ok(());
             };
-            gone(unlink(&walk, &name, AT_REMOVEDIR))?;
+            ignore_missing(unlink(&walk, &name, AT_REMOVEDIR))?;
             continue;
         };
         match unlink(&walk, &name, 0) {
             Err(Errno::EISDIR) => match unlink(&walk, &name, AT_REMOVEDIR) {
                 Err(Errno::ENOTEMPTY) => descend(&mut walk, name)?,
-                other => gone(other)?,
+                other => ignore_missing(other)?,
             },
-            other => gone(other)?,
+            other => ignore_missing(other)?,
         }
     }
 }
 
-/// Removes an entry of the folder in which a walk stands.
-fn unlink(walk: &Walk, name: &CStr, flags: i32) -> Result<()> {
+/// Removes an entry of the current folder; adds the owner's permissions if needed.
+fn unlink(walk: &TreeWalk, name: &CStr, flags: i32) -> Result<()> {
     match fs::unlink(walk.folder(), name, flags) {
         Err(Errno::EACCES) => {
             fs::change_mode_of(walk.folder(), 0o700)?;
@@ -64,11 +65,12 @@ fn unlink(walk: &Walk, name: &CStr, flags: i32) -> Result<()> {
     }
 }
 
-/// Goes down into a folder, one that its owner has closed too.
-fn descend(walk: &mut Walk, name: CString) -> Result<()> {
+/// Enters a folder; adds the owner's permissions if needed.
+fn descend(walk: &mut TreeWalk, name: CString) -> Result<()> {
     match walk.descend(name.clone()) {
         Err(Errno::EACCES) => {
-            // Whoever puts a link in its place meanwhile has it changed as whom we run, which is them.
+            // Code could replace the folder with a link. It gains nothing: this process has the
+            // code's own identity.
             fs::change_mode(walk.folder(), &name, 0o700)?;
             walk.descend(name)
         }
@@ -76,8 +78,8 @@ fn descend(walk: &mut Walk, name: CString) -> Result<()> {
     }
 }
 
-/// What somebody else removed first is as wanted.
-fn gone(removed: Result<()>) -> Result<()> {
+/// Treats an entry that is already gone as removed.
+fn ignore_missing(removed: Result<()>) -> Result<()> {
     match removed {
         Err(Errno::ENOENT) => Ok(()),
         other => other,
@@ -90,10 +92,10 @@ mod tests {
     use std::os::unix::{ffi::OsStrExt, fs::symlink};
 
     #[test]
-    fn removes_what_its_owner_has_closed() {
+    fn folders_without_permissions_are_removed() {
         use std::os::unix::fs::PermissionsExt;
-        let place = tempfile::tempdir().unwrap();
-        let tree = place.path().join("tree");
+        let temp_dir = tempfile::tempdir().unwrap();
+        let tree = temp_dir.path().join("tree");
         for (name, mode) in [("closed", 0o000), ("read-only", 0o500), ("unlisted", 0o300)] {
             let folder = tree.join(name);
             std::fs::create_dir_all(folder.join("below")).unwrap();
@@ -105,12 +107,12 @@ mod tests {
     }
 
     #[test]
-    fn removes_trees_of_any_depth() {
-        let place = tempfile::tempdir().unwrap();
-        let tree = place.path().join("tree");
+    fn trees_of_any_depth_are_removed() {
+        let temp_dir = tempfile::tempdir().unwrap();
+        let tree = temp_dir.path().join("tree");
         std::fs::create_dir(&tree).unwrap();
-        std::fs::write(place.path().join("kept"), "").unwrap();
-        symlink(place.path(), tree.join("link")).unwrap();
+        std::fs::write(temp_dir.path().join("kept"), "").unwrap();
+        symlink(temp_dir.path(), tree.join("link")).unwrap();
         let mut folder = fs::open(
             &CString::new(tree.as_os_str().as_bytes()).unwrap(),
             fs::O_DIRECTORY,
@@ -120,19 +122,13 @@ mod tests {
         // Far beyond the longest path.
         for _ in 0..1000 {
             fs::make_directory(&folder, c"folder", 0o700).unwrap();
-            fs::make_node(
-                &folder,
-                c"fifo",
-                sandbox_freestanding::stat::S_IFIFO | 0o600,
-                0,
-            )
-            .unwrap();
+            fs::make_node(&folder, c"fifo", crate::runtime::stat::S_IFIFO | 0o600, 0).unwrap();
             folder = fs::open_at(&folder, c"folder", fs::O_DIRECTORY, 0).unwrap();
         }
         remove(tree.as_os_str().as_bytes()).unwrap();
         assert!(!tree.exists());
-        assert!(place.path().join("kept").exists());
+        assert!(temp_dir.path().join("kept").exists());
         let missing = remove(tree.as_os_str().as_bytes());
-        assert!(matches!(missing, Err(Trouble::File(Errno::ENOENT, _))));
+        assert!(matches!(missing, Err(BuiltinError::File(Errno::ENOENT, _))));
     }
 }

@@ -1,9 +1,9 @@
-//! Going through a tree of folders of any depth with one descriptor and without following links.
+//! Walking a tree of folders of any depth with one descriptor, without following links.
 
 use alloc::{ffi::CString, vec::Vec};
 use core::ffi::CStr;
 
-use sandbox_freestanding::{
+use crate::runtime::{
     Errno, Fd, Result,
     directory::Directory,
     fs,
@@ -11,28 +11,29 @@ use sandbox_freestanding::{
     stat::{Stat, stat_of},
 };
 
-/// A folder on the way down, left for one of its entries.
+/// A parent of the current folder.
 #[derive(Debug)]
-struct Level {
-    /// Entries still to come.
+struct ParentFolder {
+    /// Entries that are not walked yet.
     names: Vec<CString>,
-    /// Device and inode: on the way back `..` must be this folder.
+    /// Device and inode: `..` must lead back to this folder.
     identity: (u64, u64),
-    /// The name of the entry that is being walked.
+    /// The name of the entry that the walk is in.
     current: CString,
 }
 
-/// A walk. It stands in a folder, whose entries it hands out; the caller may go down into each.
+/// A walk through a tree. It returns the entries of its current folder; the caller decides which to
+/// enter.
 #[derive(Debug)]
-pub(super) struct Walk {
+pub(super) struct TreeWalk {
     folder: Fd,
     identity: (u64, u64),
     names: Vec<CString>,
-    above: Vec<Level>,
+    above: Vec<ParentFolder>,
 }
 
-fn identity(facts: &Stat) -> (u64, u64) {
-    (facts.device, facts.inode)
+fn identity(metadata: &Stat) -> (u64, u64) {
+    (metadata.device, metadata.inode)
 }
 
 fn open(parent: i32, name: &CStr) -> Result<Fd> {
@@ -44,7 +45,7 @@ fn open(parent: i32, name: &CStr) -> Result<Fd> {
     )
 }
 
-fn names(folder: &Fd) -> Result<Vec<CString>> {
+fn list_names(folder: &Fd) -> Result<Vec<CString>> {
     let mut entries = Directory::new(folder);
     let mut names = Vec::new();
     while let Some(entry) = entries.next_entry()? {
@@ -53,7 +54,7 @@ fn names(folder: &Fd) -> Result<Vec<CString>> {
     Ok(names)
 }
 
-impl Walk {
+impl TreeWalk {
     /// Starts in the folder `name` of `parent`.
     ///
     /// # Errors
@@ -62,7 +63,7 @@ impl Walk {
     pub(super) fn new(parent: i32, name: &CStr) -> Result<Self> {
         let folder = open(parent, name)?;
         let identity = identity(&stat_of(&folder)?);
-        let names = names(&folder)?;
+        let names = list_names(&folder)?;
         Ok(Self {
             folder,
             identity,
@@ -71,31 +72,31 @@ impl Walk {
         })
     }
 
-    /// The folder in which the walk stands.
+    /// The current folder.
     pub(super) fn folder(&self) -> &Fd {
         &self.folder
     }
 
-    /// How many folders it is below its start.
+    /// How many levels the current folder is below the start.
     pub(super) fn depth(&self) -> usize {
         self.above.len()
     }
 
-    /// The next entry of the folder in which the walk stands.
+    /// The next entry of the current folder.
     pub(super) fn next_name(&mut self) -> Option<CString> {
         self.names.pop()
     }
 
-    /// Goes down into an entry.
+    /// Enters a folder.
     ///
     /// # Errors
     ///
-    /// As [`Walk::new`]; the walk then stays where it is.
+    /// As [`TreeWalk::new`]; the current folder stays the same.
     pub(super) fn descend(&mut self, name: CString) -> Result<()> {
         let below = Self::new(self.folder.as_raw(), &name)?;
         let above = core::mem::replace(self, below);
         self.above = above.above;
-        self.above.push(Level {
+        self.above.push(ParentFolder {
             names: above.names,
             identity: above.identity,
             current: name,
@@ -103,11 +104,11 @@ impl Walk {
         Ok(())
     }
 
-    /// Goes back up; gives the name of the entry that it left, or `None` at the start.
+    /// Returns to the parent; returns the name of the folder that was left, or `None` at the start.
     ///
     /// # Errors
     ///
-    /// `ESTALE` when somebody moved a folder meanwhile, so that the way back is another one.
+    /// `ESTALE` if a folder was moved meanwhile, so that `..` is another one.
     pub(super) fn ascend(&mut self) -> Result<Option<CString>> {
         let Some(level) = self.above.pop() else {
             return Ok(None);

@@ -1,9 +1,9 @@
-//! The main process of an execution, from its first moment to the program's.
+//! The main process of an execution, from fork to `execve`.
 
 use alloc::{ffi::CString, string::String, vec::Vec};
 use core::ffi::{CStr, c_char};
 
-use sandbox_freestanding::{
+use crate::runtime::{
     Errno, Fd, Result,
     descriptor::Descriptor,
     fs, io, landlock, limits,
@@ -19,21 +19,22 @@ use crate::{
         builtin,
         descriptors::close_all_but,
         exec_once,
-        failing::{failure, refusal, text},
-        sandbox::Sandbox,
+        failures::{failure, refusal, text},
+        prepared_sandbox::PreparedSandbox,
     },
     protocol::{ExecRequest, FailStep, Failure, MAX_MESSAGE, Program},
 };
 
-/// The exit code of a child that reported a failure. Nobody reads it.
-const FAILED: i32 = 127;
+/// Exit code of a child that has reported a failure. It is ignored.
+const EXIT_FAILED: i32 = 127;
 
-/// The largest request in bytes, as the protocol bounds it.
+/// The largest request in bytes, as in the protocol.
 const MAX_REQUEST: usize = MAX_MESSAGE;
 
-/// Runs the request, or the one that will come. `notify` takes the listener of an execution that may execute once.
+/// Runs the request; without one, waits for it. `notify` sends the seccomp listener of an execution
+/// that may call `execve` only once.
 pub(super) fn run(
-    sandbox: &Sandbox,
+    sandbox: &PreparedSandbox,
     request: Option<&ExecRequest>,
     ends: &ChildEnds,
     notify: Option<Fd>,
@@ -42,15 +43,15 @@ pub(super) fn run(
     match outcome {
         Ok(code) => exit(code),
         Err(failure) => {
-            // The agent gone, nobody is left to tell.
+            // A write fails only if the agent is gone.
             let _ = io::write_all(&ends.progress, &failure.encode());
-            exit(FAILED)
+            exit(EXIT_FAILED)
         }
     }
 }
 
 fn start(
-    sandbox: &Sandbox,
+    sandbox: &PreparedSandbox,
     request: Option<&ExecRequest>,
     ends: &ChildEnds,
     notify: Option<Fd>,
@@ -80,25 +81,25 @@ fn start(
     change_folder(sandbox, request)?;
     match &request.program {
         Program::Command { argv } => {
-            let prepared = Prepared::new(argv, request)?;
+            let prepared = PreparedProgram::new(argv, request)?;
             confine(sandbox, notify)?;
             prepared.execute()
         }
-        Program::Builtin(routine) => {
+        Program::Builtin(builtin) => {
             let mut keep = Vec::from([0, 1, 2, ends.progress.raw()]);
             keep.extend(ends.complete.iter().map(Fd::raw));
             keep.extend(sandbox.landlock.iter().map(Fd::raw));
-            close_all_but(&mut keep, sandbox.files.as_ref());
+            close_all_but(&mut keep, sandbox.procfs.as_ref());
             confine(sandbox, None)?;
             unblock()?;
-            builtin::run(routine, ends.complete.as_ref().map(Fd::as_raw))
+            builtin::run(builtin, ends.complete.as_ref().map(Fd::as_raw))
         }
     }
 }
 
-/// Confined already, waits for the request of a program.
+/// Confines itself and then waits for the request.
 fn wait_and_execute(
-    sandbox: &Sandbox,
+    sandbox: &PreparedSandbox,
     ends: &ChildEnds,
     notify: Option<Fd>,
 ) -> core::result::Result<i32, Failure> {
@@ -112,7 +113,7 @@ fn wait_and_execute(
     let message = read_request(&waiting.request)
         .map_err(|errno| failure(FailStep::Request, errno, "the request's pipe"))?;
     if message.is_empty() {
-        // There will be none.
+        // The agent closed the pipe: no request will come.
         exit(0);
     }
     let request = ExecRequest::decode(&message)
@@ -125,8 +126,8 @@ fn wait_and_execute(
     take_streams(stdin, ends)?;
     change_folder(sandbox, &request)?;
     match &request.program {
-        Program::Command { argv } => Prepared::new(argv, &request)?.execute(),
-        Program::Builtin(_) => Err(refusal(FailStep::Request, "a routine does not wait")),
+        Program::Command { argv } => PreparedProgram::new(argv, &request)?.execute(),
+        Program::Builtin(_) => Err(refusal(FailStep::Request, "a builtin does not wait")),
     }
 }
 
@@ -153,7 +154,7 @@ fn take_streams(stdin: &Fd, ends: &ChildEnds) -> core::result::Result<(), Failur
     Ok(())
 }
 
-fn set_limits(sandbox: &Sandbox) -> core::result::Result<(), Failure> {
+fn set_limits(sandbox: &PreparedSandbox) -> core::result::Result<(), Failure> {
     let failed = |resource: u32| {
         move |errno| {
             failure(
@@ -168,7 +169,7 @@ fn set_limits(sandbox: &Sandbox) -> core::result::Result<(), Failure> {
     for limit in &sandbox.limits {
         let now = limits::get(limit.resource).map_err(failed(limit.resource))?;
         let value = limit.value.min(now.hard);
-        // Some kernels (gVisor's) have limits that nobody may set, not even to what they are.
+        // gVisor refuses to set some limits even to their current value.
         if now.soft == value && now.hard == value {
             continue;
         }
@@ -184,7 +185,10 @@ fn set_limits(sandbox: &Sandbox) -> core::result::Result<(), Failure> {
     Ok(())
 }
 
-fn change_folder(sandbox: &Sandbox, request: &ExecRequest) -> core::result::Result<(), Failure> {
+fn change_folder(
+    sandbox: &PreparedSandbox,
+    request: &ExecRequest,
+) -> core::result::Result<(), Failure> {
     let changed = if request.workdir.is_empty() {
         fs::change_directory(&sandbox.workdir)
     } else {
@@ -201,7 +205,7 @@ fn change_folder(sandbox: &Sandbox, request: &ExecRequest) -> core::result::Resu
 }
 
 /// `no_new_privs` is inherited from the agent.
-fn confine(sandbox: &Sandbox, notify: Option<Fd>) -> core::result::Result<(), Failure> {
+fn confine(sandbox: &PreparedSandbox, notify: Option<Fd>) -> core::result::Result<(), Failure> {
     let failed = |what: &'static str| move |errno| failure(FailStep::Confinement, errno, what);
     if let Some(rules) = &sandbox.landlock {
         landlock::restrict_self(rules).map_err(failed("landlock_restrict_self"))?;
@@ -215,7 +219,7 @@ fn confine(sandbox: &Sandbox, notify: Option<Fd>) -> core::result::Result<(), Fa
     Ok(())
 }
 
-/// The agent and its supervisors block every signal. What came for this process meanwhile takes effect here.
+/// The agent and its supervisors block every signal. Pending signals take effect here.
 fn unblock() -> core::result::Result<(), Failure> {
     signal::set_mask(SignalSet::default())
         .map(drop)
@@ -230,14 +234,14 @@ fn strings(items: &[Vec<u8>]) -> core::result::Result<Vec<CString>, Failure> {
         .map_err(|errno| failure(FailStep::Request, errno, "a NUL byte in a string"))
 }
 
-/// A program, ready to be executed.
-struct Prepared {
+/// A program that is ready to be executed.
+struct PreparedProgram {
     path: CString,
     arguments: Vec<CString>,
     environment: Vec<CString>,
 }
 
-impl Prepared {
+impl PreparedProgram {
     fn new(argv: &[Vec<u8>], request: &ExecRequest) -> core::result::Result<Self, Failure> {
         let name = argv.first().map_or(&[][..], Vec::as_slice);
         let path = lookup::resolve(name, &request.env)

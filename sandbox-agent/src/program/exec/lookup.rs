@@ -1,9 +1,9 @@
-//! Which file a command names.
+//! Resolving a command's name.
 
 use alloc::{ffi::CString, vec::Vec};
 use core::ffi::CStr;
 
-use sandbox_freestanding::{
+use crate::runtime::{
     Errno, Result, fs,
     path::terminated,
     stat::stat_at,
@@ -12,15 +12,15 @@ use sandbox_freestanding::{
 
 use crate::protocol::FailStep;
 
-/// Where programs are looked up when the environment has no `PATH`: what root's shells use.
+/// The search path if the environment has no `PATH`: the default of root's shells.
 const DEFAULT_PATH: &[u8] = b"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// The path to execute for `name`: `name` itself when it has a slash, else the first executable file in the folders of
-/// the environment's `PATH`.
+/// The path to execute for `name`: `name` itself if it has a slash, else the first executable file
+/// in the folders of `PATH`.
 ///
 /// # Errors
 ///
-/// The step and error number that the failure has.
+/// The failure's step and error number.
 pub(super) fn resolve(
     name: &[u8],
     environment: &[Vec<u8>],
@@ -46,7 +46,7 @@ pub(super) fn resolve(
         match executable(&candidate) {
             Ok(()) => return Ok(candidate),
             Err(Errno::EACCES) => refused = Some(Errno::EACCES),
-            // Not there, or not to be looked at: the next folder may have it.
+            // Missing or not accessible: try the next folder.
             Err(_) => {}
         }
     }
@@ -61,7 +61,8 @@ fn executable(path: &CStr) -> Result<()> {
     if !stat_at(fs::AT_FDCWD, path, 0)?.is_file() {
         return Err(Errno::EACCES);
     }
-    // The call without flags, which old seccomp profiles know: real and effective identity are the same here.
+    // `faccessat`, which older seccomp profiles allow. Real and effective identity are the same
+    // here.
     let folder = fs::AT_FDCWD as isize as usize;
     // SAFETY: the path is nul-terminated and only read.
     check(unsafe {
@@ -74,14 +75,14 @@ fn executable(path: &CStr) -> Result<()> {
     })
 }
 
-/// The step that an error of `execve` belongs to, and what to add to the path in the detail.
+/// The failure's step for an error of `execve`, and a hint to append to the path.
 pub(super) fn classify(path: &CStr, errno: Errno) -> (FailStep, &'static str) {
     match errno {
         Errno::ENOENT | Errno::ENOTDIR if stat_at(fs::AT_FDCWD, path, 0).is_ok() => {
             (FailStep::NotExecutable, ": interpreter missing")
         }
         Errno::ENOENT | Errno::ENOTDIR => (FailStep::NotFound, ""),
-        // The kernel counts processes at this place too.
+        // `execve` fails with EAGAIN at the limit of processes.
         Errno::EAGAIN => (FailStep::Spawn, ": too many processes of this user"),
         Errno::ENOMEM | Errno::EMFILE | Errno::ENFILE => (FailStep::Spawn, ""),
         Errno::E2BIG => (
@@ -101,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn looks_through_the_path() {
+    fn command_is_resolved_through_path() {
         assert_eq!(resolve(b"sh", &[]).unwrap().to_bytes().last(), Some(&b'h'));
         assert_eq!(resolve(b"./sh", &[]).unwrap().as_c_str(), c"./sh");
         let none = (FailStep::NotFound, Errno::ENOENT);

@@ -1,32 +1,32 @@
-//! Standard output and error: bytes of a program, on their way to the host.
+//! Standard output and error: a program's bytes on their way to the client.
 
-use sandbox_freestanding::{
+use crate::runtime::{
     Errno, Fd, RawFd,
     io::{self, FIONREAD},
 };
 
 use crate::{
     program::{
-        log::Log,
-        outgoing::Outgoing,
-        polling::{POLLHUP, state_of},
+        outgoing_frames::OutgoingFrames,
+        output_log::OutputLog,
+        poll_set::{POLLHUP, poll_events},
     },
     protocol::{Kind, MAX_PAYLOAD, WINDOW},
 };
 
-/// How many frames are made of one pipe before others have their turn.
-const TURN: usize = 4;
+/// How many frames to read from one pipe before other events are handled.
+const MAX_FRAMES_PER_READ: usize = 4;
 
 /// The agent's end of one of a program's outputs.
 #[derive(Debug)]
 pub(super) struct Output {
     kind: Kind,
     pipe: Option<Fd>,
-    /// How many bytes the host takes.
+    /// How many more bytes the client accepts.
     credit: u64,
-    /// Bytes read.
+    /// Number of bytes read.
     total: u64,
-    /// After the drain was cut: how much of what is in the pipe still counts.
+    /// After the drain timeout: how many bytes of the pipe still count.
     remaining: Option<u64>,
 }
 
@@ -49,7 +49,7 @@ impl Output {
         self.pipe.is_some()
     }
 
-    /// Nobody takes any more of it.
+    /// Closes the pipe.
     pub(super) fn close(&mut self) {
         self.pipe = None;
     }
@@ -58,8 +58,8 @@ impl Output {
         self.credit = self.credit.saturating_add(u64::from(bytes));
     }
 
-    /// The descriptor to wait for, while the host takes anything.
-    pub(super) fn wants(&self) -> Option<RawFd> {
+    /// The descriptor to poll, while the client accepts bytes.
+    pub(super) fn poll_descriptor(&self) -> Option<RawFd> {
         if self.credit == 0 {
             None
         } else {
@@ -67,9 +67,14 @@ impl Output {
         }
     }
 
-    /// Reads what is there, as far as credit and room go.
-    pub(super) fn read(&mut self, stream: u32, outgoing: &mut Outgoing, mut log: Option<&mut Log>) {
-        for _ in 0..TURN {
+    /// Reads the available bytes, as far as credit and queue allow.
+    pub(super) fn read(
+        &mut self,
+        stream: u32,
+        outgoing: &mut OutgoingFrames,
+        mut log: Option<&mut OutputLog>,
+    ) {
+        for _ in 0..MAX_FRAMES_PER_READ {
             let Some(pipe) = &self.pipe else { return };
             let limit = self.credit.min(self.remaining.unwrap_or(u64::MAX));
             let limit = usize::try_from(limit)
@@ -99,7 +104,7 @@ impl Output {
                     }
                 }
                 Err(Errno::EAGAIN) => break,
-                // A pipe of our own has no other error.
+                // A pipe has no other error.
                 Err(_) => {
                     self.pipe = None;
                     return;
@@ -111,21 +116,21 @@ impl Output {
         }
     }
 
-    /// Closes the pipe if it has ended, which can be seen without credit too.
+    /// Closes the pipe if it has ended. This works without credit too.
     pub(super) fn close_if_ended(&mut self) {
         if let Some(pipe) = &self.pipe
-            && state_of(pipe.as_raw(), 0, Some(0)) & POLLHUP != 0
+            && poll_events(pipe.as_raw(), 0, Some(0)) & POLLHUP != 0
             && waiting(pipe) == 0
         {
             self.pipe = None;
         }
     }
 
-    /// Ends the wait for writers that are not of the tree any more: only what is in the pipe now still counts. Says
-    /// whether there was such a writer.
+    /// Stops waiting for writers outside of the tree: only bytes that are in the pipe now still
+    /// count. Returns whether there was such a writer.
     pub(super) fn cut(&mut self) -> bool {
         let Some(pipe) = &self.pipe else { return false };
-        if self.remaining.is_some() || state_of(pipe.as_raw(), 0, Some(0)) & POLLHUP != 0 {
+        if self.remaining.is_some() || poll_events(pipe.as_raw(), 0, Some(0)) & POLLHUP != 0 {
             return false;
         }
         let waiting = waiting(pipe);
@@ -137,13 +142,13 @@ impl Output {
     }
 }
 
-/// How many bytes are in a pipe.
+/// Number of bytes in a pipe.
 fn waiting(pipe: &Fd) -> u64 {
     let mut count = 0i32;
     // SAFETY: the request writes one `int`.
     match unsafe { io::ioctl(pipe, FIONREAD, &raw mut count as usize) } {
         Ok(_) => u64::from(count.max(0).cast_unsigned()),
-        // Every pipe knows the request.
+        // Every pipe supports the request.
         Err(_) => 0,
     }
 }

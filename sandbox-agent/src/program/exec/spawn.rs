@@ -1,8 +1,8 @@
-//! Starting the supervisor of an execution.
+//! Starting an execution's supervisor.
 
 use alloc::{string::ToString, vec};
 
-use sandbox_freestanding::{
+use crate::runtime::{
     Descriptor, Errno, Fd, Pid, Result,
     clone::fork,
     fs::{O_CLOEXEC, O_NONBLOCK},
@@ -13,31 +13,31 @@ use super::supervisor;
 use crate::{
     program::{
         descriptors::close_all_but,
-        failing::{failure, refusal},
-        sandbox::Sandbox,
+        failures::{failure, refusal},
+        prepared_sandbox::PreparedSandbox,
     },
     protocol::{Builtin, ExecRequest, FailStep, Failure, Program},
 };
 
-/// What pipes of programs are enlarged to where the system allows it: fewer, larger reads.
+/// Capacity of programs' pipes, if the system allows it: it makes reads fewer and larger.
 const PIPE_CAPACITY: usize = 1024 * 1024;
 
-/// The agent's side of a started execution.
+/// The agent's descriptors of a started execution.
 #[derive(Debug)]
 pub(super) struct Spawned {
     pub(super) supervisor: Pid,
-    /// Orders go out, the report comes in.
+    /// Commands to the supervisor, and its report.
     pub(super) control: Fd,
-    /// The child's number, then its failure if it has one; ends when the program runs.
+    /// The child's PID, then its failure, if any. Closed when the program runs.
     pub(super) progress: Fd,
     pub(super) stdin: Option<Fd>,
     pub(super) stdout: Fd,
     pub(super) stderr: Fd,
-    /// Takes one byte when standard input is complete, for a routine that must know.
+    /// Gets one byte when standard input is complete, for a builtin that must know.
     pub(super) complete: Option<Fd>,
 }
 
-/// The other side, in the supervisor and its child.
+/// The descriptors of the supervisor and its child.
 #[derive(Debug)]
 pub(super) struct ChildEnds {
     pub(super) control: Fd,
@@ -46,16 +46,16 @@ pub(super) struct ChildEnds {
     pub(super) stdout: Fd,
     pub(super) stderr: Fd,
     pub(super) complete: Option<Fd>,
-    /// Where the request comes from, when it is not known yet.
+    /// Set if the request is not known yet.
     pub(super) waiting: Option<WaitingEnds>,
 }
 
-/// What a child needs besides that waits for its request.
+/// Further descriptors of a child that waits for its request.
 #[derive(Debug)]
 pub(super) struct WaitingEnds {
-    /// Ends after the request, or without one when there will be none.
+    /// A pipe with the request; empty if there will be none.
     pub(super) request: Fd,
-    /// Standard input of a request that has none.
+    /// Standard input of a request without one.
     pub(super) no_stdin: Fd,
 }
 
@@ -63,23 +63,23 @@ pub(super) struct WaitingEnds {
 ///
 /// # Errors
 ///
-/// When the request cannot be run as it is, or the system has no room for it.
+/// When the request is invalid, or processes, descriptors or memory run out.
 pub(super) fn spawn(
-    sandbox: &Sandbox,
+    sandbox: &PreparedSandbox,
     request: &ExecRequest,
 ) -> core::result::Result<Spawned, Failure> {
     check(request)?;
-    let (ours, theirs) = pipes(sandbox, request)
+    let (agent_ends, child_ends) = pipes(sandbox, request)
         .map_err(|errno| failure(FailStep::Spawn, errno, "pipes of the execution"))?;
-    supervise(sandbox, Some(request), ours, theirs)
+    supervise(sandbox, Some(request), agent_ends, child_ends)
 }
 
 /// Forks the supervisor of a request, or of one that is still to come.
 pub(super) fn supervise(
-    sandbox: &Sandbox,
+    sandbox: &PreparedSandbox,
     request: Option<&ExecRequest>,
-    ours: Spawned,
-    theirs: ChildEnds,
+    agent_ends: Spawned,
+    child_ends: ChildEnds,
 ) -> core::result::Result<Spawned, Failure> {
     let make = || {
         // SAFETY: the agent has one thread.
@@ -91,35 +91,38 @@ pub(super) fn supervise(
     };
     match forked {
         Err(errno) => Err(failure(FailStep::Spawn, errno, "clone")),
-        Ok(Some(supervisor)) => Ok(Spawned { supervisor, ..ours }),
+        Ok(Some(supervisor)) => Ok(Spawned {
+            supervisor,
+            ..agent_ends
+        }),
         Ok(None) => {
-            // The agent's own descriptors, the stream above all, must not live on in a supervisor.
+            // A supervisor must not keep the agent's descriptors open, most of all the stream.
             let mut keep = vec![
                 2,
-                theirs.control.raw(),
-                theirs.progress.raw(),
-                theirs.stdin.raw(),
-                theirs.stdout.raw(),
-                theirs.stderr.raw(),
+                child_ends.control.raw(),
+                child_ends.progress.raw(),
+                child_ends.stdin.raw(),
+                child_ends.stdout.raw(),
+                child_ends.stderr.raw(),
             ];
-            keep.extend(theirs.complete.iter().map(Fd::raw));
-            if let Some(waiting) = &theirs.waiting {
+            keep.extend(child_ends.complete.iter().map(Fd::raw));
+            if let Some(waiting) = &child_ends.waiting {
                 keep.extend([waiting.request.raw(), waiting.no_stdin.raw()]);
             }
             keep.extend(sandbox.landlock.iter().map(Fd::raw));
-            keep.extend(sandbox.files.iter().map(Descriptor::raw));
-            close_all_but(&mut keep, sandbox.files.as_ref());
-            // The numbers that `ours` names are closed already, and may be used again soon.
-            core::mem::forget(ours);
-            supervisor::run(sandbox, request, theirs)
+            keep.extend(sandbox.procfs.iter().map(Descriptor::raw));
+            close_all_but(&mut keep, sandbox.procfs.as_ref());
+            // These descriptors are closed already, and their numbers may be in use again soon.
+            core::mem::forget(agent_ends);
+            supervisor::run(sandbox, request, child_ends)
         }
     }
 }
 
-/// Refuses what no program can be told.
+/// Refuses NUL bytes in strings.
 pub(super) fn check(request: &ExecRequest) -> core::result::Result<(), Failure> {
     let nul = |bytes: &[u8]| bytes.contains(&0);
-    let found = match &request.program {
+    let field = match &request.program {
         Program::Command { argv } if argv.iter().any(|argument| nul(argument)) => "an argument",
         Program::Builtin(
             Builtin::Put { path, .. }
@@ -134,35 +137,35 @@ pub(super) fn check(request: &ExecRequest) -> core::result::Result<(), Failure> 
     };
     Err(refusal(
         FailStep::Request,
-        "a NUL byte in ".to_string() + found,
+        "a NUL byte in ".to_string() + field,
     ))
 }
 
-fn pipes(sandbox: &Sandbox, request: &ExecRequest) -> Result<(Spawned, ChildEnds)> {
-    let (stdin, their_stdin) = if request.stdin {
-        let (ours, theirs) = input_pipe()?;
-        (Some(ours), theirs)
+fn pipes(sandbox: &PreparedSandbox, request: &ExecRequest) -> Result<(Spawned, ChildEnds)> {
+    let (stdin, child_stdin) = if request.stdin {
+        let (agent_ends, child_ends) = input_pipe()?;
+        (Some(agent_ends), child_ends)
     } else {
         (None, no_stdin(sandbox)?)
     };
-    let (mut ours, mut theirs) = both_ends(stdin, their_stdin)?;
+    let (mut agent_ends, mut child_ends) = exec_channels(stdin, child_stdin)?;
     if let Program::Builtin(Builtin::Put { .. }) = request.program {
-        let (their_complete, complete) = io::pipe(O_CLOEXEC | O_NONBLOCK)?;
-        ours.complete = Some(complete);
-        theirs.complete = Some(their_complete);
+        let (child_complete, complete) = io::pipe(O_CLOEXEC | O_NONBLOCK)?;
+        agent_ends.complete = Some(complete);
+        child_ends.complete = Some(child_complete);
     }
-    Ok((ours, theirs))
+    Ok((agent_ends, child_ends))
 }
 
-/// Everything between an agent and an execution, around these ends of its standard input.
-pub(super) fn both_ends(stdin: Option<Fd>, their_stdin: Fd) -> Result<(Spawned, ChildEnds)> {
-    let (control, their_control) = net::socket_pair(net::SOCK_SEQPACKET | net::SOCK_CLOEXEC)?;
+/// All channels between the agent and an execution, with these two ends of standard input.
+pub(super) fn exec_channels(stdin: Option<Fd>, child_stdin: Fd) -> Result<(Spawned, ChildEnds)> {
+    let (control, child_control) = net::socket_pair(net::SOCK_SEQPACKET | net::SOCK_CLOEXEC)?;
     io::set_nonblocking(&control, true)?;
-    let (progress, their_progress) = io::pipe(O_CLOEXEC)?;
+    let (progress, child_progress) = io::pipe(O_CLOEXEC)?;
     io::set_nonblocking(&progress, true)?;
-    let (stdout, their_stdout) = output_pipe()?;
-    let (stderr, their_stderr) = output_pipe()?;
-    let ours = Spawned {
+    let (stdout, child_stdout) = output_pipe()?;
+    let (stderr, child_stderr) = output_pipe()?;
+    let agent_ends = Spawned {
         supervisor: Pid(0),
         control,
         progress,
@@ -171,45 +174,45 @@ pub(super) fn both_ends(stdin: Option<Fd>, their_stdin: Fd) -> Result<(Spawned, 
         stderr,
         complete: None,
     };
-    let theirs = ChildEnds {
-        control: their_control,
-        progress: their_progress,
-        stdin: their_stdin,
-        stdout: their_stdout,
-        stderr: their_stderr,
+    let child_ends = ChildEnds {
+        control: child_control,
+        progress: child_progress,
+        stdin: child_stdin,
+        stdout: child_stdout,
+        stderr: child_stderr,
         complete: None,
         waiting: None,
     };
-    Ok((ours, theirs))
+    Ok((agent_ends, child_ends))
 }
 
-/// The agent's end of a program's standard input, and the program's.
+/// The agent's and the program's end of standard input.
 pub(super) fn input_pipe() -> Result<(Fd, Fd)> {
-    let (theirs, ours) = io::pipe(O_CLOEXEC)?;
-    io::set_nonblocking(&ours, true)?;
-    enlarge(&ours)?;
-    Ok((ours, theirs))
+    let (child_ends, agent_ends) = io::pipe(O_CLOEXEC)?;
+    io::set_nonblocking(&agent_ends, true)?;
+    enlarge(&agent_ends)?;
+    Ok((agent_ends, child_ends))
 }
 
-/// A standard input that has ended.
-pub(super) fn no_stdin(sandbox: &Sandbox) -> Result<Fd> {
+/// An empty standard input.
+pub(super) fn no_stdin(sandbox: &PreparedSandbox) -> Result<Fd> {
     match &sandbox.null {
         Some(null) => io::duplicate(null),
-        // A sandbox without /dev/null: a pipe that has ended reads the same.
+        // Without /dev/null, the read end of a closed pipe behaves the same.
         None => Ok(io::pipe(O_CLOEXEC)?.0),
     }
 }
 
 fn output_pipe() -> Result<(Fd, Fd)> {
-    let (ours, theirs) = io::pipe(O_CLOEXEC)?;
-    io::set_nonblocking(&ours, true)?;
-    enlarge(&ours)?;
-    Ok((ours, theirs))
+    let (agent_ends, child_ends) = io::pipe(O_CLOEXEC)?;
+    io::set_nonblocking(&agent_ends, true)?;
+    enlarge(&agent_ends)?;
+    Ok((agent_ends, child_ends))
 }
 
 fn enlarge(pipe: &Fd) -> Result<()> {
     match io::set_pipe_capacity(pipe, PIPE_CAPACITY) {
-        // Above the system's limit, or the user's: the usual capacity does too.
+        // Above the system's or the user's limit, the default capacity works too.
         Ok(_) | Err(Errno::EPERM) => Ok(()),
         Err(errno) => Err(errno),
     }

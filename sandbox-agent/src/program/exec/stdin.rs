@@ -1,29 +1,29 @@
-//! Standard input: bytes from the host, on their way into a pipe.
+//! Standard input: bytes of the client on their way into a pipe.
 
 use alloc::{collections::VecDeque, vec::Vec};
 
-use sandbox_freestanding::{Fd, RawFd, io};
+use crate::runtime::{Fd, RawFd, io};
 
 use crate::{
-    program::outgoing::{Outgoing, write_some},
+    program::outgoing_frames::{OutgoingFrames, write_some},
     protocol::{Channel, Kind, ProtocolError, WINDOW},
 };
 
-/// Consumed bytes are granted anew in pieces of this size.
+/// Credit is granted anew in units of this many bytes.
 const GRANT: u32 = WINDOW / 4;
 
-/// The host's end of a program's standard input.
+/// The agent's end of a program's standard input.
 #[derive(Debug)]
 pub(super) struct Stdin {
     pipe: Option<Fd>,
-    /// Takes a byte when all of the input is in the pipe.
+    /// Gets a byte when the whole input is in the pipe.
     complete: Option<Fd>,
     waiting: VecDeque<u8>,
-    /// Whether the host said that nothing more follows.
+    /// Whether the client has ended the input.
     ended: bool,
-    /// How much the host may still send.
+    /// How many more bytes the client may send.
     allowed: u32,
-    /// How much was consumed and not granted anew.
+    /// How many bytes were consumed and not granted anew.
     consumed: u32,
 }
 
@@ -39,8 +39,8 @@ impl Stdin {
         }
     }
 
-    /// The descriptor to wait for, while bytes wait.
-    pub(super) fn wants(&self) -> Option<RawFd> {
+    /// The descriptor to poll, while bytes wait.
+    pub(super) fn poll_descriptor(&self) -> Option<RawFd> {
         if self.waiting.is_empty() {
             None
         } else {
@@ -48,7 +48,7 @@ impl Stdin {
         }
     }
 
-    /// Takes bytes of the host.
+    /// Handles bytes from the client.
     ///
     /// # Errors
     ///
@@ -57,7 +57,7 @@ impl Stdin {
         &mut self,
         stream: u32,
         bytes: &[u8],
-        outgoing: &mut Outgoing,
+        outgoing: &mut OutgoingFrames,
     ) -> Result<(), ProtocolError> {
         let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         self.allowed = self
@@ -76,20 +76,20 @@ impl Stdin {
         if self.pipe.is_some() {
             self.waiting.extend(rest);
         } else {
-            // Nobody reads: what was on its way is taken and dropped.
+            // Without a reader, bytes that were already sent are dropped.
             self.consume(stream, rest.len(), outgoing);
         }
         Ok(())
     }
 
-    /// The host said that nothing more follows.
+    /// The client has ended the input.
     pub(super) fn end(&mut self) {
         self.ended = true;
         self.close_if_done();
     }
 
-    /// Writes on, when the pipe takes more or has lost its reader.
-    pub(super) fn write_on(&mut self, stream: u32, outgoing: &mut Outgoing) {
+    /// Writes waiting bytes after the pipe has become writable or lost its reader.
+    pub(super) fn write_waiting(&mut self, stream: u32, outgoing: &mut OutgoingFrames) {
         while !self.waiting.is_empty() && self.pipe.is_some() {
             let (head, _) = self.waiting.as_slices();
             let head = Vec::from(&head[..head.len().min(65_536)]);
@@ -108,18 +108,19 @@ impl Stdin {
         self.close_if_done();
     }
 
-    /// Closes the pipe before its end: the reader can tell that the input is not complete.
+    /// Closes the pipe early: the reader can tell that the input is incomplete.
     pub(super) fn abandon(&mut self) {
         self.waiting.clear();
         self.pipe = None;
         self.complete = None;
     }
 
-    fn write(&mut self, bytes: &[u8], stream: u32, outgoing: &mut Outgoing) -> usize {
+    fn write(&mut self, bytes: &[u8], stream: u32, outgoing: &mut OutgoingFrames) -> usize {
         match self.pipe.as_ref().map(|pipe| write_some(pipe, bytes)) {
             Some(Ok(written)) => written,
             None => 0,
-            // EPIPE: the program does not read any more, which is its right. The host need not send what nobody gets.
+            // EPIPE: the program does not read any more. Zero credit tells the client to stop
+            // sending.
             Some(Err(_)) => {
                 self.pipe = None;
                 if !self.ended {
@@ -133,14 +134,14 @@ impl Stdin {
     fn close_if_done(&mut self) {
         if self.ended && self.waiting.is_empty() {
             if let Some(complete) = self.complete.take() {
-                // A reader that is gone needs no word.
+                // An error means that the reader is gone.
                 let _ = io::write(&complete, &[1]);
             }
             self.pipe = None;
         }
     }
 
-    fn consume(&mut self, stream: u32, count: usize, outgoing: &mut Outgoing) {
+    fn consume(&mut self, stream: u32, count: usize, outgoing: &mut OutgoingFrames) {
         self.consumed += u32::try_from(count).unwrap_or(WINDOW);
         if self.consumed >= GRANT && !self.ended {
             outgoing.message(stream, Kind::Credit, &Channel::Stdin.credit(self.consumed));

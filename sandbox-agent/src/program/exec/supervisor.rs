@@ -1,9 +1,10 @@
-//! The supervisor: the parent of an execution's main process, and of every orphan among its descendants. It tells the
-//! agent how the main process ended, after it has killed whatever the main process left behind.
+//! The supervisor: the parent of an execution's main process, and of every orphan among its
+//! descendants. When the main process has ended, it kills the rest of the tree and reports to the
+//! agent.
 
 use alloc::{collections::BTreeSet, vec::Vec};
 
-use sandbox_freestanding::{
+use crate::runtime::{
     Descriptor, Errno, Fd, Pid,
     clone::fork,
     io, net,
@@ -13,35 +14,35 @@ use sandbox_freestanding::{
 
 use super::{
     child,
-    record::{MAX_PACKET, Order, Report},
+    control::{MAX_PACKET, SupervisorCommand, SupervisorReport},
     spawn::ChildEnds,
-    tree::{Process, descendants, snapshot},
+    tree::{ProcessInfo, descendants, snapshot},
 };
 use crate::{
     program::{
-        exec_once::{Gate, Refused},
-        failing::failure,
-        polling::{Moment, POLLIN, PollSet, after, now},
-        process_files::ProcessFiles,
-        sandbox::Sandbox,
+        exec_once::{ExecOnceGate, RefusedCounts},
+        failures::failure,
+        poll_set::{MonotonicMicros, POLLIN, PollSet, after, now},
+        prepared_sandbox::PreparedSandbox,
+        procfs::Procfs,
     },
     protocol::{ExecRequest, FailStep, Program},
 };
 
-/// Until when a tree must be gone after the order to kill it, milliseconds.
-const KILL_BOUND: u64 = 2000;
+/// Timeout for killing a tree, in milliseconds.
+const KILL_TIMEOUT_MS: u64 = 2000;
 
-/// How long after the last end of a killed child the rest of the tree is looked for again, milliseconds.
-const PATIENCE: u64 = 10;
+/// How long to reap killed children before the rest of the tree is searched again, in milliseconds.
+const QUIET_PERIOD_MS: u64 = 10;
 
-/// How long processes are stopped before they are killed, milliseconds: a tree that forks faster than it is found, or
-/// whose members wake each other, is killed as far as it is known then.
-const STOP_BOUND: u64 = 500;
+/// How long processes are stopped before they are killed, in milliseconds. A tree that forks faster
+/// than it is found, or whose members resume each other, is killed as far as it is known then.
+const STOP_TIMEOUT_MS: u64 = 500;
 
-/// Runs an execution to its end; without a request, its process waits for one.
-pub(super) fn run(sandbox: &Sandbox, request: Option<&ExecRequest>, ends: ChildEnds) -> ! {
-    match begin(sandbox, request, &ends) {
-        Ok(Begun {
+/// Runs an execution to its end; without a request, the main process waits for one.
+pub(super) fn run(sandbox: &PreparedSandbox, request: Option<&ExecRequest>, ends: ChildEnds) -> ! {
+    match start(sandbox, request, &ends) {
+        Ok(StartedExecution {
             main,
             gate,
             child_ended,
@@ -52,11 +53,11 @@ pub(super) fn run(sandbox: &Sandbox, request: Option<&ExecRequest>, ends: ChildE
             let mut supervisor = Supervisor {
                 control: Fd::from_raw(control),
                 child_ended,
-                files: sandbox.files.as_ref(),
+                procfs: sandbox.procfs.as_ref(),
                 gate,
                 main,
                 reaped: 0,
-                report: Report {
+                report: SupervisorReport {
                     end: None,
                     killed: false,
                     stragglers: 0,
@@ -64,18 +65,18 @@ pub(super) fn run(sandbox: &Sandbox, request: Option<&ExecRequest>, ends: ChildE
                     cpu_us: 0,
                     max_rss_kib: 0,
                     ended: 0,
-                    refused: Refused::default(),
+                    refused: RefusedCounts::default(),
                 },
             };
             supervisor.watch();
-            // Held until now, so that the agent hears of their end and of the report at once, and not of each by itself.
+            // Held until now, so that the agent wakes up once for the pipes' end and the report.
             drop(outputs);
-            // With the agent gone there is nobody to tell, and nothing left to do.
+            // A write fails only if the agent is gone.
             let _ = io::write(&supervisor.control, &supervisor.report.encode());
         }
         Err(errno) => {
             let failed = failure(FailStep::Spawn, errno, "process of the execution");
-            // As above. Without a report the execution counts as lost, but for this failure.
+            // As above. Without a report the execution is lost, except for this failure.
             let _ = io::write_all(&ends.progress, &[&[0; 4][..], &failed.encode()].concat());
         }
     }
@@ -83,47 +84,47 @@ pub(super) fn run(sandbox: &Sandbox, request: Option<&ExecRequest>, ends: ChildE
 }
 
 /// An execution whose main process runs.
-struct Begun {
+struct StartedExecution {
     main: Pid,
-    gate: Option<Gate>,
+    gate: Option<ExecOnceGate>,
     child_ended: Fd,
 }
 
-fn begin(
-    sandbox: &Sandbox,
+fn start(
+    sandbox: &PreparedSandbox,
     request: Option<&ExecRequest>,
     ends: &ChildEnds,
-) -> Result<Begun, Errno> {
+) -> Result<StartedExecution, Errno> {
     match set_attribute(PR_SET_CHILD_SUBREAPER, 1, 0) {
-        // A kernel without subreapers (gVisor before 2023) gives orphans to the agent: they end with the sandbox, and a backend
-        // on such a kernel says so.
+        // On a kernel without subreapers (gVisor before 2023), the agent inherits orphans. They end
+        // with the sandbox, and the backend reports it.
         Ok(()) | Err(Errno::EINVAL) => {}
         Err(errno) => return Err(errno),
     }
-    // Not the agent's, which tells its readers on some kernels (gVisor's) of the agent's children only.
+    // Not the agent's signalfd: on gVisor it reports the agent's children only.
     let child_ended = signal::descriptor(SignalSet::default().with(SIGCHLD))?;
     let program = request.is_none_or(|request| matches!(request.program, Program::Command { .. }));
     let once = sandbox.exec_once && program;
     let (listening, notify) = if once {
-        let (ours, theirs) = net::socket_pair(net::SOCK_SEQPACKET | net::SOCK_CLOEXEC)?;
-        // Numbers 0 and 1 are free here, and become the program's standard streams.
-        (Some(ours), Some(io::duplicate_above(&theirs, 3)?))
+        let (agent_ends, child_ends) = net::socket_pair(net::SOCK_SEQPACKET | net::SOCK_CLOEXEC)?;
+        // Numbers 0 and 1 are free here and become the program's standard streams.
+        (Some(agent_ends), Some(io::duplicate_above(&child_ends, 3)?))
     } else {
         (None, None)
     };
     // SAFETY: the supervisor has one thread.
     match unsafe { fork() }? {
         None => child::run(sandbox, request, ends, notify),
-        Some(main) => Ok(Begun {
+        Some(main) => Ok(StartedExecution {
             main,
-            gate: listening.map(Gate::new),
+            gate: listening.map(ExecOnceGate::new),
             child_ended,
         }),
     }
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Source {
+enum SupervisorEvent {
     Children,
     Control,
     Gate,
@@ -132,35 +133,35 @@ enum Source {
 struct Supervisor<'a> {
     control: Fd,
     child_ended: Fd,
-    files: Option<&'a ProcessFiles>,
-    gate: Option<Gate>,
+    procfs: Option<&'a Procfs>,
+    gate: Option<ExecOnceGate>,
     main: Pid,
     /// How many children were reaped.
     reaped: u64,
-    report: Report,
+    report: SupervisorReport,
 }
 
 impl Supervisor<'_> {
-    /// Until no process of the tree is left, or the bound is over.
+    /// Waits until no process of the tree is left, or the timeout is over.
     fn watch(&mut self) {
         let mut set = PollSet::new();
         loop {
             set.clear();
-            set.add(self.child_ended.raw(), POLLIN, Source::Children);
-            set.add(self.control.raw(), POLLIN, Source::Control);
+            set.add(self.child_ended.raw(), POLLIN, SupervisorEvent::Children);
+            set.add(self.control.raw(), POLLIN, SupervisorEvent::Control);
             if let Some(gate) = &self.gate {
-                set.add(gate.raw(), POLLIN, Source::Gate);
+                set.add(gate.raw(), POLLIN, SupervisorEvent::Gate);
             }
             if set.wait(None).is_err() {
-                // Only a kernel without memory: try again.
+                // The kernel is out of memory: try again.
                 continue;
             }
             let mut kill = false;
-            for (source, _) in set.happened() {
+            for (source, _) in set.ready() {
                 match source {
-                    Source::Children => drain(&self.child_ended),
-                    Source::Control => kill |= self.obey(),
-                    Source::Gate => {
+                    SupervisorEvent::Children => drain(&self.child_ended),
+                    SupervisorEvent::Control => kill |= self.run_command(),
+                    SupervisorEvent::Gate => {
                         if let Some(gate) = &mut self.gate
                             && !gate.serve(&mut self.report.refused)
                         {
@@ -169,12 +170,12 @@ impl Supervisor<'_> {
                     }
                 }
             }
-            let left = self.reap();
+            let children_left = self.reap();
             if kill && self.report.end.is_none() {
                 self.report.killed = true;
             }
             if self.report.end.is_some() || kill {
-                if left {
+                if children_left {
                     self.kill_tree();
                 }
                 return;
@@ -182,27 +183,29 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Carries out an order; says whether the tree is to be killed. The end of the socket is the end of the agent.
-    fn obey(&self) -> bool {
+    /// Carries out a command; returns whether to kill the tree. The end of the socket means that
+    /// the agent is gone.
+    fn run_command(&self) -> bool {
         let mut packet = [0; MAX_PACKET];
-        let order = match io::read(&self.control, &mut packet) {
+        let command = match io::read(&self.control, &mut packet) {
             Ok(0) | Err(_) => return true,
-            Ok(count) => Order::decode(&packet[..count]),
+            Ok(count) => SupervisorCommand::decode(&packet[..count]),
         };
-        let (target, number) = match order {
-            Some(Order::Signal(number)) => (self.main, i32::from(number)),
-            // The main process leads a session, and so a group, whose number is its own.
-            Some(Order::Terminate) => (Pid(-self.main.0), SIGTERM),
-            Some(Order::Kill) | None => return true,
+        let (target, number) = match command {
+            Some(SupervisorCommand::Signal(number)) => (self.main, i32::from(number)),
+            // The main process leads a process group with its own number.
+            Some(SupervisorCommand::Terminate) => (Pid(-self.main.0), SIGTERM),
+            Some(SupervisorCommand::Kill) | None => return true,
         };
         if self.report.end.is_none() {
-            // It is not reaped yet, so the number is still its own. A zombie, or a number that is no signal, is no news.
+            // The process is not reaped yet, so its PID is not reused. Signals to a zombie, and
+            // invalid signals, are ignored.
             let _ = signal::kill(target, number);
         }
         false
     }
 
-    /// Takes the ends of children; says whether any child is left.
+    /// Reaps children; returns whether any is left.
     fn reap(&mut self) -> bool {
         loop {
             match process::reap() {
@@ -223,20 +226,21 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Kills everything below. The first round kills what it finds: nearly always that is all, since whoever was forked
-    /// meanwhile is found as a child of this process. If anybody is left, each further round first stops the tree.
+    /// Kills all descendants. The first round kills those it finds: nearly always that is all,
+    /// because children forked meanwhile become this process's own. Every further round stops the
+    /// tree first.
     fn kill_tree(&mut self) {
-        let begun = now();
-        let Some(files) = self.files else {
-            return self.kill_group(begun);
+        let started_at = now();
+        let Some(procfs) = self.procfs else {
+            return self.kill_group(started_at);
         };
         let mut dead = BTreeSet::new();
-        let mut found = self.family(files, &[], &BTreeSet::new());
+        let mut processes = self.descendants_of_tree(procfs, &[], &BTreeSet::new());
         loop {
-            for process in &found {
-                // Gone in between is as good as killed.
+            for process in &processes {
+                // An error means that it has ended.
                 let _ = signal::kill(process.pid, SIGKILL);
-                // The main process that was killed on order is not its own straggler.
+                // The main process, killed on command, is not a straggler.
                 if !process.ended && process.pid != self.main && dead.insert(process.pid) {
                     self.report.stragglers += 1;
                 }
@@ -244,24 +248,25 @@ impl Supervisor<'_> {
             if !self.reap_while_they_end() {
                 return;
             }
-            if now() >= after(begun, KILL_BOUND) {
-                let left = self.family(files, &[], &BTreeSet::new());
-                let alive = left.iter().filter(|process| !process.ended).count();
+            if now() >= after(started_at, KILL_TIMEOUT_MS) {
+                let alive = self.descendants_of_tree(procfs, &[], &BTreeSet::new());
+                let alive = alive.iter().filter(|process| !process.ended).count();
                 self.report.survivors = u32::try_from(alive.max(1)).unwrap_or(u32::MAX);
                 return;
             }
-            found = self.stop_all(files, begun);
+            processes = self.stop_all(procfs, started_at);
         }
     }
 
-    /// Takes the ends of children until none is left (false), or for a while none ends any more (true).
+    /// Reaps children until none is left (returns false), or none has ended for a while (returns
+    /// true).
     fn reap_while_they_end(&mut self) -> bool {
         let mut reaped = self.reaped;
-        let mut until = after(now(), PATIENCE);
+        let mut until = after(now(), QUIET_PERIOD_MS);
         while self.reap() {
             if self.reaped != reaped {
                 reaped = self.reaped;
-                until = after(now(), PATIENCE);
+                until = after(now(), QUIET_PERIOD_MS);
             }
             if now() >= until {
                 return true;
@@ -271,37 +276,37 @@ impl Supervisor<'_> {
         false
     }
 
-    /// Stops the tree until no new member is found, so that nobody forks away from the kill.
-    fn stop_all(&self, files: &ProcessFiles, begun: Moment) -> Vec<Process> {
+    /// Stops the tree until no new member is found, so that no process can fork during the kill.
+    fn stop_all(&self, procfs: &Procfs, started_at: MonotonicMicros) -> Vec<ProcessInfo> {
         let mut known = BTreeSet::new();
         let mut members = Vec::new();
         loop {
-            let found = self.family(files, &members, &known);
-            if found.is_empty() {
+            let processes = self.descendants_of_tree(procfs, &members, &known);
+            if processes.is_empty() {
                 return members;
             }
-            for process in found {
+            for process in processes {
                 // A process that cannot be stopped is killed nevertheless.
                 let _ = signal::kill(process.pid, SIGSTOP);
                 known.insert(process.pid);
                 members.push(process);
             }
-            if now() > after(begun, STOP_BOUND) {
+            if now() > after(started_at, STOP_TIMEOUT_MS) {
                 return members;
             }
         }
     }
 
-    /// Who descends from this process, or from one of `members`, and is not in `known`.
-    fn family(
+    /// The descendants of this process, or of `members`, that are not in `known`.
+    fn descendants_of_tree(
         &self,
-        files: &ProcessFiles,
-        members: &[Process],
+        procfs: &Procfs,
+        members: &[ProcessInfo],
         known: &BTreeSet<Pid>,
-    ) -> Vec<Process> {
+    ) -> Vec<ProcessInfo> {
         let mut processes = Vec::new();
-        // A procfs that cannot be listed shows nobody; the children are then still there at the bound, and reported.
-        let _ = snapshot(files, known, &mut processes);
+        // If procfs cannot be listed, the children survive until the timeout and are reported.
+        let _ = snapshot(procfs, known, &mut processes);
         let roots = members
             .iter()
             .map(|one| one.pid)
@@ -310,10 +315,10 @@ impl Supervisor<'_> {
         descendants(&processes, &roots, &BTreeSet::new())
     }
 
-    /// Without a procfs: what did not leave the main process's group dies; what did is a survivor.
-    fn kill_group(&mut self, begun: Moment) {
-        let end = after(begun, KILL_BOUND);
-        // The group may be empty by now.
+    /// Without a procfs, kills the main process's group. Processes outside of the group survive.
+    fn kill_group(&mut self, started_at: MonotonicMicros) {
+        let end = after(started_at, KILL_TIMEOUT_MS);
+        // An error means that the group is empty.
         let _ = signal::kill(Pid(-self.main.0), SIGKILL);
         while self.reap() {
             if now() >= end {
@@ -324,7 +329,7 @@ impl Supervisor<'_> {
         }
     }
 
-    fn wait_for_child(&self, until: Moment) {
+    fn wait_for_child(&self, until: MonotonicMicros) {
         let mut set = PollSet::new();
         set.add(self.child_ended.raw(), POLLIN, ());
         // An error only shortens the wait.
@@ -333,7 +338,7 @@ impl Supervisor<'_> {
     }
 }
 
-/// Empties the descriptor that says that children have ended.
+/// Empties a signalfd for SIGCHLD.
 pub(in crate::program) fn drain(child_ended: &Fd) {
     let mut records = [0; 512];
     while io::read(child_ended, &mut records).is_ok_and(|count| count > 0) {}

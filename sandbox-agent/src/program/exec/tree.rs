@@ -1,40 +1,40 @@
-//! Finding processes by their lineage, from a procfs of the agent's own process namespace.
+//! Finding processes by descent, in a procfs of the agent's own PID namespace.
 
 use alloc::{collections::BTreeSet, vec::Vec};
 
-use sandbox_freestanding::{
+use crate::runtime::{
     Errno, Pid, Result,
     directory::Directory,
     fs, io,
     path::{PathBuffer, decimal},
 };
 
-use crate::program::process_files::ProcessFiles;
+use crate::program::procfs::Procfs;
 
 /// A process as procfs shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::program) struct Process {
-    /// Its number.
+pub(in crate::program) struct ProcessInfo {
+    /// Its PID.
     pub(in crate::program) pid: Pid,
-    /// Its parent's.
+    /// Its parent's PID.
     pub(in crate::program) parent: Pid,
-    /// Whether it has ended and only waits to be reaped.
+    /// Whether it is a zombie.
     pub(in crate::program) ended: bool,
 }
 
-/// Adds every process that is not in `known` to `processes`.
+/// Appends every process that is not in `known`.
 ///
 /// # Errors
 ///
 /// When procfs cannot be listed.
 pub(in crate::program) fn snapshot(
-    files: &ProcessFiles,
+    procfs: &Procfs,
     known: &BTreeSet<Pid>,
-    processes: &mut Vec<Process>,
+    processes: &mut Vec<ProcessInfo>,
 ) -> Result<()> {
-    // A reader's position belongs to the open file, which supervisors share: each snapshot opens the folder anew.
+    // The read position belongs to the open file, which supervisors share: open the folder anew.
     let folder = fs::open_at(
-        files,
+        procfs,
         c".",
         fs::O_RDONLY | fs::O_DIRECTORY | fs::O_CLOEXEC,
         0,
@@ -46,42 +46,42 @@ pub(in crate::program) fn snapshot(
         if known.contains(&pid) {
             continue;
         }
-        // It may be gone since the folder was read.
-        if let Ok(process) = read_process(files, pid, name) {
+        // It may have ended since the folder was read.
+        if let Ok(process) = read_process(procfs, pid, name) {
             processes.push(process);
         }
     }
     Ok(())
 }
 
-/// Whether a process was started in this process namespace: by another one of it. What an engine or a kubelet starts in a container
-/// from outside has no parent there.
+/// Whether a process has a parent in this PID namespace. A process that an engine or a kubelet
+/// starts in a container has none.
 ///
 /// # Errors
 ///
-/// When it is not there any more.
-pub(in crate::program) fn has_parent(files: &ProcessFiles, pid: Pid) -> Result<bool> {
+/// When the process has ended.
+pub(in crate::program) fn has_parent(procfs: &Procfs, pid: Pid) -> Result<bool> {
     let mut digits = [0; 20];
     let number = u64::from(pid.0.unsigned_abs());
-    let process = read_process(files, pid, decimal(number, &mut digits))?;
+    let process = read_process(procfs, pid, decimal(number, &mut digits))?;
     Ok(process.parent != Pid(0))
 }
 
-fn read_process(files: &ProcessFiles, pid: Pid, name: &[u8]) -> Result<Process> {
+fn read_process(procfs: &Procfs, pid: Pid, name: &[u8]) -> Result<ProcessInfo> {
     let path = PathBuffer::concat(&[name, b"/stat"])?;
-    let file = fs::open_at(files, &path, fs::O_RDONLY | fs::O_CLOEXEC, 0)?;
+    let file = fs::open_at(procfs, &path, fs::O_RDONLY | fs::O_CLOEXEC, 0)?;
     let mut text = [0; 256];
     let count = io::read(&file, &mut text)?;
     parse_stat(pid, &text[..count]).ok_or(Errno::EIO)
 }
 
-/// `pid (name) state parent …`, where the name may hold anything, parentheses too.
-fn parse_stat(pid: Pid, text: &[u8]) -> Option<Process> {
+/// Parses `pid (name) state parent …`; the name may contain parentheses.
+fn parse_stat(pid: Pid, text: &[u8]) -> Option<ProcessInfo> {
     let close = text.iter().rposition(|byte| *byte == b')')?;
     let mut fields = text[close + 1..].split(|byte| *byte == b' ').skip(1);
     let state = *fields.next()?.first()?;
     let parent = number(fields.next()?)?;
-    Some(Process {
+    Some(ProcessInfo {
         pid,
         parent,
         ended: matches!(state, b'Z' | b'X'),
@@ -92,29 +92,29 @@ fn number(digits: &[u8]) -> Option<Pid> {
     core::str::from_utf8(digits).ok()?.parse().ok().map(Pid)
 }
 
-/// Which of `processes` descend from one of `roots`; those below `pruned`, and they themselves, do not count. The roots
-/// are not part of the answer.
+/// The processes that descend from one of `roots`, without the roots themselves, and without the
+/// processes in `pruned` and their descendants.
 pub(in crate::program) fn descendants(
-    processes: &[Process],
+    processes: &[ProcessInfo],
     roots: &BTreeSet<Pid>,
     pruned: &BTreeSet<Pid>,
-) -> Vec<Process> {
-    let mut family = roots.clone();
-    let mut found = Vec::new();
-    // Children mostly have larger numbers than their parents, so that one round finds nearly all; another follows until
-    // one finds nothing.
+) -> Vec<ProcessInfo> {
+    let mut lineage = roots.clone();
+    let mut descendants = Vec::new();
+    // Children mostly have larger PIDs than their parents, so one round finds nearly all. Repeats
+    // until a round finds none.
     loop {
-        let before = found.len();
+        let before = descendants.len();
         for process in processes {
-            if family.contains(&process.parent)
+            if lineage.contains(&process.parent)
                 && !pruned.contains(&process.pid)
-                && family.insert(process.pid)
+                && lineage.insert(process.pid)
             {
-                found.push(*process);
+                descendants.push(*process);
             }
         }
-        if found.len() == before {
-            return found;
+        if descendants.len() == before {
+            return descendants;
         }
     }
 }
@@ -123,8 +123,8 @@ pub(in crate::program) fn descendants(
 mod tests {
     use super::*;
 
-    fn process(pid: i32, parent: i32) -> Process {
-        Process {
+    fn process(pid: i32, parent: i32) -> ProcessInfo {
+        ProcessInfo {
             pid: Pid(pid),
             parent: Pid(parent),
             ended: false,
@@ -132,10 +132,10 @@ mod tests {
     }
 
     #[test]
-    fn names_do_not_confuse() {
+    fn process_names_with_parentheses_are_parsed() {
         assert_eq!(
             parse_stat(Pid(7), b"7 (a) Z 1 (b) S 3 4) R 42 7 7"),
-            Some(Process {
+            Some(ProcessInfo {
                 pid: Pid(7),
                 parent: Pid(42),
                 ended: false
@@ -143,7 +143,7 @@ mod tests {
         );
         assert_eq!(
             parse_stat(Pid(7), b"7 (x) Z 1 7 7"),
-            Some(Process {
+            Some(ProcessInfo {
                 pid: Pid(7),
                 parent: Pid(1),
                 ended: true
@@ -163,14 +163,14 @@ mod tests {
 
     #[test]
     fn this_process_has_a_parent() {
-        let files = ProcessFiles::open().unwrap();
-        let pid = sandbox_freestanding::process::current();
-        assert_eq!(has_parent(&files, pid), Ok(true));
-        assert!(has_parent(&files, Pid(i32::MAX)).is_err());
+        let procfs = Procfs::open().unwrap();
+        let pid = crate::runtime::process::current();
+        assert_eq!(has_parent(&procfs, pid), Ok(true));
+        assert!(has_parent(&procfs, Pid(i32::MAX)).is_err());
     }
 
     #[test]
-    fn lineage() {
+    fn descendants_are_found_and_pruned() {
         let processes = [
             process(9, 5),
             process(5, 2),
@@ -182,7 +182,7 @@ mod tests {
             let set = |pids: &[i32]| pids.iter().copied().map(Pid).collect();
             let mut pids: Vec<i32> = descendants(&processes, &set(roots), &set(pruned))
                 .iter()
-                .map(|one| one.pid.0)
+                .map(|process| process.pid.0)
                 .collect();
             pids.sort_unstable();
             pids

@@ -1,8 +1,8 @@
-//! The host's files in the new root.
+//! Mounting the host's files in the new root.
 
 use alloc::{ffi::CString, vec::Vec};
 
-use sandbox_freestanding::{
+use crate::runtime::{
     Errno, Fd, Result, fs,
     fs::{AT_EMPTY_PATH, AT_FDCWD, AT_NO_AUTOMOUNT, AT_RECURSIVE, AT_SYMLINK_NOFOLLOW},
     mount::{
@@ -16,84 +16,85 @@ use sandbox_freestanding::{
 
 use super::{
     classic,
-    place::{self, Place},
+    mount_point::{self, MountPoint},
 };
-use crate::{program::failing::is_object, protocol::Object};
+use crate::{program::failures::is_object, protocol::Object};
 
-/// What restricts a mount of the host's files.
+/// Restrictions of a mount of the host's files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Restriction {
+pub(super) struct MountRestriction {
     pub(super) read_only: bool,
     pub(super) devices: bool,
 }
 
-/// Files of the host, taken while the host's root was still the root.
+/// Files of the host, opened while the host's root was still the root.
 #[derive(Debug)]
-pub(super) enum Source {
-    /// A detached copy of the mount, with all below it, restricted already.
+pub(super) enum BindSource {
+    /// A detached copy of the mount, with all submounts, already restricted.
     Tree(Fd),
-    /// Without the newer calls: the path, to be resolved in the old root, and what it must lead to.
+    /// Without the newer calls: the path, to be resolved in the old root, and the object that it
+    /// must lead to.
     Path(CString, Option<Object>),
-    /// An optional source that is not there.
+    /// An optional source that does not exist.
     Missing,
 }
 
-/// Takes the host's `path`.
+/// Opens the host's `path`.
 ///
 /// # Errors
 ///
-/// `ENOENT` unless it is `optional`, [`REPLACED`] where it is not `object`, and what the kernel refuses.
+/// `ENOENT` unless it is `optional`, [`REPLACED`] if it is not `object`, and errors of the kernel.
 pub(super) fn take(
     path: &[u8],
-    restriction: Restriction,
+    restriction: MountRestriction,
     optional: bool,
     object: Option<Object>,
-) -> Result<Source> {
-    let place = terminated(path)?;
+) -> Result<BindSource> {
+    let point = terminated(path)?;
     let recursive = AT_RECURSIVE | AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT;
     let flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | recursive.cast_unsigned();
-    match open_tree(AT_FDCWD, &place, flags) {
+    match open_tree(AT_FDCWD, &point, flags) {
         Ok(tree) => {
-            // Of the copy itself: whatever the path leads to by now, this is what is mounted.
+            // Checks the copy, which is what will be mounted, whatever the path leads to now.
             check(&stat_of(&tree)?, object)?;
             match restrict(&tree, restriction) {
-                Ok(()) => Ok(Source::Tree(tree)),
-                // Linux 5.2 to 5.11 can copy, and not restrict all of the copy.
-                Err(Errno::ENOSYS) => Ok(Source::Path(place, object)),
+                Ok(()) => Ok(BindSource::Tree(tree)),
+                // Linux 5.2 to 5.11 can copy a mount, but not restrict all submounts of the copy.
+                Err(Errno::ENOSYS) => Ok(BindSource::Path(point, object)),
                 Err(errno) => Err(errno),
             }
         }
-        Err(Errno::ENOENT | Errno::ENOTDIR) if optional => Ok(Source::Missing),
-        // Before Linux 5.2, or denied by an engine's seccomp profile that does not know the call.
-        Err(Errno::ENOSYS | Errno::EPERM) => match stat_at(AT_FDCWD, &place, AT_SYMLINK_NOFOLLOW) {
-            Ok(facts) => {
-                check(&facts, object)?;
-                Ok(Source::Path(place, object))
+        Err(Errno::ENOENT | Errno::ENOTDIR) if optional => Ok(BindSource::Missing),
+        // Before Linux 5.2, or denied by the engine's seccomp profile.
+        Err(Errno::ENOSYS | Errno::EPERM) => match stat_at(AT_FDCWD, &point, AT_SYMLINK_NOFOLLOW) {
+            Ok(metadata) => {
+                check(&metadata, object)?;
+                Ok(BindSource::Path(point, object))
             }
-            Err(Errno::ENOENT | Errno::ENOTDIR) if optional => Ok(Source::Missing),
+            Err(Errno::ENOENT | Errno::ENOTDIR) if optional => Ok(BindSource::Missing),
             Err(errno) => Err(errno),
         },
         Err(errno) => Err(errno),
     }
 }
 
-/// The error number of a path that leads to another object than the host has checked.
+/// The error for a path that leads to another object than the client checked.
 pub(super) const REPLACED: Errno = Errno::ESTALE;
 
-/// Holds what was found to what it must be.
+/// Checks that a file is the expected object.
 ///
 /// # Errors
 ///
 /// [`REPLACED`].
-pub(super) fn check(facts: &Stat, object: Option<Object>) -> Result<()> {
+pub(super) fn check(metadata: &Stat, object: Option<Object>) -> Result<()> {
     match object {
-        Some(object) if !is_object(facts, object) => Err(REPLACED),
+        Some(object) if !is_object(metadata, object) => Err(REPLACED),
         _ => Ok(()),
     }
 }
 
-fn restrict(tree: &Fd, restriction: Restriction) -> Result<()> {
-    // Flags are only added: inside of a user namespace those of the host's mounts are locked.
+fn restrict(tree: &Fd, restriction: MountRestriction) -> Result<()> {
+    // Flags are only added: inside a user namespace, those of the host's mounts are locked.
     let mut set = MOUNT_ATTR_NOSUID;
     if restriction.read_only {
         set |= MOUNT_ATTR_RDONLY;
@@ -113,63 +114,64 @@ fn restrict(tree: &Fd, restriction: Restriction) -> Result<()> {
     )
 }
 
-/// Mounts what was taken at `target` of the new root. `old` is the old root, and the current folder.
+/// Mounts a source at `target` in the new root. `old_root` is the old root, and the working
+/// directory.
 ///
 /// # Errors
 ///
-/// What the kernel refuses.
+/// Errors of the kernel.
 pub(super) fn attach(
-    source: Source,
+    source: BindSource,
     target: &[u8],
-    restriction: Restriction,
-    old: &Fd,
+    restriction: MountRestriction,
+    old_root: &Fd,
 ) -> Result<()> {
     match source {
-        Source::Missing => Ok(()),
-        Source::Tree(tree) => {
-            let place = place::mount_point(target, stat_of(&tree)?.is_directory())?;
-            attach_tree(&tree, &place)
+        BindSource::Missing => Ok(()),
+        BindSource::Tree(tree) => {
+            let point = mount_point::create_if_missing(target, stat_of(&tree)?.is_directory())?;
+            attach_tree(&tree, &point)
         }
-        Source::Path(path, object) => {
+        BindSource::Path(path, object) => {
             let relative = relative(&path)?;
-            let folder = stat_at(old, &relative, AT_SYMLINK_NOFOLLOW)?.is_directory();
-            let place = place::mount_point(target, folder)?;
-            classic::bind(&relative, &place.path, restriction, old)?;
-            // What was mounted, wherever the path led in that moment.
+            let folder = stat_at(old_root, &relative, AT_SYMLINK_NOFOLLOW)?.is_directory();
+            let point = mount_point::create_if_missing(target, folder)?;
+            classic::bind(&relative, &point.path, restriction, old_root)?;
+            // Checks what was mounted: the path may have changed meanwhile.
             check(
-                &stat_at(AT_FDCWD, &place.path, AT_SYMLINK_NOFOLLOW)?,
+                &stat_at(AT_FDCWD, &point.path, AT_SYMLINK_NOFOLLOW)?,
                 object,
             )
         }
     }
 }
 
-/// Mounts a detached tree on a place that exists.
+/// Mounts a detached tree on an existing mount point.
 ///
 /// # Errors
 ///
 /// What `move_mount` reports.
-pub(super) fn attach_tree(tree: &Fd, place: &Place) -> Result<()> {
+pub(super) fn attach_tree(tree: &Fd, point: &MountPoint) -> Result<()> {
     let flags = MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH;
-    move_mount(tree, &place.object, c"", flags)
+    move_mount(tree, &point.object, c"", flags)
 }
 
-/// Makes a folder of the new root a mount point, with what is mounted below it.
+/// Makes a folder of the new root a mount point, with its submounts.
 ///
 /// # Errors
 ///
-/// What the kernel refuses.
-pub(super) fn pin(place: &Place) -> Result<()> {
+/// Errors of the kernel.
+pub(super) fn pin(point: &MountPoint) -> Result<()> {
     let recursive = (AT_EMPTY_PATH | AT_RECURSIVE).cast_unsigned();
     let flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | recursive;
-    match open_tree(&place.object, c"", flags) {
-        Ok(tree) => attach_tree(&tree, place),
-        Err(Errno::ENOSYS | Errno::EPERM) => classic::pin(&place.path),
+    match open_tree(&point.object, c"", flags) {
+        Ok(tree) => attach_tree(&tree, point),
+        Err(Errno::ENOSYS | Errno::EPERM) => classic::pin(&point.path),
         Err(errno) => Err(errno),
     }
 }
 
-/// The same path as seen from a root that is the current folder.
+/// The path relative to the old root, which is the working directory.
 fn relative(path: &CString) -> Result<CString> {
     let bytes = path.to_bytes();
     let start = bytes
@@ -183,12 +185,12 @@ fn relative(path: &CString) -> Result<CString> {
     })
 }
 
-/// Mounts a copy of a file or folder of the new root, alone, on another place of it.
+/// Mounts a file or folder of the new root, without submounts, at another mount point.
 ///
 /// # Errors
 ///
-/// What the kernel refuses.
-pub(super) fn mirror(from: &CString, place: &Place, attributes: u64) -> Result<()> {
+/// Errors of the kernel.
+pub(super) fn mirror(from: &CString, point: &MountPoint, attributes: u64) -> Result<()> {
     let flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_SYMLINK_NOFOLLOW.cast_unsigned();
     match open_tree(AT_FDCWD, from, flags) {
         Ok(tree) => {
@@ -197,20 +199,20 @@ pub(super) fn mirror(from: &CString, place: &Place, attributes: u64) -> Result<(
                 ..MountAttributes::default()
             };
             match set_attributes(&tree, c"", AT_EMPTY_PATH.cast_unsigned(), &set) {
-                Err(Errno::ENOSYS) => classic::bind_one(from, &place.path, attributes),
-                other => other.and_then(|()| attach_tree(&tree, place)),
+                Err(Errno::ENOSYS) => classic::bind_single(from, &point.path, attributes),
+                other => other.and_then(|()| attach_tree(&tree, point)),
             }
         }
-        Err(Errno::ENOSYS | Errno::EPERM) => classic::bind_one(from, &place.path, attributes),
+        Err(Errno::ENOSYS | Errno::EPERM) => classic::bind_single(from, &point.path, attributes),
         Err(errno) => Err(errno),
     }
 }
 
-/// Stands in the old root, so that paths without a slash are the host's.
+/// Makes the old root the working directory, so that relative paths are the host's.
 ///
 /// # Errors
 ///
 /// What `fchdir` reports.
-pub(super) fn stand_in(old: &Fd) -> Result<()> {
-    fs::change_directory_to(old)
+pub(super) fn enter_old_root(old_root: &Fd) -> Result<()> {
+    fs::change_directory_to(old_root)
 }

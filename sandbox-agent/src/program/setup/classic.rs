@@ -1,9 +1,10 @@
-//! Bind mounts without the calls of Linux 5.2 and 5.12: the classic `mount`, then a remount of each mount below.
+//! Bind mounts without the system calls of Linux 5.2 and 5.12: `mount`, then a remount of each
+//! submount.
 
 use alloc::{ffi::CString, vec::Vec};
 use core::ffi::CStr;
 
-use sandbox_freestanding::{
+use crate::runtime::{
     Errno, Fd, Result, fs,
     fs::{O_CLOEXEC, O_RDONLY},
     io,
@@ -15,14 +16,14 @@ use sandbox_freestanding::{
     stat::file_system_at,
 };
 
-use super::bind::Restriction;
+use super::bind::MountRestriction;
 
 /// The largest list of mounts that is read, in bytes.
 const MAX_MOUNTS: usize = 16 * 1024 * 1024;
 
-/// Flags of a mount that a remount must keep: in a user namespace they are locked. As `statfs` shows them (which is as
-/// `mount` takes them, but for the two kinds of lazy access times).
-const KEPT: [(i64, u64); 7] = [
+/// Mount flags that a remount must keep, because a user namespace locks them: the bit of `statfs`,
+/// and the bit of `mount`. They differ for `relatime` alone.
+const LOCKED_FLAGS: [(i64, u64); 7] = [
     (1, MS_RDONLY),
     (2, MS_NOSUID),
     (4, MS_NODEV),
@@ -32,19 +33,20 @@ const KEPT: [(i64, u64); 7] = [
     (4096, 1 << 21),
 ];
 
-/// Mounts `source`, with all that is mounted below it, on `place` and restricts every part. `old` is the old root, in
-/// whose procfs the mounts are listed.
+/// Mounts `source`, with its submounts, at a mount point and restricts each of them. The mounts are
+/// listed in the procfs of `old_root`.
 ///
 /// # Errors
 ///
-/// What `mount` reports; nothing is left half restricted that could be used, since the caller gives up.
+/// What `mount` reports. The caller then gives up the root, so a partly restricted mount is never
+/// used.
 pub(super) fn bind(
     source: &CStr,
-    place: &CString,
-    restriction: Restriction,
-    old: &Fd,
+    point: &CString,
+    restriction: MountRestriction,
+    old_root: &Fd,
 ) -> Result<()> {
-    mount(Some(source), place, None, MS_BIND | MS_REC, None)?;
+    mount(Some(source), point, None, MS_BIND | MS_REC, None)?;
     let mut flags = MS_NOSUID;
     if restriction.read_only {
         flags |= MS_RDONLY;
@@ -52,15 +54,15 @@ pub(super) fn bind(
     if !restriction.devices {
         flags |= MS_NODEV;
     }
-    let list = fs::open_at(old, c"proc/self/mountinfo", O_RDONLY | O_CLOEXEC, 0)?;
+    let list = fs::open_at(old_root, c"proc/self/mountinfo", O_RDONLY | O_CLOEXEC, 0)?;
     let mut text = Vec::new();
     io::read_to_end(&list, &mut text, MAX_MOUNTS)?;
     let mut restricted = 0;
-    for point in points_below(&text, place.to_bytes()) {
+    for point in points_below(&text, point.to_bytes()) {
         remount(&terminated(point)?, flags)?;
         restricted += 1;
     }
-    // The mount itself is in the list, unless its path goes over a link.
+    // The mount itself is listed, unless its path goes through a link.
     if restricted == 0 {
         Err(Errno::ENOENT)
     } else {
@@ -68,13 +70,13 @@ pub(super) fn bind(
     }
 }
 
-/// Mounts one file or folder on another place, without what is mounted below it.
+/// Mounts a file or folder without its submounts.
 ///
 /// # Errors
 ///
 /// What `mount` reports.
-pub(super) fn bind_one(from: &CStr, place: &CStr, attributes: u64) -> Result<()> {
-    mount(Some(from), place, None, MS_BIND, None)?;
+pub(super) fn bind_single(from: &CStr, point: &CStr, attributes: u64) -> Result<()> {
+    mount(Some(from), point, None, MS_BIND, None)?;
     let flags = [
         (MOUNT_ATTR_RDONLY, MS_RDONLY),
         (MOUNT_ATTR_NOSUID, MS_NOSUID),
@@ -84,16 +86,16 @@ pub(super) fn bind_one(from: &CStr, place: &CStr, attributes: u64) -> Result<()>
     .into_iter()
     .filter(|(attribute, _)| attributes & attribute != 0)
     .fold(0, |flags, (_, flag)| flags | flag);
-    remount(place, flags)
+    remount(point, flags)
 }
 
-/// Mounts a folder, with all that is mounted below it, on itself.
+/// Mounts a folder, with its submounts, on itself.
 ///
 /// # Errors
 ///
 /// What `mount` reports.
-pub(super) fn pin(place: &CStr) -> Result<()> {
-    mount(Some(place), place, None, MS_BIND | MS_REC, None)
+pub(super) fn pin(point: &CStr) -> Result<()> {
+    mount(Some(point), point, None, MS_BIND | MS_REC, None)
 }
 
 /// Adds flags to a mount.
@@ -101,29 +103,36 @@ pub(super) fn pin(place: &CStr) -> Result<()> {
 /// # Errors
 ///
 /// What `mount` reports.
-pub(super) fn remount(place: &CStr, flags: u64) -> Result<()> {
-    let present = file_system_at(place)?.flags;
-    let kept = KEPT
+pub(super) fn remount(point: &CStr, flags: u64) -> Result<()> {
+    let present = file_system_at(point)?.flags;
+    let locked = LOCKED_FLAGS
         .into_iter()
         .filter(|(shown, _)| present & shown != 0)
-        .fold(0, |kept, (_, flag)| kept | flag);
-    mount(None, place, None, MS_REMOUNT | MS_BIND | flags | kept, None)
+        .fold(0, |locked, (_, flag)| locked | flag);
+    mount(
+        None,
+        point,
+        None,
+        MS_REMOUNT | MS_BIND | flags | locked,
+        None,
+    )
 }
 
-/// The mount points of a `mountinfo` that are `place` or below it.
-fn points_below(text: &[u8], place: &[u8]) -> Vec<Vec<u8>> {
+/// The mount points in a `mountinfo` that are `parent` or below it.
+fn points_below(text: &[u8], parent: &[u8]) -> Vec<Vec<u8>> {
     text.split(|byte| *byte == b'\n')
         .filter_map(|line| line.split(|byte| *byte == b' ').nth(4))
         .map(unescape)
         .filter(|point| {
             point
-                .strip_prefix(place)
+                .strip_prefix(parent)
                 .is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
         })
         .collect()
 }
 
-/// Blanks, line ends and backslashes stand as a backslash and three octal digits.
+/// Decodes blanks, line feeds and backslashes, which are written as a backslash and three octal
+/// digits.
 fn unescape(text: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -153,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finds_the_mounts_below() {
+    fn submounts_are_found_in_mountinfo() {
         let text = b"1 0 8:1 / / rw - ext4 x rw\n\
             2 1 8:1 / /a rw - ext4 x rw\n\
             3 2 8:1 / /a/b\\040c rw - ext4 x rw\n\

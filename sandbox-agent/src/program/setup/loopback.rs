@@ -1,6 +1,6 @@
 //! The loopback interface of a new network namespace.
 
-use sandbox_freestanding::Result;
+use crate::runtime::Result;
 
 use super::super::interface;
 

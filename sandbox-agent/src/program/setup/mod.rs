@@ -1,16 +1,16 @@
-//! Building the place that the sandbox runs in, out of new namespaces with the host's files still in view.
+//! Building the sandbox's environment in new namespaces, with the host's files still visible.
 
 mod bind;
 mod classic;
 mod loopback;
-mod place;
+mod mount_point;
+mod private_procfs;
 mod root;
-mod tree_files;
 mod user_limits;
 
 use alloc::vec::Vec;
 
-use sandbox_freestanding::{
+use crate::runtime::{
     Errno, Pid,
     credentials::{set_group, set_groups, set_user},
     keyring,
@@ -20,79 +20,83 @@ use sandbox_freestanding::{
 };
 
 use super::{
-    connection::{Chunk, Connection},
-    ending::Ending,
-    failing::{failure, refusal},
+    connection::{Connection, ReadBuffer},
+    exit_reason::ExitReason,
+    failures::{failure, refusal},
     privilege,
-    process_files::ProcessFiles,
+    procfs::Procfs,
     serve::expect,
 };
 use crate::protocol::{FailStep, Failure, Kind, Setup};
 
-/// Builds the place; gives a procfs of the sandbox's processes, if one could be made.
+/// Builds the environment. Returns a procfs of the sandbox's processes, if one could be mounted.
 ///
 /// # Errors
 ///
-/// The failure to report, or the host's breach of the protocol.
+/// The failure to report, or the client's protocol violation.
 pub(super) fn build(
     setup: &Setup,
     connection: &mut Connection,
-    chunk: &mut Chunk,
-) -> Result<Option<ProcessFiles>, Ending> {
+    read_buffer: &mut ReadBuffer,
+) -> Result<Option<Procfs>, ExitReason> {
     if setup.die_with_parent {
-        privilege::die_with_parent().map_err(|errno| refused("PR_SET_PDEATHSIG", errno))?;
+        privilege::die_with_parent().map_err(|errno| setup_failed("PR_SET_PDEATHSIG", errno))?;
     }
     if setup.pid_one && process::current() != Pid(1) {
         let detail = "the agent is not the first process of its process namespace";
-        return Err(Ending::Refused(refusal(FailStep::Setup, detail)));
+        return Err(ExitReason::Refused(refusal(FailStep::Setup, detail)));
     }
     if !setup.new_root && !setup.mounts.is_empty() {
         let detail = "mounts without a new root would be mounts on the host";
-        return Err(Ending::Refused(refusal(FailStep::Setup, detail)));
+        return Err(ExitReason::Refused(refusal(FailStep::Setup, detail)));
     }
-    // While the namespaces are the agent's to rule. Without one, whatever the sandbox shows on /proc is tried later.
-    let files = tree_files::mount_nowhere();
-    let kernel_settings = user_limits::settings(&setup.user_limits, files.as_ref())
-        .map_err(|errno| refused("/proc", errno))?;
+    // While the agent still has privileges over the namespaces. Otherwise the sandbox's own /proc
+    // is tried later.
+    let procfs = private_procfs::mount_detached();
+    let limits_procfs = user_limits::open_procfs(&setup.user_limits, procfs.as_ref())
+        .map_err(|errno| setup_failed("/proc", errno))?;
     if setup.new_root {
-        root::build(&setup.mounts, setup.owner).map_err(Ending::Refused)?;
+        root::build(&setup.mounts, setup.owner).map_err(ExitReason::Refused)?;
     }
     if !setup.hostname.is_empty() {
         terminated(Vec::from(&setup.hostname[..]))
             .and_then(|name| set_host_name(&name))
-            .map_err(|errno| refused("sethostname", errno))?;
+            .map_err(|errno| setup_failed("sethostname", errno))?;
     }
     if setup.loopback {
-        loopback::bring_up().map_err(|errno| refused("loopback interface", errno))?;
+        loopback::bring_up().map_err(|errno| setup_failed("loopback interface", errno))?;
     }
     if setup.user_namespace {
-        enter_user_namespace(connection, chunk)?;
+        enter_user_namespace(connection, read_buffer)?;
     }
-    if let Some(settings) = kernel_settings {
-        user_limits::set(&setup.user_limits, &settings).map_err(Ending::Refused)?;
+    if let Some(procfs) = limits_procfs {
+        user_limits::set(&setup.user_limits, &procfs).map_err(ExitReason::Refused)?;
     }
-    // The caller's own keys stay behind. Refused where the user has no room for another key ring, or by a filter around us; code
-    // can neither see nor use a key either way.
+    // Leaves the caller's keys behind. May fail at the user's limit of keyrings, or be denied by a
+    // filter. Code cannot see or use a key in either case.
     let _ = keyring::join_new_session();
-    Ok(files)
+    Ok(procfs)
 }
 
-fn refused(what: &'static str, errno: Errno) -> Ending {
-    Ending::Refused(failure(FailStep::Setup, errno, what))
+fn setup_failed(what: &'static str, errno: Errno) -> ExitReason {
+    ExitReason::Refused(failure(FailStep::Setup, errno, what))
 }
 
-/// Entered last: the mount and network namespaces belong to the user namespace in which they were made, so that root of
-/// this one has no power over them.
-fn enter_user_namespace(connection: &mut Connection, chunk: &mut Chunk) -> Result<(), Ending> {
+/// Enters the user namespace last: the mount and network namespaces belong to the user namespace in
+/// which they were made, so root of this one has no privileges over them.
+fn enter_user_namespace(
+    connection: &mut Connection,
+    read_buffer: &mut ReadBuffer,
+) -> Result<(), ExitReason> {
     let failed = |what: &'static str| {
-        move |errno| -> Ending { Ending::Refused(failure(FailStep::Identity, errno, what)) }
+        move |errno| -> ExitReason { ExitReason::Refused(failure(FailStep::Identity, errno, what)) }
     };
     unshare(CLONE_NEWUSER).map_err(failed("unshare(CLONE_NEWUSER)"))?;
     connection.outgoing.message(0, Kind::NeedMaps, &[]);
-    connection.send_all(ANSWER_BOUND);
-    let message = expect(connection, chunk, Kind::Mapped)?;
+    connection.send_all(WRITE_TIMEOUT_MS);
+    let message = expect(connection, read_buffer, Kind::Mapped)?;
     if !message.is_empty() {
-        return Err(Ending::Protocol(
+        return Err(ExitReason::Protocol(
             crate::protocol::ProtocolError::TrailingBytes,
         ));
     }
@@ -101,11 +105,11 @@ fn enter_user_namespace(connection: &mut Connection, chunk: &mut Chunk) -> Resul
     set_user(0).map_err(failed("setresuid to 0"))
 }
 
-/// How long the host may take to take a message during setup, milliseconds.
-const ANSWER_BOUND: u64 = 3000;
+/// How long the client may take to read a message during setup, in milliseconds.
+const WRITE_TIMEOUT_MS: u64 = 3000;
 
-/// The failure of a step on one mount target.
+/// The failure of a step with its mount target.
 fn step_failure(target: &[u8], what: &str, errno: Errno) -> Failure {
-    let detail = alloc::format!("{}: {what}", super::failing::text(target));
+    let detail = alloc::format!("{}: {what}", super::failures::text(target));
     failure(FailStep::Setup, errno, detail)
 }

@@ -1,9 +1,9 @@
-//! The new root: an empty tmpfs, filled step by step, that takes the place of the host's root.
+//! The new root: an empty tmpfs, filled step by step, that replaces the host's root.
 
 use alloc::{ffi::CString, format, vec::Vec};
 use core::ffi::CStr;
 
-use sandbox_freestanding::{
+use crate::runtime::{
     Errno, Fd, Result, fs,
     fs::{AT_FDCWD, AT_SYMLINK_NOFOLLOW, O_CLOEXEC, O_DIRECTORY, O_PATH},
     io,
@@ -17,21 +17,21 @@ use sandbox_freestanding::{
 };
 
 use super::{
-    bind::{self, Restriction, Source},
+    bind::{self, BindSource, MountRestriction},
     classic,
-    place::{self, Place},
+    mount_point::{self, MountPoint},
     step_failure,
 };
 use crate::{
-    program::failing::{failure, replaced},
+    program::failures::{failure, replaced_failure},
     protocol::{FailStep, Failure, Mount, Object},
 };
 
-/// Folders of the host on which the new root can be mounted until it is the root. It hides what is there, from this
-/// process alone, and only for that time. One of them is there on every Linux.
-const FOOTHOLDS: [&CStr; 6] = [c"/tmp", c"/run", c"/proc", c"/dev", c"/usr", c"/etc"];
+/// Folders of the host on which the new root can be mounted until it is the root. The mount hides
+/// their content from this process only. One of them exists on every Linux.
+const TEMPORARY_MOUNT_POINTS: [&CStr; 6] = [c"/tmp", c"/run", c"/proc", c"/dev", c"/usr", c"/etc"];
 
-/// Builds the new root and makes it the root.
+/// Builds the new root and switches to it.
 ///
 /// # Errors
 ///
@@ -40,32 +40,33 @@ pub(super) fn build(mounts: &[Mount], owner: (u32, u32)) -> core::result::Result
     let failed = |what: &'static str| move |errno| failure(FailStep::Setup, errno, what);
     mount(None, c"/", None, MS_REC | MS_PRIVATE, None).map_err(failed("private mounts"))?;
     let sources = take_sources(mounts)?;
-    let old = fs::open(c"/", O_PATH | O_DIRECTORY | O_CLOEXEC, 0).map_err(failed("old root"))?;
+    let old_root =
+        fs::open(c"/", O_PATH | O_DIRECTORY | O_CLOEXEC, 0).map_err(failed("old root"))?;
     enter_new_root().map_err(failed("tmpfs of the new root"))?;
     pivot_root(c".", c".").map_err(failed("pivot_root"))?;
-    // From here on absolute paths are the sandbox's, and relative ones the host's.
-    bind::stand_in(&old).map_err(failed("old root"))?;
+    // From here on, absolute paths are the sandbox's, and relative ones the host's.
+    bind::enter_old_root(&old_root).map_err(failed("old root"))?;
     let mut builder = Builder {
-        old,
+        old_root,
         owner,
-        scratches: 0,
+        scratch_count: 0,
         masked: None,
     };
     for (mount, source) in mounts.iter().zip(sources) {
         let (target, what) = describe(mount);
         builder.step(mount, source).map_err(|errno| match errno {
-            bind::REPLACED => replaced(FailStep::Setup, target),
+            bind::REPLACED => replaced_failure(FailStep::Setup, target),
             errno => step_failure(target, what, errno),
         })?;
     }
-    builder.tidy().map_err(failed("mask"))?;
-    bind::stand_in(&builder.old).map_err(failed("old root"))?;
+    builder.unlink_mask().map_err(failed("mask"))?;
+    bind::enter_old_root(&builder.old_root).map_err(failed("old root"))?;
     unmount(c".", MNT_DETACH).map_err(failed("umount of the old root"))?;
     fs::change_directory(c"/").map_err(failed("new root"))
 }
 
-/// Everything of the host is taken before anything of it is hidden.
-fn take_sources(mounts: &[Mount]) -> core::result::Result<Vec<Option<Source>>, Failure> {
+/// Opens all sources before any mount hides them.
+fn take_sources(mounts: &[Mount]) -> core::result::Result<Vec<Option<BindSource>>, Failure> {
     mounts
         .iter()
         .map(|mount| match mount {
@@ -77,16 +78,17 @@ fn take_sources(mounts: &[Mount]) -> core::result::Result<Vec<Option<Source>>, F
                 optional,
                 object,
             } => {
-                let restriction = Restriction {
+                let restriction = MountRestriction {
                     read_only: *read_only,
                     devices: *devices,
                 };
                 bind::take(source, restriction, *optional, *object)
                     .map(Some)
                     .map_err(|errno| match errno {
-                        bind::REPLACED => replaced(FailStep::Setup, source),
+                        bind::REPLACED => replaced_failure(FailStep::Setup, source),
                         errno => {
-                            let what = format!("bind of {}", crate::program::failing::text(source));
+                            let what =
+                                format!("bind of {}", crate::program::failures::text(source));
                             step_failure(target, &what, errno)
                         }
                     })
@@ -98,16 +100,16 @@ fn take_sources(mounts: &[Mount]) -> core::result::Result<Vec<Option<Source>>, F
 
 fn enter_new_root() -> Result<()> {
     let mut last = Errno::ENOENT;
-    for foothold in FOOTHOLDS {
+    for mount_point in TEMPORARY_MOUNT_POINTS {
         let options = c"size=1m,nr_inodes=16384,mode=0755";
         match mount(
             Some(c"sandbox"),
-            foothold,
+            mount_point,
             Some(c"tmpfs"),
             MS_NOSUID | MS_NODEV,
             Some(options),
         ) {
-            Ok(()) => return fs::change_directory(foothold),
+            Ok(()) => return fs::change_directory(mount_point),
             Err(errno) => last = errno,
         }
     }
@@ -131,25 +133,25 @@ fn describe(mount: &Mount) -> (&[u8], &'static str) {
 }
 
 struct Builder {
-    old: Fd,
+    old_root: Fd,
     owner: (u32, u32),
-    scratches: usize,
-    /// The first file that was masked; the others are masked by its mask.
+    scratch_count: usize,
+    /// The first masked file; its mask also masks the others.
     masked: Option<Masked>,
 }
 
 struct Masked {
-    /// An empty file that nobody may read.
+    /// An empty file without permissions.
     empty: CString,
     /// Where it is mounted.
-    place: CString,
+    point: CString,
 }
 
-/// Attributes of what covers something.
+/// Attributes of a covering mount.
 const COVER: u64 = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
 
 impl Builder {
-    fn step(&mut self, step: &Mount, source: Option<Source>) -> Result<()> {
+    fn step(&mut self, step: &Mount, source: Option<BindSource>) -> Result<()> {
         match step {
             Mount::Bind {
                 target,
@@ -157,12 +159,12 @@ impl Builder {
                 devices,
                 ..
             } => {
-                let restriction = Restriction {
+                let restriction = MountRestriction {
                     read_only: *read_only,
                     devices: *devices,
                 };
-                let source = source.unwrap_or(Source::Missing);
-                bind::attach(source, target, restriction, &self.old)
+                let source = source.unwrap_or(BindSource::Missing);
+                bind::attach(source, target, restriction, &self.old_root)
             }
             Mount::Tmpfs {
                 target,
@@ -172,14 +174,14 @@ impl Builder {
                 exec,
                 owned,
             } => self.tmpfs(target, (*size, *inodes), *mode, *exec, *owned),
-            Mount::Proc { target } => special(target, c"proc"),
-            Mount::Mqueue { target } => special(target, c"mqueue"),
+            Mount::Proc { target } => mount_special(target, c"proc"),
+            Mount::Mqueue { target } => mount_special(target, c"mqueue"),
             Mount::Symlink { points_to, target } => {
-                place::parents(target)?;
+                mount_point::make_parents(target)?;
                 fs::symlink(
                     &terminated(&points_to[..])?,
                     AT_FDCWD,
-                    &place::path(target)?,
+                    &mount_point::path(target)?,
                 )
             }
             Mount::Dir {
@@ -193,12 +195,12 @@ impl Builder {
                 mode,
             } => self.file(target, content, *mode),
             Mount::ReadOnly { target } => {
-                // It may be the mount that the file is on.
-                self.tidy()?;
+                // The empty file may be on this mount.
+                self.unlink_mask()?;
                 read_only(target)
             }
             Mount::Mask { target, object } => self.mask(target, *object),
-            Mount::Pin { target } => bind::pin(&place::existing(target)?),
+            Mount::Pin { target } => bind::pin(&mount_point::existing(target)?),
             Mount::ReadOnlyPart { target } => read_only_part(target),
         }
     }
@@ -212,10 +214,10 @@ impl Builder {
         owned: bool,
     ) -> Result<()> {
         if size == 0 {
-            // The kernel takes 0 for "without a limit".
+            // The kernel takes 0 for "no limit".
             return Err(Errno::EINVAL);
         }
-        let place = place::mount_point(target, true)?.path;
+        let point = mount_point::create_if_missing(target, true)?.path;
         let mut options = format!("size={size},mode={:o}", mode & 0o7777);
         if inodes > 0 {
             options += &format!(",nr_inodes={inodes}");
@@ -227,7 +229,7 @@ impl Builder {
         let flags = MS_NOSUID | MS_NODEV | if exec { 0 } else { MS_NOEXEC };
         mount(
             Some(c"tmpfs"),
-            &place,
+            &point,
             Some(c"tmpfs"),
             flags,
             Some(&options),
@@ -235,63 +237,64 @@ impl Builder {
     }
 
     fn folder(&self, target: &[u8], mode: u32, owned: bool) -> Result<()> {
-        let place = place::path(target)?;
-        place::parents(target)?;
-        match fs::make_directory(AT_FDCWD, &place, mode & 0o7777) {
+        let point = mount_point::path(target)?;
+        mount_point::make_parents(target)?;
+        match fs::make_directory(AT_FDCWD, &point, mode & 0o7777) {
             Ok(()) => {}
             Err(errno) => {
-                let there = stat_at(AT_FDCWD, &place, 0).is_ok_and(|facts| facts.is_directory());
+                let there =
+                    stat_at(AT_FDCWD, &point, 0).is_ok_and(|metadata| metadata.is_directory());
                 return if there { Ok(()) } else { Err(errno) };
             }
         }
         if owned {
             let (user, group) = self.owner;
-            fs::change_owner(AT_FDCWD, &place, user, group, AT_SYMLINK_NOFOLLOW)?;
+            fs::change_owner(AT_FDCWD, &point, user, group, AT_SYMLINK_NOFOLLOW)?;
         }
         Ok(())
     }
 
     fn file(&mut self, target: &[u8], content: &[u8], mode: u32) -> Result<()> {
-        if let Ok(place) = place::existing(target) {
-            // In a folder of the host, say: the new content covers what is there.
+        if let Ok(point) = mount_point::existing(target) {
+            // The target exists, for example in a folder of the host: cover it.
             let scratch = self.new_scratch()?;
             write_file(&scratch, content, mode)?;
-            return self.cover(&scratch, &place);
+            return self.cover_with(&scratch, &point);
         }
-        place::parents(target)?;
-        write_file(&place::path(target)?, content, mode)
+        mount_point::make_parents(target)?;
+        write_file(&mount_point::path(target)?, content, mode)
     }
 
     fn mask(&mut self, target: &[u8], object: Option<Object>) -> Result<()> {
-        let place = match place::existing(target) {
-            Ok(place) => place,
+        let point = match mount_point::existing(target) {
+            Ok(point) => point,
             Err(Errno::ENOENT | Errno::ENOTDIR) if object.is_none() => return Ok(()),
             Err(Errno::ENOENT | Errno::ENOTDIR) => return Err(bind::REPLACED),
             Err(errno) => return Err(errno),
         };
-        bind::check(&place.facts, object)?;
-        if place.facts.is_directory() {
+        bind::check(&point.metadata, object)?;
+        if point.metadata.is_directory() {
             let flags = MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY;
             let options = c"size=4k,nr_inodes=1,mode=0";
-            // The folder itself, whatever its name leads to by now.
-            fs::change_directory_to(&place.object)?;
+            // Mounts on the open folder, whatever its name leads to now.
+            fs::change_directory_to(&point.object)?;
             let masked = mount(Some(c"tmpfs"), c".", Some(c"tmpfs"), flags, Some(options));
-            return masked.and(bind::stand_in(&self.old));
+            return masked.and(bind::enter_old_root(&self.old_root));
         }
-        if let Some(Masked { place: first, .. }) = &self.masked {
-            // A copy of a mount has its attributes.
-            return mount(Some(first), &place.path, None, MS_BIND, None);
+        if let Some(Masked { point: first, .. }) = &self.masked {
+            // A bind mount has the attributes of its source.
+            return mount(Some(first), &point.path, None, MS_BIND, None);
         }
         let empty = self.new_scratch()?;
         write_file(&empty, &[], 0)?;
-        bind::mirror(&empty, &place, MOUNT_ATTR_NOEXEC | COVER)?;
-        let place = place.path;
-        self.masked = Some(Masked { empty, place });
+        bind::mirror(&empty, &point, MOUNT_ATTR_NOEXEC | COVER)?;
+        let point = point.path;
+        self.masked = Some(Masked { empty, point });
         Ok(())
     }
 
-    /// Takes the name of the empty file away.
-    fn tidy(&mut self) -> Result<()> {
+    /// Unlinks the empty file; the mounts stay.
+    fn unlink_mask(&mut self) -> Result<()> {
         match self.masked.take() {
             Some(masked) => fs::unlink(AT_FDCWD, &masked.empty, 0),
             None => Ok(()),
@@ -299,52 +302,52 @@ impl Builder {
     }
 
     fn new_scratch(&mut self) -> Result<CString> {
-        self.scratches += 1;
-        terminated(place::scratch(self.scratches))
+        self.scratch_count += 1;
+        terminated(mount_point::scratch(self.scratch_count))
     }
 
-    /// Mounts a scratch file over `place`, read-only, and takes its name away.
-    fn cover(&self, scratch: &CString, place: &Place) -> Result<()> {
-        let covered = bind::mirror(scratch, place, COVER);
+    /// Mounts a scratch file over a mount point, read-only, and unlinks the file.
+    fn cover_with(&self, scratch: &CString, point: &MountPoint) -> Result<()> {
+        let covered = bind::mirror(scratch, point, COVER);
         covered.and(fs::unlink(AT_FDCWD, scratch, 0))
     }
 }
 
-fn special(target: &[u8], kind: &CStr) -> Result<()> {
-    let place = place::mount_point(target, true)?.path;
+fn mount_special(target: &[u8], kind: &CStr) -> Result<()> {
+    let point = mount_point::create_if_missing(target, true)?.path;
     mount(
         Some(kind),
-        &place,
+        &point,
         Some(kind),
         MS_NOSUID | MS_NODEV | MS_NOEXEC,
         None,
     )
 }
 
-fn write_file(place: &CString, content: &[u8], mode: u32) -> Result<()> {
-    let file = place::create(place, 0o600)?;
+fn write_file(point: &CString, content: &[u8], mode: u32) -> Result<()> {
+    let file = mount_point::create(point, 0o600)?;
     io::write_all(&file, content)?;
     fs::change_mode_of(&file, mode & 0o7777)?;
     file.close()
 }
 
-/// Makes one mount read-only, not those below it.
+/// Makes a mount read-only, without its submounts.
 fn read_only(target: &[u8]) -> Result<()> {
-    let place = place::path(target)?;
+    let point = mount_point::path(target)?;
     let attributes = MountAttributes {
         set: MOUNT_ATTR_RDONLY,
         ..MountAttributes::default()
     };
-    match set_attributes(AT_FDCWD, &place, 0, &attributes) {
-        Err(Errno::ENOSYS | Errno::EPERM) => classic::remount(&place, MS_RDONLY),
+    match set_attributes(AT_FDCWD, &point, 0, &attributes) {
+        Err(Errno::ENOSYS | Errno::EPERM) => classic::remount(&point, MS_RDONLY),
         other => other,
     }
 }
 
 /// Mounts a part of a mount over itself, read-only.
 fn read_only_part(target: &[u8]) -> Result<()> {
-    match place::existing(target) {
-        Ok(place) => bind::mirror(&place.path, &place, MOUNT_ATTR_NOEXEC | COVER),
+    match mount_point::existing(target) {
+        Ok(point) => bind::mirror(&point.path, &point, MOUNT_ATTR_NOEXEC | COVER),
         Err(Errno::ENOENT | Errno::ENOTDIR) => Ok(()),
         Err(errno) => Err(errno),
     }

@@ -1,8 +1,8 @@
-//! Limits of the sandbox's own user namespace, on what the kernel counts for each user.
+//! Limits of the sandbox's user namespace on objects that the kernel counts per user.
 
 use alloc::{format, string::ToString};
 
-use sandbox_freestanding::{
+use crate::runtime::{
     Descriptor, Fd, Result, fs,
     fs::{AT_FDCWD, O_CLOEXEC, O_DIRECTORY, O_PATH, O_WRONLY},
     io,
@@ -11,40 +11,41 @@ use sandbox_freestanding::{
 
 use crate::{
     program::{
-        failing::{failure, text},
-        process_files::ProcessFiles,
+        failures::{failure, text},
+        procfs::Procfs,
     },
     protocol::{FailStep, Failure, UserLimit},
 };
 
-/// A procfs to set the limits in, taken while the host's root is in view: `files`, or where there is none the host's own. Which user
-/// namespace is meant is decided by who opens a file of it, and not by the mount. `None` where there is nothing to set.
+/// Opens a procfs to set the limits in, while the host's root is visible: `procfs`, or the host's
+/// own. The process that opens a file decides on the user namespace, not the mount. `None` without
+/// limits.
 ///
 /// # Errors
 ///
 /// What opening `/proc` reports.
-pub(super) fn settings(limits: &[UserLimit], files: Option<&ProcessFiles>) -> Result<Option<Fd>> {
+pub(super) fn open_procfs(limits: &[UserLimit], procfs: Option<&Procfs>) -> Result<Option<Fd>> {
     if limits.is_empty() {
         return Ok(None);
     }
     let flags = O_PATH | O_DIRECTORY | O_CLOEXEC;
-    match files {
-        Some(files) => fs::open_at(files.raw(), c".", flags, 0),
+    match procfs {
+        Some(procfs) => fs::open_at(procfs.raw(), c".", flags, 0),
         None => fs::open_at(AT_FDCWD, c"/proc", flags, 0),
     }
     .map(Some)
 }
 
-/// Sets the limits of the user namespace that this process is in.
+/// Sets the limits of this process's user namespace.
 ///
 /// # Errors
 ///
 /// The limit that could not be set.
-pub(super) fn set(limits: &[UserLimit], settings: &Fd) -> core::result::Result<(), Failure> {
+pub(super) fn set(limits: &[UserLimit], procfs: &Fd) -> core::result::Result<(), Failure> {
     for limit in limits {
         let path = format!("sys/user/{}", text(&limit.name));
         let written = terminated(path.as_bytes())
-            .and_then(|path| fs::open_at(settings, &path, O_WRONLY | O_CLOEXEC, 0))
+            .and_then(|path| fs::open_at(procfs, &path, O_WRONLY | O_CLOEXEC, 0))
             .and_then(|file| io::write_all(&file, limit.most.to_string().as_bytes()));
         written.map_err(|errno| failure(FailStep::Setup, errno, format!("/proc/{path}")))?;
     }

@@ -1,36 +1,37 @@
-//! One side of a link: which bytes have arrived, and which may be sent. Holds no bytes: they stay where their owner has them.
+//! One end of a link: which bytes were received, and which may be sent. It holds no data; its owner
+//! does.
 
 use super::{LINK_ACKNOWLEDGE, LINK_WINDOW, MAX_PACKET, PACKET_HEADER, Packet, PacketKind};
 use crate::protocol::ProtocolError;
 
-/// One side of a link. Its owner keeps the bytes that the other side has not acknowledged, in order: the first of them is the one that
-/// [`Received::Acknowledged`] and [`LinkEnd::resume`] let go first.
+/// One end of a link. Its owner keeps the unacknowledged bytes in order. [`Received::Acknowledged`]
+/// and [`LinkEnd::resume`] release them from the front.
 #[derive(Debug, Clone)]
 pub struct LinkEnd {
-    /// How many bytes the other side has.
+    /// How many bytes the peer has acknowledged.
     acknowledged: u64,
-    /// How many were sent.
+    /// How many bytes were sent.
     sent: u64,
-    /// How many were received.
+    /// How many bytes were received.
     received: u64,
-    /// How many of them the other side was told of.
+    /// How many received bytes were acknowledged to the peer.
     told: u64,
     header: [u8; PACKET_HEADER],
-    /// How much of the header is here.
+    /// How many bytes of the header have arrived.
     filled: usize,
-    /// How much of the packet's payload is to come.
+    /// How many bytes of the packet's payload are missing.
     payload: usize,
     closed: bool,
 }
 
-/// What has come in.
+/// A received item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Received<'a> {
-    /// These bytes are next, and count as received.
+    /// The next bytes of data; they count as received.
     Data(&'a [u8]),
-    /// The other side has this many bytes more: the first that are kept may go.
+    /// The peer has received this many more bytes: release them.
     Acknowledged(usize),
-    /// The other side has ended the link.
+    /// The peer has closed the link.
     Close,
 }
 
@@ -39,7 +40,7 @@ pub enum Received<'a> {
 pub struct Outbound {
     /// Its header.
     pub header: [u8; PACKET_HEADER],
-    /// How many of the bytes behind [`LinkEnd::in_flight`] it carries.
+    /// How many bytes after [`LinkEnd::in_flight`] it carries.
     pub length: usize,
 }
 
@@ -50,7 +51,7 @@ impl Default for LinkEnd {
 }
 
 impl LinkEnd {
-    /// A link that nothing has crossed.
+    /// A new link.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -65,20 +66,20 @@ impl LinkEnd {
         }
     }
 
-    /// How many of the bytes that are kept were sent.
+    /// How many of the kept bytes were sent.
     #[must_use]
     pub fn in_flight(&self) -> usize {
-        // Never more than the window.
+        // At most the window.
         (self.sent - self.acknowledged) as usize
     }
 
-    /// How many bytes have come, for [`super::Resume`] and [`super::Resumed`].
+    /// How many bytes were received, for [`super::Resume`] and [`super::Resumed`].
     #[must_use]
     pub const fn received(&self) -> u64 {
         self.received
     }
 
-    /// How many bytes may be read from the stream so that at most `limit` of them are data: for one who must not take more.
+    /// How many bytes to read from the stream so that at most `limit` of them are data.
     #[must_use]
     pub fn piece_limit(&self, limit: usize) -> usize {
         match self.payload {
@@ -87,11 +88,11 @@ impl LinkEnd {
         }
     }
 
-    /// Takes the next piece off the front of `bytes`; `None` when all of it is used.
+    /// Reads the next item from the front of `bytes`; `None` when all bytes are used.
     ///
     /// # Errors
     ///
-    /// When the other side breaks the protocol: the link has ended then.
+    /// If the peer violates the protocol; the link is then unusable.
     pub fn receive<'a>(
         &mut self,
         bytes: &mut &'a [u8],
@@ -146,7 +147,7 @@ impl LinkEnd {
                 "acknowledgement that goes backwards",
             ))?;
         self.acknowledged = received;
-        // Never more than the window.
+        // At most the window.
         Ok(released as usize)
     }
 
@@ -159,8 +160,8 @@ impl LinkEnd {
         Ok(())
     }
 
-    /// The next packet, where one is due: of `kept` bytes, those that were not sent, as many as fit; or an acknowledgement. Its bytes
-    /// count as sent once [`LinkEnd::sent`] says so.
+    /// The next packet, if one is due: the unsent ones of `kept` bytes, as many as fit, or an
+    /// acknowledgement. Call [`LinkEnd::sent`] after its bytes were sent.
     #[must_use]
     pub fn next_packet(&mut self, kept: usize) -> Option<Outbound> {
         let in_flight = self.in_flight();
@@ -179,7 +180,7 @@ impl LinkEnd {
         })
     }
 
-    /// Whether [`LinkEnd::next_packet`] would give one.
+    /// Whether [`LinkEnd::next_packet`] would return a packet.
     #[must_use]
     pub fn has_packet(&self, kept: usize) -> bool {
         let in_flight = self.in_flight();
@@ -187,7 +188,7 @@ impl LinkEnd {
             || self.received - self.told >= LINK_ACKNOWLEDGE as u64
     }
 
-    /// The header of the last packet.
+    /// The close packet.
     #[must_use]
     pub fn last_packet(&mut self) -> [u8; PACKET_HEADER] {
         self.header_of(PacketKind::Close, 0)
@@ -203,17 +204,17 @@ impl LinkEnd {
         packet.encode()
     }
 
-    /// Notes that this many bytes of a packet were sent.
+    /// Records that this many bytes of a packet's payload were sent.
     pub fn sent(&mut self, count: usize) {
         self.sent += count as u64;
     }
 
-    /// Goes on over a new stream with another side that has received this many bytes; gives how many of those that are kept may go.
-    /// What the other side is told first must be [`LinkEnd::received`].
+    /// Resumes over a new stream, with a peer that has received this many bytes. Returns how many
+    /// kept bytes to release. The first message to the peer must contain [`LinkEnd::received`].
     ///
     /// # Errors
     ///
-    /// When that side cannot have received so many, or had more before.
+    /// If the peer cannot have received that many, or acknowledged more before.
     pub fn resume(&mut self, received: u64) -> Result<usize, ProtocolError> {
         let released = self.acknowledge(received)?;
         self.sent = received;

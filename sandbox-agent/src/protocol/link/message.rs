@@ -1,14 +1,14 @@
-//! The frames with which a link begins and is resumed.
+//! The frames that begin and resume a link.
 
 use alloc::vec::Vec;
 
 use crate::protocol::attach::read_key;
 use crate::protocol::{Key, ProtocolError, Reader, VERSION, Writer};
 
-/// The host's first frame on a stream that may be resumed: everything behind it is packets.
+/// The host's first frame on a stream that begins a link: packets follow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
-    /// What proves later that a stream goes on with this link: random bytes that nobody else has seen.
+    /// The secret that resuming the link requires: random bytes.
     pub secret: Key,
 }
 
@@ -16,7 +16,7 @@ impl Link {
     /// Size of the message in bytes.
     pub const LEN: usize = 2 + 4 + Key::LEN;
 
-    /// The message's bytes.
+    /// Encodes the message.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut message = Writer::new();
@@ -24,11 +24,12 @@ impl Link {
         message.finish()
     }
 
-    /// Reads the message.
+    /// Decodes the message.
     ///
     /// # Errors
     ///
-    /// [`ProtocolError::Version`] for another version; otherwise when fields are missing, out of range or left over.
+    /// [`ProtocolError::Version`] for another version; otherwise when fields are missing, out of
+    /// range or left over.
     pub fn decode(message: &[u8]) -> Result<Self, ProtocolError> {
         let mut reader = Reader::new(message);
         reader.version()?;
@@ -38,7 +39,7 @@ impl Link {
     }
 }
 
-/// The host's first frame on a stream that goes on with a link whose stream broke.
+/// The host's first frame on a stream that resumes a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resume {
     /// The secret of its [`Link`].
@@ -51,7 +52,7 @@ impl Resume {
     /// Size of the message in bytes.
     pub const LEN: usize = Link::LEN + 8;
 
-    /// The message's bytes.
+    /// Encodes the message.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut message = Writer::new();
@@ -60,7 +61,7 @@ impl Resume {
         message.finish()
     }
 
-    /// Reads the message.
+    /// Decodes the message.
     ///
     /// # Errors
     ///
@@ -78,7 +79,7 @@ impl Resume {
 /// The agent's first frame on a stream of a link: packets follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Resumed {
-    /// How many bytes the agent has received on the link's earlier streams.
+    /// How many bytes the agent has received on this link.
     pub received: u64,
 }
 
@@ -86,17 +87,17 @@ impl Resumed {
     /// Size of the message in bytes.
     pub const LEN: usize = 8;
 
-    /// The message's bytes.
+    /// Encodes the message.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         self.received.to_le_bytes().to_vec()
     }
 
-    /// Reads the message.
+    /// Decodes the message.
     ///
     /// # Errors
     ///
-    /// When it has another length.
+    /// If it has another length.
     pub fn decode(message: &[u8]) -> Result<Self, ProtocolError> {
         let mut reader = Reader::new(message);
         let received = reader.u64()?;

@@ -19,32 +19,33 @@ pub const MAX_PACKET: usize = MAX_PAYLOAD;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum PacketKind {
-    /// Carries bytes, one at least.
+    /// Carries at least one byte of data.
     Data = 1,
-    /// Only says what was received.
+    /// Acknowledges received bytes.
     Acknowledge = 2,
-    /// The last packet: the link has ended, and nothing is resumed.
+    /// Closes the link; it cannot be resumed.
     Close = 3,
 }
 
 /// A packet's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packet {
-    /// What it is for.
+    /// The packet's kind.
     pub kind: PacketKind,
-    /// Bytes of payload that follow.
+    /// Number of bytes of payload.
     pub length: usize,
-    /// How many bytes its sender has received on this link, on all its streams together.
+    /// How many bytes the sender has received on this link.
     pub acknowledged: u64,
 }
 
 impl Packet {
-    /// Reads a header.
+    /// Decodes a header.
     ///
     /// # Errors
     ///
-    /// [`ProtocolError::UnknownKind`], [`ProtocolError::BadValue`] for what must be zero and for a payload where none belongs or none
-    /// is, [`ProtocolError::TooLarge`] for one above [`MAX_PACKET`].
+    /// [`ProtocolError::UnknownKind`]; [`ProtocolError::BadValue`] for a nonzero reserved byte, a
+    /// data packet without payload, or another one with payload; [`ProtocolError::TooLarge`] above
+    /// [`MAX_PACKET`].
     pub fn decode(bytes: &[u8; PACKET_HEADER]) -> Result<Self, ProtocolError> {
         let [kind, zero, l0, l1, acknowledged @ ..] = *bytes;
         let kind = match kind {
@@ -67,7 +68,7 @@ impl Packet {
         })
     }
 
-    /// The header's bytes.
+    /// Encodes the header.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "a payload is below 64 KiB")]
     pub fn encode(&self) -> [u8; PACKET_HEADER] {

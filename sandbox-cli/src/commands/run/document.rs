@@ -7,17 +7,17 @@ use sandbox::{
 };
 use serde::Serialize;
 
+use crate::command_error::CommandError;
 use crate::exit::Exit;
-use crate::failure::Failure;
 
-/// The result of a run. Every field is always there, but for `*_base64`: it holds output that is not UTF-8, whose text has
-/// replacement characters.
+/// The result of a run. Every field is always there, but for `*_base64`: it holds output that is
+/// not UTF-8, whose text has replacement characters.
 #[derive(Debug, Serialize)]
-pub struct Document<'a> {
+pub struct RunDocument<'a> {
     backend: &'a str,
     tier: &'a str,
     outcome: &'a Outcome,
-    /// With which code the command ends.
+    /// The exit code of the command.
     exit_code: u8,
     stdout: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -40,7 +40,7 @@ pub struct Document<'a> {
     /// How many more denials were not kept.
     denials_omitted: u64,
     enforcement: Vec<EnforcementEntry<'a>>,
-    /// What the engine said beside that.
+    /// Notes of the engine.
     notes: &'a [String],
     duration_ms: f64,
     /// The time limit that held.
@@ -59,8 +59,7 @@ struct ArtifactEntry<'a> {
     blake3: &'a str,
 }
 
-/// What is enforced of a capability.
-/// A denial, and the line that tells it to a person or a model.
+/// A denial, with the message for a person or a model.
 #[derive(Debug, Serialize)]
 struct DenialEntry<'a> {
     #[serde(flatten)]
@@ -87,14 +86,14 @@ pub struct EnforcementEntry<'a> {
     enforcement: &'a Enforcement,
 }
 
-impl<'a> Document<'a> {
+impl<'a> RunDocument<'a> {
     /// The document of a run.
     pub fn new(
         backend: &'a str,
         sandbox: &'a SandboxHandle,
         result: &'a ExecResult,
         export: &'a Export,
-        lost: Option<&Failure>,
+        artifacts_error: Option<&CommandError>,
         exit: Exit,
     ) -> Self {
         let (stdout, stdout_base64) = text(&result.stdout);
@@ -115,7 +114,7 @@ impl<'a> Document<'a> {
             incomplete: result.incomplete.as_deref(),
             artifacts: export.artifacts.iter().map(ArtifactEntry::new).collect(),
             skipped_artifacts: &export.skipped,
-            artifacts_error: lost.map(ToString::to_string),
+            artifacts_error: artifacts_error.map(ToString::to_string),
             denials: result
                 .denials
                 .iter()
@@ -146,7 +145,7 @@ impl<'a> ArtifactEntry<'a> {
     }
 }
 
-/// What is enforced in a sandbox.
+/// The enforcement of each capability in a sandbox.
 pub fn enforcement(sandbox: &SandboxHandle) -> Vec<EnforcementEntry<'_>> {
     let entry = |(capability, enforcement): (sandbox::Capability, _)| {
         let demand = sandbox.plan().demand(capability);
@@ -179,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_that_is_not_utf8_comes_as_base64_too() {
+    fn non_utf8_output_is_included_as_base64() {
         let output = |bytes: &[u8], total| Captured {
             bytes: bytes.to_vec(),
             total,

@@ -16,7 +16,8 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("artifacts", &["artifact_export_paths"]),
 ];
 
-/// `local: enforced filesystem, network; partial: memory (sampled); not enforced: cpus (no cgroup rights)`.
+/// `local: enforced filesystem, network; partial: memory (sampled); not enforced: cpus (no cgroup
+/// rights)`.
 pub fn enforcement_line(tier: &str, report: &EnforcementReport) -> String {
     let parts = match common_reason(report) {
         Some(reason) => vec![format!("nothing is enforced ({reason})")],
@@ -25,7 +26,7 @@ pub fn enforcement_line(tier: &str, report: &EnforcementReport) -> String {
     escape(&format!("{tier}: {}", parts.join("; ")))
 }
 
-/// The reason for which nothing is enforced, where there is one for all.
+/// The reason why nothing is enforced, if all capabilities have the same.
 fn common_reason(report: &EnforcementReport) -> Option<&str> {
     let mut reasons = report.iter().map(|(_, enforcement)| match enforcement {
         Enforcement::Unenforced { reason } => Some(reason.as_str()),
@@ -54,8 +55,9 @@ fn parts(report: &EnforcementReport) -> Vec<String> {
         ("partial:", partial),
         ("not enforced:", unenforced),
     ];
-    let said = parts.into_iter().filter(|(_, names)| !names.is_empty());
-    said.map(|(label, names)| format!("{label} {}", names.join(", ")))
+    let sections = parts.into_iter().filter(|(_, names)| !names.is_empty());
+    sections
+        .map(|(label, names)| format!("{label} {}", names.join(", ")))
         .collect()
 }
 
@@ -67,15 +69,15 @@ fn enforced(report: &EnforcementReport) -> Vec<String> {
         .collect::<Vec<_>>();
     for (group, members) in GROUPS {
         if members.iter().all(|member| names.contains(member)) {
-            let place = names.iter().position(|name| members.contains(name));
+            let position = names.iter().position(|name| members.contains(name));
             names.retain(|name| !members.contains(name));
-            names.insert(place.unwrap_or(names.len()), group);
+            names.insert(position.unwrap_or(names.len()), group);
         }
     }
     names.into_iter().map(str::to_owned).collect()
 }
 
-/// The first clause: `check` and the JSON tell the rest.
+/// The first clause; `sandbox check` and JSON output contain the rest.
 fn brief(reason: &str) -> &str {
     let end = [reason.find("; "), reason.find(" (")]
         .into_iter()
@@ -91,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn capabilities_are_grouped_where_all_of_a_group_are_enforced() {
+    fn fully_enforced_groups_are_abbreviated() {
         let mut report = EnforcementReport::new();
         for capability in [
             Capability::FilesystemReadRoots,
@@ -118,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tier_without_policy_says_so_once() {
+    fn unenforced_report_prints_common_reason_once() {
         let report = EnforcementReport::nothing("this tier applies no policy");
         let line = enforcement_line("x_unsafe", &report);
         assert_eq!(

@@ -1,11 +1,11 @@
-//! Languages whose interpreter the command knows.
+//! Languages with a known interpreter.
 
 use std::path::Path;
 
-/// A language whose interpreter the command knows.
+/// A language with a known interpreter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum Language {
-    /// python3, or else python
+    /// python3, or python if there is no python3
     #[default]
     Python,
     /// /bin/sh
@@ -15,7 +15,7 @@ pub enum Language {
 }
 
 impl Language {
-    /// The language that the file's extension says.
+    /// The language of the file's extension.
     pub fn of_path(path: &Path) -> Option<Self> {
         match path.extension()?.to_str()? {
             "py" => Some(Self::Python),
@@ -34,7 +34,7 @@ impl Language {
         }
     }
 
-    /// The option with which the interpreter takes code.
+    /// The interpreter's option for code.
     pub fn code_option(self) -> &'static str {
         match self {
             Self::Python | Self::Shell => "-c",

@@ -10,65 +10,68 @@ use sandbox::ByteSize;
 use sandbox::spi::{Flow, OutputSink, OutputStream};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::failure::Failure;
+use crate::command_error::CommandError;
 
-/// How many pieces of output (of at most 64 KiB each) wait for a slow reader before the program has to.
-const PIECES: usize = 8;
+/// How many chunks of output (of at most 64 KiB each) wait for a slow reader before the program has
+/// to.
+const CHUNKS: usize = 8;
 
-/// How long a reader that takes nothing at the moment is left alone, where the output does not block by itself.
+/// The pause before the next attempt to write to a non-blocking output whose reader is slow.
 const BUSY: Duration = Duration::from_millis(1);
 
-type Piece = (OutputStream, Vec<u8>);
+type OutputChunk = (OutputStream, Vec<u8>);
 
-/// Passes output on, each stream up to its cap. A thread does the writing: a reader that stalls must not stall signals, time
-/// limits and the connection to the sandbox. One thread for both streams, so that they keep their order.
+/// Passes output on, each stream up to its cap. A thread does the writing: a reader that stalls
+/// must not stall signals, time limits and the connection to the sandbox. One thread for both
+/// streams, so that they keep their order.
 #[derive(Debug)]
-pub struct Live {
-    left: [u64; 2],
-    written: Written,
+pub struct LiveOutput {
+    /// How many bytes of each stream may still be written.
+    remaining: [u64; 2],
+    written: WrittenOutput,
     writer: Option<Writer>,
 }
 
 #[derive(Debug)]
 struct Writer {
-    pieces: mpsc::Sender<Piece>,
+    chunks: mpsc::Sender<OutputChunk>,
     done: oneshot::Receiver<io::Result<()>>,
 }
 
-/// What was passed on.
+/// The output that was written.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct Written {
-    /// Nobody reads it any more.
+pub struct WrittenOutput {
+    /// The reader is gone.
     pub is_broken: bool,
     /// The last byte of standard output and of standard error.
     pub last: [Option<u8>; 2],
 }
 
-impl Live {
+impl LiveOutput {
     /// Passes on this much of each stream.
     pub fn new(stdout: ByteSize, stderr: ByteSize) -> Self {
         Self {
-            left: [stdout.as_u64(), stderr.as_u64()],
-            written: Written::default(),
+            remaining: [stdout.as_u64(), stderr.as_u64()],
+            written: WrittenOutput::default(),
             writer: None,
         }
     }
 
     /// Waits until everything is written.
-    pub async fn finish(self) -> Result<Written, Failure> {
+    pub async fn finish(self) -> Result<WrittenOutput, CommandError> {
         let mut written = self.written;
-        let Some(Writer { pieces, done }) = self.writer else {
+        let Some(Writer { chunks, done }) = self.writer else {
             return Ok(written);
         };
-        drop(pieces);
+        drop(chunks);
         match done.await {
             Ok(Ok(())) => Ok(written),
             Ok(Err(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
                 written.is_broken = true;
                 Ok(written)
             }
-            Ok(Err(error)) => Err(Failure::io("writing the program's output", &error)),
-            Err(_) => Err(Failure::io(
+            Ok(Err(error)) => Err(CommandError::io("writing the program's output", &error)),
+            Err(_) => Err(CommandError::io(
                 "writing the program's output",
                 &io::Error::other("the writer vanished"),
             )),
@@ -77,19 +80,19 @@ impl Live {
 }
 
 #[async_trait]
-impl OutputSink for Live {
+impl OutputSink for LiveOutput {
     async fn write(&mut self, stream: OutputStream, bytes: &[u8]) -> Flow {
         let index = stream as usize;
-        let length = usize::try_from(self.left[index])
+        let length = usize::try_from(self.remaining[index])
             .unwrap_or(usize::MAX)
             .min(bytes.len());
-        self.left[index] -= length as u64;
+        self.remaining[index] -= length as u64;
         let Some(last) = bytes[..length].last() else {
             return Flow::Continue;
         };
         self.written.last[index] = Some(*last);
         let writer = self.writer.get_or_insert_with(start);
-        match writer.pieces.send((stream, bytes[..length].to_vec())).await {
+        match writer.chunks.send((stream, bytes[..length].to_vec())).await {
             Ok(()) => Flow::Continue,
             // The writer has ended: its result says why.
             Err(_) => Flow::Stop,
@@ -98,29 +101,29 @@ impl OutputSink for Live {
 }
 
 fn start() -> Writer {
-    let (pieces, mut receiver) = mpsc::channel::<Piece>(PIECES);
-    let (tell, done) = oneshot::channel();
+    let (chunks, mut receiver) = mpsc::channel::<OutputChunk>(CHUNKS);
+    let (report, done) = oneshot::channel();
     let write = move || {
-        // Nobody listens any more where the command was interrupted.
-        let _ = tell.send(write_all(&mut receiver));
+        // The receiver is gone if the command was interrupted.
+        let _ = report.send(write_all(&mut receiver));
     };
     if let Err(error) = std::thread::Builder::new()
         .name("output".into())
         .spawn(write)
     {
         // The closure and its end of `done` are gone; `finish` reports that the writer vanished.
-        crate::say(format_args!(
+        crate::print_status(format_args!(
             "warning: no thread for the program's output: {error}"
         ));
     }
-    Writer { pieces, done }
+    Writer { chunks, done }
 }
 
-fn write_all(pieces: &mut mpsc::Receiver<Piece>) -> io::Result<()> {
+fn write_all(chunks: &mut mpsc::Receiver<OutputChunk>) -> io::Result<()> {
     // The descriptors themselves: std's own stdout would copy, and search for line ends.
     let mut stdout = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     let mut stderr = File::from(io::stderr().as_fd().try_clone_to_owned()?);
-    while let Some((stream, bytes)) = pieces.blocking_recv() {
+    while let Some((stream, bytes)) = chunks.blocking_recv() {
         match stream {
             OutputStream::Stdout => write_patiently(&mut stdout, &bytes)?,
             OutputStream::Stderr => write_patiently(&mut stderr, &bytes)?,
@@ -129,7 +132,7 @@ fn write_all(pieces: &mut mpsc::Receiver<Piece>) -> io::Result<()> {
     Ok(())
 }
 
-/// As `write_all`, also where whoever shares the descriptor has made it non-blocking.
+/// As `Write::write_all`, even if another process has made the shared descriptor non-blocking.
 fn write_patiently(file: &mut File, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match file.write(bytes) {

@@ -1,4 +1,4 @@
-//! `sandbox run`: one execution in a sandbox of its own.
+//! `sandbox run`: one execution in a new sandbox.
 
 pub(super) mod document;
 pub(super) mod enforcement_line;
@@ -17,10 +17,10 @@ use std::path::PathBuf;
 use clap::Args;
 use sandbox::{SandboxClient, registry};
 
-use crate::failure::{Failure, Outcome};
+use crate::command_error::{CommandError, Outcome};
 use crate::options::{PolicyOptions, Request, writable};
 use crate::output::{FormatOption, LIVE_OUTPUT};
-use crate::say;
+use crate::print_status;
 use language::Language;
 use output_folder::OutputFolder;
 use program::Program;
@@ -32,11 +32,12 @@ Examples:
   sandbox run -c 'print(6 * 7)' --memory 64MiB --timeout 5s
   sandbox run --workspace . -- make test
 
-Exit codes: that of the program; 124 timed out; 125 refused, not set up or a bad command line;
-126 cannot execute; 127 not found; 137 out of memory or far too much output; 128+n ended by signal n.
-Standard output is the program's alone; what was enforced and which artifacts came out is written
-to standard error, in lines that begin with \"sandbox: \". The program can write such lines to standard error, too:
-a script that has to tell them apart uses -o json.";
+Exit codes: the program's; 124 time limit; 125 refused, setup failed or wrong usage;
+126 cannot execute; 127 not found; 137 out of memory or too much output; 128+n killed by signal n.
+
+Standard output contains only the program's output. Reports about enforcement and artifacts go to
+standard error, in lines that start with \"sandbox: \". The program can write such lines as well;
+scripts should use -o json.";
 
 /// The options of `run`.
 #[derive(Debug, Args)]
@@ -46,41 +47,42 @@ sandbox run [OPTIONS] FILE [-- ARG...]\n       \
 sandbox run [OPTIONS] -c CODE [-- ARG...]\n       \
 sandbox run [OPTIONS] -- COMMAND [ARG...]")]
 pub struct RunArguments {
-    /// Program on the host: .py, .js, .sh, or anything with a #! line. Run in place where the sandbox sees it,
-    /// else copied in
+    /// Host file to run: .py, .js, .sh, or any file with a #! line. Copied into the sandbox unless
+    /// the sandbox can already read it
     #[arg(conflicts_with = "code")]
     file: Option<PathBuf>,
 
-    /// Code to run, Python unless --language says otherwise
+    /// Code to run, in Python unless --language is given
     #[arg(short, long, value_name = "CODE")]
     code: Option<OsString>,
 
-    /// Language of FILE or CODE
+    /// Programming language of FILE or CODE
     #[arg(short, long, value_enum)]
     language: Option<Language>,
 
-    /// Command inside of the sandbox; after FILE or CODE, their arguments
+    /// Command to run in the sandbox; after FILE or CODE, their arguments
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 
-    /// Folder of the host for artifacts; a name that is taken gets a number. Without --artifact, what the code
-    /// wrote to /output [default: artifacts]
+    /// Host folder for artifacts; existing files are kept, and new ones get a number. Without
+    /// --artifact, copies what the code wrote to /output [default: artifacts]
     #[arg(long, value_name = "DIR", help_heading = "Artifacts")]
     out: Option<PathBuf>,
 
-    /// Pass standard input on to the program
+    /// Pass standard input to the program
     #[arg(short, long, conflicts_with = "no_stdin")]
     interactive: bool,
 
-    /// Pass no standard input on, which is the default, and give no hint where there is one
+    /// Do not pass standard input (the default), and do not warn about unread input
     #[arg(short, long)]
     no_stdin: bool,
 
-    /// Run it in a container that somebody else has made and that runs, by its id or name; it is left as it was
+    /// Run in this existing, running container (id or name) and leave it as it was
     #[arg(long, value_name = "CONTAINER", help_heading = "Policy", conflicts_with_all = ["image", "pull", "rm_image", "writable_root", "workspace", "commit", "runtime", "package_network"])]
     adopt: Option<String>,
 
-    /// Make an image of the sandbox's files afterwards, under a name that no image has; needs --writable-root
+    /// Create an image with this unused name from the sandbox's files afterwards; needs
+    /// --writable-root
     #[arg(
         long,
         value_name = "IMAGE",
@@ -89,7 +91,7 @@ pub struct RunArguments {
     )]
     commit: Option<String>,
 
-    /// Say nothing but warnings and errors
+    /// Print only warnings and errors
     #[arg(short, long)]
     quiet: bool,
 
@@ -109,7 +111,7 @@ pub fn run(arguments: &RunArguments) -> Outcome {
         request.policy.artifact_export_paths = vec![output_folder::DEFAULT_EXPORT.to_owned()];
     }
     if arguments.out.is_some() && request.policy.artifact_export_paths.is_empty() {
-        return Err(Failure::argument(
+        return Err(CommandError::argument(
             "--out: the policy file says that nothing may be exported",
         ));
     }
@@ -124,7 +126,7 @@ pub fn run(arguments: &RunArguments) -> Outcome {
     };
     let client = SandboxClient::open_with(tier.tier, request.policy.clone(), &request.settings)?;
     if !tier.applies_policy {
-        say(format_args!(
+        print_status(format_args!(
             "warning: {} applies no policy: nothing is enforced",
             tier.tier
         ));
@@ -144,13 +146,13 @@ pub fn run(arguments: &RunArguments) -> Outcome {
         super::settle(&client).await;
         outcome
     });
-    // A thread may wait for standard input for ever.
+    // A thread may wait for standard input forever.
     runtime.shutdown_background();
     outcome
 }
 
 impl RunArguments {
-    fn program(&self, request: &Request) -> Result<Program, Failure> {
+    fn program(&self, request: &Request) -> Result<Program, CommandError> {
         match (&self.file, &self.code) {
             (Some(file), _) => {
                 Program::of_file(file, self.language, &self.command, &request.mounts)
@@ -160,7 +162,7 @@ impl RunArguments {
                 self.language.unwrap_or_default(),
                 &self.command,
             )),
-            (None, None) if self.language.is_some() => Err(Failure::argument(
+            (None, None) if self.language.is_some() => Err(CommandError::argument(
                 "--language goes with FILE or -c CODE, not with a command",
             )),
             (None, None) => Program::of_command(&self.command),

@@ -7,12 +7,12 @@ use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
 use rustix::io::Errno;
 use sandbox_host::open_output_folder;
 
-use crate::failure::Failure;
+use crate::command_error::CommandError;
 
-/// What is exported where the command line says only where to.
+/// Exported if `--out` is given without `--artifact`.
 pub const DEFAULT_EXPORT: &str = "/output/**";
 
-/// Where artifacts go where the command line does not say.
+/// The default of `--out`.
 const DEFAULT_FOLDER: &str = "artifacts";
 
 /// The folder that artifacts are written to.
@@ -23,16 +23,17 @@ pub struct OutputFolder {
 }
 
 impl OutputFolder {
-    /// Makes the folder and tries whether it can be written: better before the code has run than after. Code of an earlier run may
-    /// have put links on the way to it: see [`open_output_folder`].
+    /// Creates the folder and checks that it is writable before the code runs. Code of an earlier
+    /// run may have placed links in its path: see [`open_output_folder`].
     pub fn prepare(
         path: Option<&Path>,
         writable: &[PathBuf],
         follow: bool,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, CommandError> {
         let path = path.unwrap_or_else(|| Path::new(DEFAULT_FOLDER));
-        let failed =
-            |errno: Errno| Failure::io(format!("output folder {}", path.display()), &errno.into());
+        let failed = |errno: Errno| {
+            CommandError::io(format!("output folder {}", path.display()), &errno.into())
+        };
         let is_new = path.symlink_metadata().is_err();
         let opened = open_output_folder(path, writable, follow);
         let opened = opened.map_err(|error| error.into_error("open output folder", path))?;
@@ -54,10 +55,10 @@ impl OutputFolder {
 }
 
 impl Drop for OutputFolder {
-    /// Removes the folder where this run made it and nothing came out.
+    /// Removes the folder if this run created it and it is empty.
     fn drop(&mut self) {
         if self.is_new {
-            // A folder with artifacts is not empty: that it cannot be removed is the usual case.
+            // Fails as intended if the folder contains artifacts.
             let _ = fs::remove_dir(&self.path);
         }
     }

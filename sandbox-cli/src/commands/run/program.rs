@@ -1,4 +1,4 @@
-//! What is run: a file, a piece of code or a command.
+//! The program of a run: a file, code or a command.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -9,32 +9,32 @@ use std::path::Path;
 use sandbox::{ByteSize, Error, ErrorKind, ExecRequest};
 
 use super::language::Language;
-use crate::failure::Failure;
+use crate::command_error::CommandError;
 use crate::options::{Mounts, existing};
 
 /// The largest file that is copied into a sandbox.
 const MAX_FILE: ByteSize = ByteSize::mib(256);
 
-/// What is run.
+/// The program of a run.
 #[derive(Debug)]
 pub struct Program {
-    subject: Subject,
+    source: ProgramSource,
     language: Option<Language>,
     arguments: Vec<OsString>,
 }
 
 #[derive(Debug)]
-enum Subject {
-    /// A program of the sandbox, or a file that it sees.
+enum ProgramSource {
+    /// A program or file that the sandbox sees.
     Path(OsString),
     Code(OsString),
-    Copy(Copied),
+    Copy(CopiedFile),
 }
 
-/// A file that is put into the sandbox before it runs.
+/// A host file that is copied into the sandbox before the run.
 #[derive(Debug)]
-pub struct Copied {
-    /// Its name there.
+pub struct CopiedFile {
+    /// Its name in the sandbox.
     pub name: String,
     /// Its content.
     pub content: Vec<u8>,
@@ -42,38 +42,39 @@ pub struct Copied {
 
 impl Program {
     /// A command inside of the sandbox.
-    pub fn of_command(command: &[OsString]) -> Result<Self, Failure> {
+    pub fn of_command(command: &[OsString]) -> Result<Self, CommandError> {
         let Some((program, arguments)) = command.split_first() else {
-            return Err(Failure::argument(
+            return Err(CommandError::argument(
                 "nothing to run: write FILE, -c CODE or -- COMMAND",
             ));
         };
-        let subject = Subject::Path(program.clone());
+        let source = ProgramSource::Path(program.clone());
         Ok(Self {
-            subject,
+            source,
             language: None,
             arguments: arguments.to_vec(),
         })
     }
 
-    /// A piece of code.
+    /// Code in a language.
     pub fn of_code(code: &OsStr, language: Language, arguments: &[OsString]) -> Self {
-        let subject = Subject::Code(code.to_owned());
+        let source = ProgramSource::Code(code.to_owned());
         Self {
-            subject,
+            source,
             language: Some(language),
             arguments: arguments.to_vec(),
         }
     }
 
-    /// A file of the host. The language is the one that was asked for, else what the extension says, else what the `#!`
-    /// line says. A shell script's `#!` line goes first, since it may name another shell.
+    /// A host file. Its interpreter is that of `language`, else that of the extension, else that of
+    /// the `#!` line. In a shell script the `#!` line precedes the extension: it may name another
+    /// shell.
     pub fn of_file(
         path: &Path,
         language: Option<Language>,
         arguments: &[OsString],
         mounts: &Mounts,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, CommandError> {
         let content = read(path)?;
         let is_executable = content.starts_with(b"#!") || content.starts_with(b"\x7fELF");
         let by_extension = Language::of_path(path)
@@ -88,29 +89,29 @@ impl Program {
                     .into(),
             );
         }
-        let subject = match mounts.inside(&existing("FILE", path)?) {
-            Some(place) => Subject::Path(place.into_os_string()),
-            None => Subject::Copy(Copied {
-                name: unimportable(path),
+        let source = match mounts.inside(&existing("FILE", path)?) {
+            Some(path) => ProgramSource::Path(path.into_os_string()),
+            None => ProgramSource::Copy(CopiedFile {
+                name: unimportable_name(path),
                 content,
             }),
         };
         Ok(Self {
-            subject,
+            source,
             language,
             arguments: arguments.to_vec(),
         })
     }
 
-    /// The file that must be put into the sandbox first.
-    pub fn copied(&self) -> Option<&Copied> {
-        match &self.subject {
-            Subject::Copy(copied) => Some(copied),
+    /// The file to copy into the sandbox first.
+    pub fn copied(&self) -> Option<&CopiedFile> {
+        match &self.source {
+            ProgramSource::Copy(copied) => Some(copied),
             _ => None,
         }
     }
 
-    /// The command, where a file that was copied lies in this folder; then others, should its program not exist.
+    /// The command, and alternatives for a missing interpreter. `folder` contains the copied file.
     pub fn commands(&self, folder: &str) -> (ExecRequest, Vec<ExecRequest>) {
         let Some(language) = self.language else {
             return (self.complete(None, folder), Vec::new());
@@ -121,17 +122,17 @@ impl Program {
     }
 
     fn complete(&self, interpreter: Option<(Language, &str)>, folder: &str) -> ExecRequest {
-        let subject = match &self.subject {
-            Subject::Path(text) | Subject::Code(text) => text.clone(),
-            Subject::Copy(copied) => format!("{folder}/{}", copied.name).into(),
+        let source = match &self.source {
+            ProgramSource::Path(text) | ProgramSource::Code(text) => text.clone(),
+            ProgramSource::Copy(copied) => format!("{folder}/{}", copied.name).into(),
         };
         let command = match interpreter {
-            None => ExecRequest::new(subject.as_bytes()),
+            None => ExecRequest::new(source.as_bytes()),
             Some((language, name)) => {
                 let command = ExecRequest::new(name);
-                match &self.subject {
-                    Subject::Code(_) => code(command, language, &subject),
-                    _ => command.arg(subject.as_bytes()),
+                match &self.source {
+                    ProgramSource::Code(_) => code(command, language, &source),
+                    _ => command.arg(source.as_bytes()),
                 }
             }
         };
@@ -150,13 +151,13 @@ fn code(interpreter: ExecRequest, language: Language, code: &OsStr) -> ExecReque
     }
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+fn read(path: &Path) -> Result<Vec<u8>, CommandError> {
     let failed = |error: std::io::Error| {
         let kind = match error.kind() {
             std::io::ErrorKind::NotFound => ErrorKind::ProgramNotFound,
             _ => ErrorKind::NotExecutable,
         };
-        Failure::from(Error::new(
+        CommandError::from(Error::new(
             kind,
             "read program",
             format!("{}: {error}", path.display()),
@@ -174,9 +175,9 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     Ok(content)
 }
 
-/// The file's name, recognisable in messages, in a spelling that no `import` can mean: `code.py` would hide a module of the
-/// standard library.
-fn unimportable(path: &Path) -> String {
+/// A safe name for the file that no `import` statement can match: `code.py` would hide a module of
+/// the standard library.
+fn unimportable_name(path: &Path) -> String {
     let name = path.file_name().map(OsStr::as_bytes).unwrap_or_default();
     let safe = name.iter().map(|byte| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'_' | b'-' => char::from(*byte),
@@ -191,7 +192,7 @@ fn unimportable(path: &Path) -> String {
 mod tests {
     use super::*;
 
-    fn file(name: &str, content: &str) -> Result<Program, Failure> {
+    fn file(name: &str, content: &str) -> Result<Program, CommandError> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(name);
         std::fs::write(&path, content).unwrap();
@@ -213,12 +214,12 @@ mod tests {
     }
 
     #[test]
-    fn extensions_choose_the_interpreter() {
+    fn file_extension_selects_interpreter() {
         let python = file("json.py", "#!/usr/bin/env nothing\n").unwrap();
-        let place = "/tmp/f/run-json.py";
+        let path = "/tmp/f/run-json.py";
         assert_eq!(
             commands(&python),
-            [format!("python3 {place} x"), format!("python {place} x")]
+            [format!("python3 {path} x"), format!("python {path} x")]
         );
         assert_eq!(python.copied().unwrap().name, "run-json.py");
         assert_eq!(
@@ -232,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_its_interpreter_is_executed_as_it_is() {
+    fn files_with_shebang_are_executed_directly() {
         assert_eq!(
             commands(&file("a.sh", "#!/bin/bash\n").unwrap()),
             ["/tmp/f/run-a.sh x"]
@@ -250,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn code_goes_with_its_arguments() {
+    fn code_is_passed_with_its_arguments() {
         let run = |language| commands(&Program::of_code(OsStr::new("C"), language, &["-v".into()]));
         assert_eq!(run(Language::Python), ["python3 -c C -v", "python -c C -v"]);
         assert_eq!(
@@ -264,14 +265,14 @@ mod tests {
     }
 
     #[test]
-    fn odd_names_stay_recognisable_and_harmless() {
-        assert_eq!(unimportable(Path::new("/a/b c\n.py")), "run-b_c_.py");
+    fn copied_file_names_are_sanitized() {
+        assert_eq!(unimportable_name(Path::new("/a/b c\n.py")), "run-b_c_.py");
         assert_eq!(
-            unimportable(Path::new(OsStr::from_bytes(b"\xff.py"))),
+            unimportable_name(Path::new(OsStr::from_bytes(b"\xff.py"))),
             "run-_.py"
         );
         assert_eq!(
-            unimportable(Path::new(&format!("{}.py", "a".repeat(250)))).len(),
+            unimportable_name(Path::new(&format!("{}.py", "a".repeat(250)))).len(),
             204
         );
     }

@@ -10,37 +10,37 @@ use sandbox::{
 };
 
 use super::RunArguments;
-use super::document::Document;
-use super::live::{Live, Written};
+use super::document::RunDocument;
+use super::live::{LiveOutput, WrittenOutput};
 use super::output_folder::{DEFAULT_EXPORT, OutputFolder};
-use super::program::{Copied, Program};
+use super::program::{CopiedFile, Program};
 use super::signals::Signals;
-use super::stdin::{Stdin, hint_at_stdin};
+use super::stdin::{StdinChoice, warn_unread_stdin};
 use super::summary::{Summary, skip_reason};
+use crate::command_error::{CommandError, Outcome};
 use crate::exit::Exit;
-use crate::failure::{Failure, Outcome};
 use crate::options::Request;
 use crate::output::{Format, print_json};
+use crate::print_status;
 use crate::progress::Progress;
-use crate::say;
 
-/// How long an interrupted command waits for its sandbox to be gone.
+/// How long an interrupted command waits for the end of its sandbox.
 const INTERRUPTED_GRACE: Duration = Duration::from_secs(5);
 
-/// How long a person waits without a word.
-const LONG: Duration = Duration::from_secs(1);
+/// After this time, a slow installation is announced.
+const SILENCE_LIMIT: Duration = Duration::from_secs(1);
 
-/// One run, with everything that could be checked beforehand checked.
+/// A run whose options have been checked.
 pub struct Run<'a> {
     /// The command line.
     pub arguments: &'a RunArguments,
     /// The policy and the specification.
     pub request: Request,
-    /// What is run.
+    /// The program of a run.
     pub program: Program,
-    /// Where artifacts go, where there may be any.
+    /// The folder for artifacts, if any may be exported.
     pub output: Option<OutputFolder>,
-    /// Whether nobody named the artifacts.
+    /// Whether the artifacts are the default ones.
     pub has_default_artifacts: bool,
     /// The tier's backend.
     pub backend: &'static str,
@@ -48,38 +48,38 @@ pub struct Run<'a> {
     pub is_isolated: bool,
 }
 
-/// What came of an execution.
-struct Ended {
+/// The result of an execution.
+struct RunResult {
     result: ExecResult,
-    live: Option<Written>,
-    export: Result<Export, Failure>,
+    live: Option<WrittenOutput>,
+    export: Result<Export, CommandError>,
 }
 
 impl Run<'_> {
-    /// Runs it, tells what came of it, and with which code to end.
+    /// Runs the program, prints the result, and returns the exit code.
     pub async fn in_sandbox(&self, client: &SandboxClient) -> Outcome {
         let mut signals = Signals::listen()?;
         let sandbox = tokio::select! {
             sandbox = self.sandbox(client) => sandbox?,
-            never = self.say_what_takes_long() => match never {},
-            signal = signals.next() => return Err(Failure::interrupted(signal)),
+            never = self.announce_slow_install() => match never {},
+            signal = signals.next() => return Err(CommandError::interrupted(signal)),
         };
         let ended = tokio::select! {
             ended = self.work(&sandbox) => ended,
             signal = signals.next() => {
                 let end = async {
                     self.clean_up(&sandbox).await;
-                    let synced = synced(&sandbox).await;
+                    let synced = sync_workspace(&sandbox).await;
                     sandbox.kill().await.and(synced)
                 };
                 match tokio::time::timeout(INTERRUPTED_GRACE, end).await {
-                    Ok(done) => warn_of(done.err()),
-                    // The handle kills on drop too: what this could not end in time, that will.
-                    Err(_) => say(format_args!(
-                        "warning: no end after {INTERRUPTED_GRACE:?}; a workspace may not be brought back"
+                    Ok(done) => print_warnings(done.err()),
+                    // Dropping the handle kills the sandbox.
+                    Err(_) => print_status(format_args!(
+                        "warning: the sandbox did not end within {INTERRUPTED_GRACE:?}; workspace changes may be lost"
                     )),
                 }
-                return Err(Failure::interrupted(signal));
+                return Err(CommandError::interrupted(signal));
             }
         };
         self.clean_up(&sandbox).await;
@@ -87,23 +87,23 @@ impl Run<'_> {
             (Some(image), Ok(_)) => sandbox.commit(image).await.map(drop),
             _ => Ok(()),
         };
-        let synced = synced(&sandbox).await;
+        let synced = sync_workspace(&sandbox).await;
         let killed = sandbox.kill().await;
         let ended = match ended {
             Ok(ended) => ended,
             Err(failure) => {
-                warn_of(synced.err().into_iter().chain(killed.err()));
+                print_warnings(synced.err().into_iter().chain(killed.err()));
                 return Err(failure);
             }
         };
-        let exit = self.tell(&sandbox, ended)?;
+        let exit = self.print_result(&sandbox, ended)?;
         committed?;
         synced?;
         killed?;
         Ok(exit)
     }
 
-    /// A sandbox of its own, or the container that was named.
+    /// A new sandbox, or the container of `--adopt`.
     async fn sandbox(&self, client: &SandboxClient) -> sandbox::Result<SandboxHandle> {
         let spec = &self.request.spec;
         if let Some(container) = &self.arguments.adopt {
@@ -114,36 +114,36 @@ impl Run<'_> {
         client.create_with_progress(spec, take).await
     }
 
-    /// Packages that are not kept yet have to come from their registry: a person who waits should know.
-    async fn say_what_takes_long(&self) -> Infallible {
+    /// Prints a line if installing packages takes long.
+    async fn announce_slow_install(&self) -> Infallible {
         let packages = &self.request.policy.packages;
         if !packages.is_empty()
             && !self.arguments.quiet
             && self.arguments.format.format == Format::Text
         {
-            tokio::time::sleep(LONG).await;
-            say(format_args!("installing {}", packages.join(", ")));
+            tokio::time::sleep(SILENCE_LIMIT).await;
+            print_status(format_args!("installing {}", packages.join(", ")));
         }
         std::future::pending().await
     }
 
-    async fn work(&self, sandbox: &SandboxHandle) -> Result<Ended, Failure> {
+    async fn work(&self, sandbox: &SandboxHandle) -> Result<RunResult, CommandError> {
         let folder = self.folder(sandbox);
-        if let Some(Copied { name, content }) = self.program.copied() {
+        if let Some(CopiedFile { name, content }) = self.program.copied() {
             let content = Box::new(std::io::Cursor::new(content.clone()));
             sandbox
                 .put(&format!("{folder}/{name}"), 0o755, content)
                 .await?;
         }
         let mut live = match self.arguments.format.format {
-            Format::Text => Some(Live::new(
+            Format::Text => Some(LiveOutput::new(
                 sandbox.plan().stdout_max,
                 sandbox.plan().stderr_max,
             )),
             Format::Json => None,
         };
         let result = self.execute(sandbox, &folder, live.as_mut()).await;
-        // Also where the execution failed: what it wrote until then is shown before the error.
+        // Even if the execution failed: its output is shown before the error.
         let live = match live {
             Some(live) => Some(live.finish().await?),
             None => None,
@@ -153,18 +153,18 @@ impl Run<'_> {
             Some(output) => sandbox
                 .export(output.path(), ArtifactLimits::default())
                 .await
-                .map_err(Failure::from),
+                .map_err(CommandError::from),
             None => Ok(Export::default()),
         };
-        Ok(Ended {
+        Ok(RunResult {
             result,
             live,
             export,
         })
     }
 
-    /// The folder inside of the sandbox where a file is put that it does not see: one of its own, so that nothing beside it
-    /// is imported by accident. Without isolation the temporary folder is everybody's: nobody else may know the name.
+    /// The folder in the sandbox for a copied file: a new one, so that the program imports no
+    /// neighboring file. Without isolation, the temporary folder is shared, so the name is random.
     fn folder(&self, sandbox: &SandboxHandle) -> String {
         let name = if self.is_isolated {
             "sandbox-run"
@@ -174,16 +174,16 @@ impl Run<'_> {
         format!("{}/{name}", sandbox.temporary_folder())
     }
 
-    /// Runs the program, or where there is none of its name, the first of its alternatives that is there.
+    /// Runs the program, or the first existing alternative if it does not exist.
     async fn execute(
         &self,
         sandbox: &SandboxHandle,
         folder: &str,
-        mut live: Option<&mut Live>,
+        mut live: Option<&mut LiveOutput>,
     ) -> sandbox::Result<ExecResult> {
-        let stdin = Stdin::choose(self.arguments.interactive);
+        let stdin = StdinChoice::choose(self.arguments.interactive);
         if !stdin.is_passed() && !self.arguments.no_stdin && !self.arguments.quiet {
-            hint_at_stdin();
+            warn_unread_stdin();
         }
         let is_missing = |error: &sandbox::Error| error.kind() == ErrorKind::ProgramNotFound;
         let (command, alternatives) = self.program.commands(folder);
@@ -202,7 +202,7 @@ impl Run<'_> {
         result
     }
 
-    /// Without isolation a copied file is left on the host, and nobody else removes it.
+    /// Removes a copied file: without isolation, it is on the host.
     async fn clean_up(&self, sandbox: &SandboxHandle) {
         if self.is_isolated || self.program.copied().is_none() {
             return;
@@ -213,38 +213,44 @@ impl Run<'_> {
             .await;
         match removed {
             Ok(result) if result.ok() => {}
-            Ok(result) => say(format_args!(
+            Ok(result) => print_status(format_args!(
                 "warning: {folder} is left behind: rm {}",
                 result.outcome
             )),
-            Err(error) => say(format_args!("warning: {folder} is left behind: {error}")),
+            Err(error) => print_status(format_args!("warning: {folder} is left behind: {error}")),
         }
     }
 
-    /// Tells what came of it, and with which code to end.
-    fn tell(&self, sandbox: &SandboxHandle, ended: Ended) -> Outcome {
-        let Ended {
+    /// Prints the result, and returns the exit code.
+    fn print_result(&self, sandbox: &SandboxHandle, ended: RunResult) -> Outcome {
+        let RunResult {
             result,
             live,
             export,
         } = ended;
         let mut exit = Exit::of_outcome(&result.outcome);
-        let (mut export, lost) = match export {
+        let (mut export, artifacts_error) = match export {
             Ok(export) => (export, None),
-            Err(lost) => (Export::default(), Some(lost)),
+            Err(error) => (Export::default(), Some(error)),
         };
         if self.has_default_artifacts {
             export
                 .skipped
                 .retain(|skipped| skipped.source != DEFAULT_EXPORT);
         }
-        if lost.is_some() && result.ok() {
+        if artifacts_error.is_some() && result.ok() {
             exit = Exit::FAILED;
         }
         match live {
             None => {
-                let document =
-                    Document::new(self.backend, sandbox, &result, &export, lost.as_ref(), exit);
+                let document = RunDocument::new(
+                    self.backend,
+                    sandbox,
+                    &result,
+                    &export,
+                    artifacts_error.as_ref(),
+                    exit,
+                );
                 print_json(&document)?;
             }
             Some(live) => {
@@ -255,7 +261,7 @@ impl Run<'_> {
                     sandbox,
                     result: &result,
                     export: &export,
-                    lost: lost.as_ref(),
+                    artifacts_error: artifacts_error.as_ref(),
                     live: &live,
                 };
                 summary.print(self.arguments.quiet);
@@ -265,47 +271,47 @@ impl Run<'_> {
     }
 }
 
-/// Brings back what was changed in a workspace that the sandbox has as a copy, and says what stays behind.
-async fn synced(sandbox: &SandboxHandle) -> sandbox::Result<()> {
+/// Copies the changes of a copied workspace back to the host, and prints what was not copied.
+async fn sync_workspace(sandbox: &SandboxHandle) -> sandbox::Result<()> {
     if let Some(copies) = sandbox.workspace() {
-        say_skipped("not in the sandbox's workspace", &copies.brought.skipped);
+        print_skipped("not in the sandbox's workspace", &copies.brought.skipped);
     }
     let Some(synced) = sandbox.sync().await? else {
         return Ok(());
     };
-    say_skipped("not brought back", &synced.copied.skipped);
+    print_skipped("not copied back", &synced.copied.skipped);
     for conflict in &synced.conflicts {
-        say(format_args!(
-            "warning: workspace: {conflict}; the host's stays"
+        print_status(format_args!(
+            "warning: workspace: {conflict}; kept the version of the host"
         ));
     }
     if synced.more_conflicts > 0 {
-        say(format_args!(
-            "warning: workspace: {} more like that",
+        print_status(format_args!(
+            "warning: workspace: {} more conflicts",
             synced.more_conflicts
         ));
     }
     let removed = synced.removed.len() as u64 + synced.more_removed;
     if removed > 0 {
-        say(format_args!(
-            "note: workspace: {removed} files were removed in the sandbox and stay on the host"
+        print_status(format_args!(
+            "note: workspace: {removed} files were removed in the sandbox; kept them on the host"
         ));
     }
     Ok(())
 }
 
-/// Says what went wrong beside a failure that is told.
-fn warn_of(errors: impl IntoIterator<Item = sandbox::Error>) {
+/// Prints the errors that the returned error does not include.
+fn print_warnings(errors: impl IntoIterator<Item = sandbox::Error>) {
     for error in errors {
-        say(sandbox::escape(&format!("warning: {error}")));
+        print_status(sandbox::escape(&format!("warning: {error}")));
     }
 }
 
-fn say_skipped(what: &str, skipped: &[SkippedArtifact]) {
+fn print_skipped(what: &str, skipped: &[SkippedArtifact]) {
     for SkippedArtifact { source, reason } in skipped {
         let source = sandbox::escape(source);
         let reason = skip_reason(reason);
-        say(format_args!(
+        print_status(format_args!(
             "warning: workspace: {source}: {what}: {reason}"
         ));
     }

@@ -2,7 +2,7 @@
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::failure::Failure;
+use crate::command_error::CommandError;
 
 /// The signals that end the command.
 pub struct Signals {
@@ -13,10 +13,10 @@ pub struct Signals {
 
 impl Signals {
     /// Listens from now on.
-    pub fn listen() -> Result<Self, Failure> {
+    pub fn listen() -> Result<Self, CommandError> {
         let listen =
-            |kind| signal(kind).map_err(|error| Failure::io("listening for signals", &error));
-        // `nohup` has it ignored, and means it.
+            |kind| signal(kind).map_err(|error| CommandError::io("listening for signals", &error));
+        // `nohup` starts programs with SIGHUP ignored.
         let hangup = if is_ignored(SignalKind::hangup()) {
             None
         } else {
@@ -29,7 +29,7 @@ impl Signals {
         })
     }
 
-    /// Waits for the next one, and tells its number.
+    /// Waits for the next signal, and returns its number.
     pub async fn next(&mut self) -> i32 {
         let hangup = async {
             match &mut self.hangup {
@@ -46,7 +46,7 @@ impl Signals {
     }
 }
 
-/// Whether the command was started with a signal ignored; where the kernel does not tell, it was not.
+/// Whether the command was started with a signal ignored; false if that is unknown.
 fn is_ignored(kind: SignalKind) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,4 +1,4 @@
-//! What a run tells on standard error after the program's own lines.
+//! The summary of a run, on standard error after the program's output.
 
 use std::io::{self, IsTerminal as _, Write as _};
 
@@ -8,29 +8,29 @@ use sandbox::{
 };
 
 use super::enforcement_line::enforcement_line;
-use super::live::Written;
-use crate::failure::Failure;
-use crate::say;
+use super::live::WrittenOutput;
+use crate::command_error::CommandError;
+use crate::print_status;
 use sandbox::escape;
 
-/// What a run tells.
+/// The summary of a run.
 pub struct Summary<'a> {
     pub sandbox: &'a SandboxHandle,
     pub result: &'a ExecResult,
     pub export: &'a Export,
-    pub lost: Option<&'a Failure>,
-    pub live: &'a Written,
+    pub artifacts_error: Option<&'a CommandError>,
+    pub live: &'a WrittenOutput,
 }
 
 impl Summary<'_> {
-    /// Writes it; quietly, only what went wrong.
+    /// Prints it; with `quiet`, only problems.
     pub fn print(&self, quiet: bool) {
         let lines = self.lines(quiet);
         if !lines.is_empty() && self.ends_inside_a_line() {
             let _ = writeln!(io::stderr());
         }
         for line in lines {
-            say(line);
+            print_status(line);
         }
     }
 
@@ -56,8 +56,8 @@ impl Summary<'_> {
                 .as_ref()
                 .map(|why| format!("output may be incomplete: {}", escape(why))),
         );
-        if let Some(lost) = self.lost {
-            lines.push(format!("artifacts lost: {lost}"));
+        if let Some(error) = self.artifacts_error {
+            lines.push(format!("artifacts lost: {error}"));
         }
         lines.extend(all_skipped(&self.export.skipped));
         let notes = self.sandbox.enforcement().notes();
@@ -72,7 +72,7 @@ impl Summary<'_> {
         lines
     }
 
-    /// Whether the cursor stands behind text of the program.
+    /// Whether the program's output ended without a line end.
     fn ends_inside_a_line(&self) -> bool {
         let [stdout, stderr] = self
             .live
@@ -82,7 +82,7 @@ impl Summary<'_> {
     }
 }
 
-/// How it ended, where no denial says so.
+/// The outcome, unless a denial explains it.
 fn outcome(outcome: &Outcome) -> Option<String> {
     match outcome {
         Outcome::Exited { .. }
@@ -93,12 +93,12 @@ fn outcome(outcome: &Outcome) -> Option<String> {
     }
 }
 
-/// What was denied. Output that was only cut has a line of its own, with numbers.
+/// The denials, except truncated output, which has its own line.
 fn denied(denials: &Denials, outcome: &Outcome) -> Vec<String> {
     let is_cut =
         |denial: &&Denial| denial.kind == DenialKind::Output && *outcome != Outcome::OutputLimit;
-    let told = denials.iter().filter(|denial| !is_cut(denial));
-    let mut lines = told
+    let shown = denials.iter().filter(|denial| !is_cut(denial));
+    let mut lines = shown
         .map(|denial| escape(&denial.to_string()))
         .collect::<Vec<_>>();
     if denials.omitted() > 0 {
@@ -129,32 +129,32 @@ fn artifact(artifact: &Artifact) -> String {
 /// Why something was not copied.
 pub fn skip_reason(reason: &SkipReason) -> String {
     match reason {
-        SkipReason::Missing => "nothing is there".to_owned(),
+        SkipReason::Missing => "not found".to_owned(),
         SkipReason::Symlink => "a symbolic link".to_owned(),
         SkipReason::SpecialFile => "not a regular file".to_owned(),
         SkipReason::TooLarge { size_bytes } => format!("too large ({size_bytes} bytes)"),
         SkipReason::LimitReached => "the limit was reached".to_owned(),
-        SkipReason::BadName => "its name cannot be written".to_owned(),
-        SkipReason::NameTaken => "its folder's name is taken".to_owned(),
-        SkipReason::TooDeep => "too many folders deep".to_owned(),
+        SkipReason::BadName => "invalid file name".to_owned(),
+        SkipReason::NameTaken => "a file has the name of its folder".to_owned(),
+        SkipReason::TooDeep => "nested too deeply".to_owned(),
         SkipReason::AndMore { count } => format!("and {count} more of them"),
         SkipReason::Unreadable { detail } => format!("cannot be read: {detail}"),
         other => format!("{other:?}"),
     }
 }
 
-/// A line for each, up to as many as a person reads.
+/// A line for each of the first 20, and a line with the number of the others.
 fn all_skipped(all: &[SkippedArtifact]) -> Vec<String> {
     const MOST: usize = 20;
     let mut lines = all.iter().take(MOST).map(skipped).collect::<Vec<_>>();
-    let rest = all.iter().skip(MOST).map(|one| match one.reason {
+    let rest = all.iter().skip(MOST).map(|skipped| match skipped.reason {
         SkipReason::AndMore { count } => count,
         _ => 1,
     });
     let rest = rest.sum::<u64>();
     if rest > 0 {
         lines.push(format!(
-            "and {rest} more that are no artifacts (-o json names 1000)"
+            "and {rest} more skipped artifacts (-o json lists up to 1000)"
         ));
     }
     lines
@@ -162,7 +162,7 @@ fn all_skipped(all: &[SkippedArtifact]) -> Vec<String> {
 
 fn skipped(skipped: &SkippedArtifact) -> String {
     let reason = skip_reason(&skipped.reason);
-    escape(&format!("no artifact {}: {reason}", skipped.source))
+    escape(&format!("skipped artifact {}: {reason}", skipped.source))
 }
 
 #[cfg(test)]
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flood_is_summed_up() {
+    fn many_skipped_artifacts_are_summarized() {
         let one = |reason| SkippedArtifact {
             source: "/output/x".into(),
             reason,
@@ -184,12 +184,12 @@ mod tests {
     }
 
     #[test]
-    fn names_from_the_sandbox_are_escaped() {
+    fn names_from_sandbox_are_escaped() {
         let source = "/output/\u{1b}[2J".to_owned();
         let line = skipped(&SkippedArtifact {
             source,
             reason: SkipReason::Symlink,
         });
-        assert_eq!(line, "no artifact /output/\\u{1b}[2J: a symbolic link");
+        assert_eq!(line, "skipped artifact /output/\\u{1b}[2J: a symbolic link");
     }
 }

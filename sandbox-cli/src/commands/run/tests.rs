@@ -51,7 +51,7 @@ fn ends_with(outcome: Ending) -> FakeBackend {
 }
 
 #[test]
-fn the_exit_code_is_the_programs() {
+fn exit_code_is_that_of_the_program() {
     for code in [0, 1, 7, 255] {
         let exit = run_on(ends_with(Ending::Exited { code }), &["--", "x"], None).unwrap();
         assert_eq!(i32::from(exit.code()), code);
@@ -70,7 +70,7 @@ fn the_exit_code_is_the_programs() {
 }
 
 #[test]
-fn python_is_tried_where_there_is_no_python3() {
+fn python_is_the_fallback_for_python3() {
     let missing = |program: &[u8]| {
         let name = String::from_utf8_lossy(program).into_owned();
         Error::new(ErrorKind::ProgramNotFound, "execute", name)
@@ -93,7 +93,7 @@ fn python_is_tried_where_there_is_no_python3() {
 }
 
 #[test]
-fn a_required_demand_that_is_not_enforced_is_refused() {
+fn unenforced_required_demand_is_refused() {
     let mut report = EnforcementReport::new();
     for capability in Capability::ALL {
         report.set(*capability, Enforcement::enforced("fake"));
@@ -112,7 +112,7 @@ fn a_required_demand_that_is_not_enforced_is_refused() {
 }
 
 #[test]
-fn lost_artifacts_are_a_failure_only_where_the_program_worked() {
+fn lost_artifacts_fail_only_successful_runs() {
     let folder = tempfile::tempdir().unwrap();
     let run = |code| {
         let output = OutputFolder::prepare(Some(&folder.path().join("out")), &[], false).unwrap();
@@ -130,7 +130,7 @@ fn lost_artifacts_are_a_failure_only_where_the_program_worked() {
 }
 
 #[test]
-fn the_command_line_is_unambiguous() {
+fn ambiguous_command_lines_are_refused() {
     let bad = [
         &["file.py", "-c", "x"][..],
         &["python3", "file.py"],
@@ -140,7 +140,7 @@ fn the_command_line_is_unambiguous() {
     for line in bad {
         let full = ["sandbox", "run"].iter().chain(line);
         let refused = match Arguments::try_parse_from(full) {
-            Err(error) => Failure::usage(&error, Some("run")),
+            Err(error) => CommandError::usage(&error, Some("run")),
             Ok(_) => run_on(ends_with(Ending::Exited { code: 0 }), line, None).unwrap_err(),
         };
         assert_eq!(refused.kind(), "usage", "{line:?}: {refused}");

@@ -1,13 +1,13 @@
-//! Arguments in what `FROM` names.
+//! Expands build arguments in `FROM`.
 
 use std::collections::{BTreeMap, HashMap};
 
 use super::lines::Line;
 
-/// The longest value: no name of an image is longer, and values that contain others stay small.
-const LONGEST: usize = 1024;
+/// Byte limit of an expanded value: no image name is longer, and nested values stay small.
+const MAX_LENGTH: usize = 1024;
 
-/// What `ARG`s before the first stage say, with the request's own values.
+/// The values of all `ARG`s before the first stage, with the request's values.
 pub(super) fn values(
     lines: &[Line],
     arguments: &BTreeMap<String, String>,
@@ -21,7 +21,8 @@ pub(super) fn values(
         };
         let given = arguments.get(name).map(String::as_str);
         if let Some(value) = given.or(default) {
-            // A default may name arguments before it; what cannot be read so is told where it is used.
+            // A default may refer to earlier arguments; errors are reported where the value is
+            // used.
             let value = expand(value, &values).unwrap_or_else(|_| value.to_owned());
             values.insert(name.to_owned(), value);
         }
@@ -29,11 +30,11 @@ pub(super) fn values(
     values
 }
 
-/// Puts arguments into a text: `$name`, `${name}`, `${name:-default}`.
+/// Expands arguments in a text: `$name`, `${name}`, `${name:-default}`.
 ///
 /// # Errors
 ///
-/// What has no value, and what becomes too long for a name.
+/// Arguments without a value, and results that are too long for a name.
 pub(super) fn expand(text: &str, values: &HashMap<String, String>) -> Result<String, String> {
     let unknown = |name: &str| {
         format!("{text}: no value is known for {name:?} (ARG before FROM, or a build argument)")
@@ -63,14 +64,14 @@ pub(super) fn expand(text: &str, values: &HashMap<String, String>) -> Result<Str
             Some(value) if !value.contains('$') => out.push_str(value),
             _ => return Err(unknown(name)),
         }
-        if out.len() > LONGEST {
+        if out.len() > MAX_LENGTH {
             break;
         }
     }
     out.push_str(rest);
-    match out.len() > LONGEST {
+    match out.len() > MAX_LENGTH {
         true => Err(format!(
-            "a name with more than {LONGEST} bytes, made of arguments"
+            "a name with more than {MAX_LENGTH} bytes, made of arguments"
         )),
         false => Ok(out),
     }
@@ -88,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_put_in() {
+    fn arguments_are_expanded() {
         let head = "ARG BASE=python:3.11\nARG GIVEN=other TAG=\"7\"\nARG ALL=a/${BASE}-$TAG EMPTY= BAD=$NONE";
         for (text, value) in [
             ("${BASE}", "python:3.11"),
@@ -116,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_values_stay_small() {
+    fn nested_values_are_limited() {
         let mut head = "ARG A0=aaaaaaaa".to_owned();
         for n in 1..200 {
             head.push_str(&format!("\nARG A{n}=$A{0}$A{0}", n - 1));

@@ -1,4 +1,4 @@
-//! Files below a folder that is opened once. No link leads out of it: none is followed.
+//! Reads files below a folder that is opened once, without following links.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -10,11 +10,12 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, openat, statat};
 use rustix::io::Errno;
 use sandbox_host::safe_path::LinkRule;
 
-/// Opens the folder that the caller names. Code of an earlier run may have made links on the way to it: see [`LinkRule`].
+/// Opens the folder that the caller names. Code of an earlier run may have created links in its
+/// path: see [`LinkRule`].
 ///
 /// # Errors
 ///
-/// What is no folder, and a link that leaves its folder unless `follow` is set.
+/// Not a folder, or a link out of its folder unless `follow` is set.
 pub(super) fn root(path: &Path, follow: bool) -> Result<OwnedFd, String> {
     let failed = |why: io::Error| format!("{}: {why}", path.display());
     let opened = LinkRule::new(follow).open(path).map_err(|error| {
@@ -31,7 +32,7 @@ pub(super) fn root(path: &Path, follow: bool) -> Result<OwnedFd, String> {
 ///
 /// # Errors
 ///
-/// What is no folder, and a link.
+/// Not a folder, or a link.
 pub(super) fn folder(parent: impl AsFd, name: &OsStr) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY;
     opened(parent, name, flags)
@@ -41,9 +42,9 @@ pub(super) fn folder(parent: impl AsFd, name: &OsStr) -> io::Result<OwnedFd> {
 ///
 /// # Errors
 ///
-/// What cannot be read or is no file, and a link.
+/// Not readable, not a regular file, or a link.
 pub(super) fn file(parent: impl AsFd, name: &OsStr) -> io::Result<File> {
-    // A pipe in its place must not hold the opening.
+    // Opening a named pipe must not block.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = File::from(opened(parent, name, flags)?);
     match file.metadata()?.is_file() {
@@ -52,11 +53,11 @@ pub(super) fn file(parent: impl AsFd, name: &OsStr) -> io::Result<File> {
     }
 }
 
-/// Reads a text below a folder.
+/// Reads a text file below a folder.
 ///
 /// # Errors
 ///
-/// As [`file`], a link as a part of the path, and more than `largest` bytes.
+/// As [`file`], also for a link in the path, and for more than `largest` bytes.
 pub(super) fn text(root: &OwnedFd, path: &Path, largest: u64) -> io::Result<String> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "is no file"));
@@ -90,8 +91,8 @@ fn opened(parent: impl AsFd, name: &OsStr, flags: OFlags) -> io::Result<OwnedFd>
         Ok(opened) => return Ok(opened),
         Err(errno) => io::Error::from(errno),
     };
-    let found = statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW);
-    match found.is_ok_and(|found| FileType::from_raw_mode(found.st_mode).is_symlink()) {
+    let stat = statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW);
+    match stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_symlink()) {
         true => Err(io::Error::new(
             io::ErrorKind::InvalidInput,
             format!("{name:?} is a link; name what it leads to"),

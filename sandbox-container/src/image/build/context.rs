@@ -1,4 +1,4 @@
-//! The folder that a build can copy from, as the archive that is sent.
+//! The build context: the folder that a build can copy from, sent as an archive.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -11,31 +11,32 @@ use rustix::fs::{AtFlags, Dir, FileType, Stat, fstat, readlinkat, statat};
 
 use super::super::pipe::PipeWriter;
 use super::beneath;
-use super::ignore::Ignore;
+use super::ignore::IgnoreRules;
 
 const IGNORE: &str = ".dockerignore";
 
-/// The largest Dockerfile, and the largest list of what is not sent.
-const LARGEST: u64 = 1 << 20;
+/// Byte limit of the Dockerfile and of `.dockerignore`.
+const TEXT_LIMIT: u64 = 1 << 20;
 
-/// A folder to send. It is opened once, and everything in it is found from there without following a link.
+/// The build context. Its folder is opened once; everything in it is read without following links.
 #[derive(Debug)]
-pub(super) struct Context {
+pub(super) struct BuildContext {
     root: OwnedFd,
-    /// The folder as the caller named it.
+    /// The folder's path as the caller named it.
     shown: PathBuf,
-    /// The Dockerfile below it.
+    /// Path of the Dockerfile in the folder.
     dockerfile: PathBuf,
-    ignore: Ignore,
+    ignore: IgnoreRules,
 }
 
-impl Context {
-    /// Opens the folder; gives it with the Dockerfile's text. Reads what is not to be sent: `NAME.dockerignore` beside the Dockerfile,
-    /// else the context's.
+impl BuildContext {
+    /// Opens the folder; returns it with the Dockerfile's text. Reads the ignore patterns from
+    /// `NAME.dockerignore` next to the Dockerfile, else from `.dockerignore`.
     ///
     /// # Errors
     ///
-    /// What cannot be read, links as the Dockerfile, on the way to it or as a list, and bad patterns.
+    /// Unreadable files, invalid patterns, and links as the Dockerfile, in its path or as the
+    /// ignore file.
     pub(super) fn open(
         shown: &Path,
         dockerfile: PathBuf,
@@ -43,15 +44,15 @@ impl Context {
     ) -> Result<(Self, String), String> {
         let failed = |path: &Path, why: io::Error| format!("{}: {why}", path.display());
         let root = beneath::root(shown, follow)?;
-        let text = beneath::text(&root, &dockerfile, LARGEST);
+        let text = beneath::text(&root, &dockerfile, TEXT_LIMIT);
         let text = text.map_err(|why| failed(&shown.join(&dockerfile), why))?;
-        let mut own = dockerfile.as_os_str().to_owned();
-        own.push(IGNORE);
-        let mut ignore = Ignore::default();
-        for path in [own, IGNORE.into()].map(PathBuf::from) {
-            match beneath::text(&root, &path, LARGEST) {
+        let mut own_ignore = dockerfile.as_os_str().to_owned();
+        own_ignore.push(IGNORE);
+        let mut ignore = IgnoreRules::default();
+        for path in [own_ignore, IGNORE.into()].map(PathBuf::from) {
+            match beneath::text(&root, &path, TEXT_LIMIT) {
                 Ok(text) => {
-                    ignore = Ignore::parse(&text)?;
+                    ignore = IgnoreRules::parse(&text)?;
                     break;
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -67,18 +68,19 @@ impl Context {
         Ok((context, text))
     }
 
-    /// Sends it, with this text as the Dockerfile. Everything belongs to root, as the engine's own client has it. Says why it could not be
-    /// sent; a reader that went away is no reason of ours.
+    /// Sends the archive, with this text as the Dockerfile. Root owns all files, as with the
+    /// engine's own client. Returns why it could not be sent; a disconnected reader is not
+    /// reported.
     pub(super) fn send(&self, text: &str, mut writer: PipeWriter) -> Option<String> {
         let mut archive = tar::Builder::new(&mut writer);
         let sent = self.folder(&mut archive, &self.root, Path::new(""), text);
         let sent = sent.and_then(|()| archive.into_inner().map(drop));
-        let said = match &sent {
+        let failure = match &sent {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Some(error.to_string()),
             _ => None,
         };
         writer.finish(sent);
-        said
+        failure
     }
 
     fn folder(
@@ -92,7 +94,7 @@ impl Context {
             let path = self.shown.join(path);
             io::Error::new(error.kind(), format!("{}: {error}", path.display()))
         };
-        // The same context is the same archive, so that the engine's cache is of use.
+        // Sorted, so the same context gives the same archive and the engine's cache works.
         let names = names(folder).map_err(|error| named(below, error))?;
         for name in names {
             let path = below.join(&name);
@@ -100,10 +102,10 @@ impl Context {
             let facts = facts.map_err(|error| named(&path, error.into()))?;
             let needed = path == self.dockerfile || path.as_os_str() == IGNORE;
             let leads_to_needed = self.dockerfile.starts_with(&path);
-            let out = self.ignore.leaves_out(&path) && !needed;
+            let is_ignored = self.ignore.ignores(&path) && !needed;
             let kind = FileType::from_raw_mode(facts.st_mode);
             if kind.is_dir() {
-                if !out {
+                if !is_ignored {
                     append(
                         archive,
                         &path,
@@ -113,7 +115,7 @@ impl Context {
                         io::empty(),
                     )?;
                 }
-                if !out || leads_to_needed || self.ignore.has_exceptions() {
+                if !is_ignored || leads_to_needed || self.ignore.has_exceptions() {
                     let inner = beneath::folder(folder, &name);
                     let inner = inner.map_err(|error| named(&path, error))?;
                     self.folder(archive, &inner, &path, text)?;
@@ -128,7 +130,7 @@ impl Context {
                     size,
                     text.as_bytes(),
                 )?;
-            } else if !out {
+            } else if !is_ignored {
                 entry(archive, folder, &name, &path, &facts)
                     .map_err(|error| named(&path, error))?;
             }
@@ -137,7 +139,7 @@ impl Context {
     }
 }
 
-/// What is in a folder, sorted.
+/// The names in a folder, sorted.
 fn names(folder: impl AsFd) -> io::Result<Vec<OsString>> {
     let mut names = Vec::new();
     for entry in Dir::read_from(folder)? {
@@ -167,7 +169,7 @@ fn entry(
             let file: File = beneath::file(folder, name)?;
             let facts = fstat(&file)?;
             let size = file.metadata()?.len();
-            // A file that changes meanwhile must not shift what follows.
+            // Pad or cut a file that changes meanwhile, so the archive stays valid.
             let content = io::Read::chain(file, io::repeat(0));
             let content = io::Read::take(content, size);
             append(
@@ -208,7 +210,7 @@ fn header(facts: &Stat, kind: tar::EntryType, size: u64) -> tar::Header {
     header.set_mode(facts.st_mode & 0o7777);
     header.set_uid(0);
     header.set_gid(0);
-    // Before 1970 is as good as then.
+    // Times before 1970 become 1970.
     header.set_mtime(u64::try_from(facts.st_mtime).unwrap_or_default());
     header
 }
@@ -221,11 +223,11 @@ mod tests {
     use super::*;
 
     fn why(folder: &Path, dockerfile: &str) -> String {
-        Context::open(folder, dockerfile.into(), false).expect_err(dockerfile)
+        BuildContext::open(folder, dockerfile.into(), false).expect_err(dockerfile)
     }
 
     #[test]
-    fn a_link_to_the_context_that_leaves_its_folder_is_refused() {
+    fn context_link_out_of_its_folder_is_refused() {
         let folder = tempfile::tempdir().expect("folder");
         let path = folder.path();
         fs::create_dir_all(path.join("private")).expect("folder");
@@ -236,13 +238,13 @@ mod tests {
         let why = why(&context, "Dockerfile");
         assert!(why.contains("outside of the folder"), "{why}");
         assert!(why.contains("--follow"), "{why}");
-        assert!(Context::open(&context, "Dockerfile".into(), true).is_ok());
+        assert!(BuildContext::open(&context, "Dockerfile".into(), true).is_ok());
         let why = self::why(&path.join("private/Dockerfile"), "Dockerfile");
         assert!(why.contains("Not a directory"), "{why}");
     }
 
     #[test]
-    fn no_link_leads_to_the_dockerfile_or_to_the_list() {
+    fn links_to_the_dockerfile_or_ignore_file_are_refused() {
         let folder = tempfile::tempdir().expect("folder");
         let path = folder.path();
         fs::create_dir(path.join("real")).expect("folder");
@@ -256,7 +258,7 @@ mod tests {
         assert!(why(path, "real").contains("is no file"));
         assert!(why(path, "real/../real/Dockerfile").contains("leaves the context"));
         let (_, text) =
-            Context::open(path, "real/Dockerfile".into(), false).expect("the file itself");
+            BuildContext::open(path, "real/Dockerfile".into(), false).expect("the file itself");
         assert_eq!(text, "FROM scratch\n");
         symlink("/etc/passwd", path.join(".dockerignore")).expect("link");
         assert!(why(path, "real/Dockerfile").contains(".dockerignore"));
@@ -265,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_as_the_dockerfile_holds_nothing() {
+    fn named_pipe_as_dockerfile_does_not_block() {
         let folder = tempfile::tempdir().expect("folder");
         let pipe = folder.path().join("Dockerfile");
         rustix::fs::mknodat(

@@ -1,4 +1,4 @@
-//! A Dockerfile that was checked, and what is sent to the builder: the same.
+//! Checks a Dockerfile, and rewrites it as the text that is sent to the builder.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,40 +6,40 @@ use super::arguments::{expand, values};
 use super::flags::{Flag, check_run, flags};
 use super::lines::{Line, lines};
 
-/// A Dockerfile that names what it fetches, and nothing else.
+/// A checked Dockerfile. It states every image and address that the build fetches.
 #[derive(Debug)]
 pub(super) struct Recipe {
     pub instructions: Vec<Instruction>,
-    /// What the caller should know.
+    /// Notes for the caller.
     pub notes: Vec<String>,
 }
 
-/// An instruction.
+/// A checked instruction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Instruction {
     pub keyword: &'static str,
-    /// What it starts or copies from.
+    /// The image or stage that it starts from or copies from.
     pub base: Option<Base>,
-    /// The name of the stage that it begins.
+    /// The name of the stage that it starts.
     pub stage: Option<String>,
-    /// What stands before the base, with the keyword.
+    /// The text before the base, including the keyword.
     head: String,
-    /// What stands behind the base.
+    /// The text after the base.
     tail: String,
 }
 
-/// What `FROM` and `COPY --from` name.
+/// The argument of `FROM` or `COPY --from`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Base {
     Image(String),
-    /// An earlier stage, by its number, and what to call it.
+    /// An earlier stage, by number, and its name in the sent text.
     Stage(usize, String),
     /// `scratch`.
     Nothing,
 }
 
 impl Instruction {
-    /// The line to send, with images by their ids.
+    /// The line to send, with images by id.
     pub(super) fn line(&self, ids: &HashMap<String, String>) -> String {
         let base = match &self.base {
             None => "",
@@ -51,12 +51,12 @@ impl Instruction {
     }
 }
 
-/// Reads a Dockerfile.
+/// Reads and checks a Dockerfile.
 ///
 /// # Errors
 ///
-/// What is no Dockerfile, what builders read in different ways, what cannot be known before the build, and without `network` what the
-/// builder would fetch from one.
+/// Invalid syntax, text that builders interpret differently, and values only known during the
+/// build. Without `network`, also anything that the builder would fetch.
 pub(super) fn read(
     text: &str,
     arguments: &BTreeMap<String, String>,
@@ -64,7 +64,7 @@ pub(super) fn read(
 ) -> Result<Recipe, String> {
     let lines = lines(text)?;
     let values = values(&lines.lines, arguments);
-    let mut reader = Reader {
+    let mut reader = DockerfileReader {
         values,
         network,
         stages: Vec::new(),
@@ -85,44 +85,58 @@ pub(super) fn read(
     Ok(recipe)
 }
 
-/// Checks an instruction that an image adds to what starts from it; gives its keyword. It is the image's own text that the builder reads.
+/// Checks an `ONBUILD` trigger of an image; returns its keyword. The builder reads the image's own
+/// text of it.
 ///
 /// # Errors
 ///
-/// As [`read`], and whatever names an image.
-pub(super) fn trigger(text: &str, network: bool) -> Result<&'static str, String> {
+/// As [`read`], and a trigger that names an image.
+pub(super) fn check_trigger(text: &str, network: bool) -> Result<&'static str, String> {
     let fragment = format!("FROM scratch\n{}\n", text.trim());
     if text.trim().contains('\n') || text.contains(['\r', '\u{feff}']) {
         return Err("it has more than one line".into());
     }
     let recipe = read(&fragment, &BTreeMap::new(), network)?;
     match &recipe.instructions[..] {
-        [_, one] if one.base.is_none() && one.keyword != "FROM" => Ok(one.keyword),
+        [_, instruction] if instruction.base.is_none() && instruction.keyword != "FROM" => {
+            Ok(instruction.keyword)
+        }
         [_] => Err("it is no instruction".into()),
         _ => Err("it names another image".into()),
     }
 }
 
 impl Recipe {
-    /// The images that have to be there.
+    /// The images that the Dockerfile names.
     pub(super) fn images(&self) -> impl Iterator<Item = &str> {
-        let bases = self.instructions.iter().filter_map(|one| one.base.as_ref());
+        let bases = self
+            .instructions
+            .iter()
+            .filter_map(|instruction| instruction.base.as_ref());
         bases.filter_map(|base| match base {
             Base::Image(name) => Some(name.as_str()),
             Base::Stage(..) | Base::Nothing => None,
         })
     }
 
-    /// The text to send, with images by their ids.
+    /// The text to send, with images by id.
     pub(super) fn text(&self, ids: &HashMap<String, String>) -> String {
-        let lines = self.instructions.iter().map(|one| one.line(ids) + "\n");
+        let lines = self
+            .instructions
+            .iter()
+            .map(|instruction| instruction.line(ids) + "\n");
         lines.collect()
     }
 
-    /// The number of a stage: of this name, or with this number.
+    /// The number of the stage with this name or number.
     pub(super) fn stage(&self, target: &str) -> Option<usize> {
-        let froms = self.instructions.iter().filter(|one| one.keyword == "FROM");
-        let names = froms.map(|one| one.stage.as_deref()).collect::<Vec<_>>();
+        let froms = self
+            .instructions
+            .iter()
+            .filter(|instruction| instruction.keyword == "FROM");
+        let names = froms
+            .map(|instruction| instruction.stage.as_deref())
+            .collect::<Vec<_>>();
         let target = target.to_ascii_lowercase();
         let named = names.iter().position(|name| *name == Some(&*target));
         named.or_else(|| {
@@ -131,28 +145,29 @@ impl Recipe {
         })
     }
 
-    /// Reads what is sent with another parser: it has to find the same instructions, bases and stages, one in each line.
+    /// Parses the text to send with a second parser, which must find the same instructions, bases
+    /// and stages on the same lines.
     fn check(&self) -> Result<(), String> {
         use parse_dockerfile::Instruction as Parsed;
         let text = self.text(&HashMap::new());
         let file = parse_dockerfile::parse(&text).map_err(|error| error.to_string())?;
         let pairs = self.instructions.iter().zip(&file.instructions);
-        let same = pairs.clone().all(|(ours, theirs)| {
-            let text = ours.line(&HashMap::new());
-            match theirs {
+        let same = pairs.clone().all(|(checked, parsed)| {
+            let text = checked.line(&HashMap::new());
+            match parsed {
                 Parsed::From(from) => {
                     let stage = from.as_.as_ref().map(|(_, name)| name.value.as_ref());
                     let tail = stage.map_or_else(String::new, |name| format!(" AS {name}"));
-                    ours.keyword == "FROM"
+                    checked.keyword == "FROM"
                         && text.ends_with(&format!(" {}{tail}", from.image.value))
                 }
                 Parsed::Copy(copy) => {
                     let mut from = copy.options.iter().filter(|flag| flag.name.value == "from");
-                    ours.keyword == "COPY" && ours.base.is_some() == from.next().is_some()
+                    checked.keyword == "COPY" && checked.base.is_some() == from.next().is_some()
                 }
-                Parsed::Run(run) => ours.keyword == "RUN" && run.here_docs.is_empty(),
-                Parsed::Add(_) => ours.keyword == "ADD",
-                _ => !matches!(ours.keyword, "FROM" | "COPY" | "RUN" | "ADD"),
+                Parsed::Run(run) => checked.keyword == "RUN" && run.here_docs.is_empty(),
+                Parsed::Add(_) => checked.keyword == "ADD",
+                _ => !matches!(checked.keyword, "FROM" | "COPY" | "RUN" | "ADD"),
             }
         });
         match same
@@ -165,15 +180,15 @@ impl Recipe {
     }
 }
 
-/// What was read so far.
-struct Reader {
+/// The state while reading a Dockerfile.
+struct DockerfileReader {
     values: HashMap<String, String>,
     network: bool,
-    /// The names of the stages.
+    /// The names of the stages so far.
     stages: Vec<Option<String>>,
 }
 
-impl Reader {
+impl DockerfileReader {
     fn instruction(&mut self, line: &Line) -> Result<Instruction, String> {
         let (options, rest) = flags(line)?;
         let keyword = line.keyword;
@@ -211,12 +226,12 @@ impl Reader {
         };
         let stage = stage.map(|name| self.name(name)).transpose()?;
         let name = expand(image, &self.values)?;
-        let own = name.to_ascii_lowercase();
-        let own = self
+        let lowercase = name.to_ascii_lowercase();
+        let earlier_stage = self
             .stages
             .iter()
-            .position(|stage| stage.as_ref() == Some(&own));
-        let base = match own {
+            .position(|stage| stage.as_ref() == Some(&lowercase));
+        let base = match earlier_stage {
             Some(number) => Base::Stage(number, name.to_ascii_lowercase()),
             None if name == "scratch" => Base::Nothing,
             None => Base::Image(name),
@@ -232,7 +247,8 @@ impl Reader {
         })
     }
 
-    /// The name of a new stage, in small letters: some builders tell small letters from capitals, others do not.
+    /// Checks the name of a new stage, and converts it to lowercase: builders differ in case
+    /// sensitivity.
     fn name(&self, name: &str) -> Result<String, String> {
         let name = name.to_ascii_lowercase();
         let is_plain = name.starts_with(|c: char| c.is_ascii_lowercase())
@@ -270,11 +286,11 @@ impl Reader {
                 .iter()
                 .try_for_each(|source| check_source(keyword, source))?;
         }
-        let (from, others) = options
+        let (from, options) = options
             .iter()
             .partition::<Vec<Flag<'_>>, _>(|flag| flag.name == "from");
-        let base = from.first().map(|flag| self.copied(flag)).transpose()?;
-        let head = joined(keyword, &others, "");
+        let base = from.first().map(|flag| self.copy_base(flag)).transpose()?;
+        let head = joined(keyword, &options, "");
         let (head, tail) = match &base {
             Some(_) => (head + " --from=", format!(" {rest}")),
             None => (format!("{head} {rest}"), String::new()),
@@ -288,8 +304,9 @@ impl Reader {
         })
     }
 
-    /// What a `COPY --from` names. Builders look for an image of this name where the stage is not a whole one yet.
-    fn copied(&self, flag: &Flag<'_>) -> Result<Base, String> {
+    /// The base of a `COPY --from`. A stage that is not complete yet counts as an image name for
+    /// builders.
+    fn copy_base(&self, flag: &Flag<'_>) -> Result<Base, String> {
         let name = flag.value.unwrap_or_default();
         let lower = name.to_ascii_lowercase();
         let number = match lower.parse::<usize>() {
@@ -314,7 +331,7 @@ impl Reader {
     }
 }
 
-/// An instruction as one line.
+/// Joins an instruction to one line.
 fn joined(keyword: &str, options: &[Flag<'_>], rest: &str) -> String {
     let options = options.iter().map(|flag| flag.text);
     let parts = [keyword].into_iter().chain(options).chain([rest]);
@@ -322,7 +339,7 @@ fn joined(keyword: &str, options: &[Flag<'_>], rest: &str) -> String {
     parts.join(" ")
 }
 
-/// The paths of `COPY` and `ADD`, and how they are sent.
+/// The paths of `COPY` and `ADD`, and their text to send.
 fn paths(keyword: &str, rest: &str) -> Result<(Vec<String>, String), String> {
     if !rest.starts_with('[') {
         let words = rest.split([' ', '\t']).filter(|word| !word.is_empty());
@@ -334,7 +351,8 @@ fn paths(keyword: &str, rest: &str) -> Result<(Vec<String>, String), String> {
     Ok((list, sent))
 }
 
-/// A command as it is sent: a list of strings, or text for a shell. Builders take a list, and forget what follows it.
+/// The text of a command to send: a JSON list, or a shell command. Builders ignore text after a
+/// list.
 fn command(keyword: &str, rest: &str) -> Result<String, String> {
     let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Vec<String>>();
     let Some(Ok(list)) = values.next() else {
@@ -348,7 +366,7 @@ fn command(keyword: &str, rest: &str) -> Result<String, String> {
     serde_json::to_string(&list).map_err(|error| error.to_string())
 }
 
-/// Whether a source is a file of the context: builders fetch addresses with the host's network.
+/// Checks that a source is a file of the context: builders fetch addresses over the host's network.
 fn check_source(keyword: &str, path: &str) -> Result<(), String> {
     let is_login = path
         .split_once('@')

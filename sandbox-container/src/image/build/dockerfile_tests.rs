@@ -13,7 +13,7 @@ fn ids(recipe: &Recipe) -> HashMap<String, String> {
 }
 
 #[test]
-fn what_is_sent_names_images_by_their_ids_and_stages_in_small_letters() {
+fn sent_text_has_image_ids_and_lowercase_stages() {
     let text = "# syntax=docker/dockerfile:1\n# comment\nARG BASE=python:3.11\nARG GIVEN=other\n\
                 from --platform=linux/amd64 ${BASE} as Build\nRUN echo \\\n  FROM nothing\nFROM $GIVEN\n\
                 COPY --chown=1 --from=BUILD /a /a\nCOPY --from=+0 [\"/b\" ,\"/b c\"]\nCOPY --from=team/tool:1 /c /c\n\
@@ -29,15 +29,15 @@ fn what_is_sent_names_images_by_their_ids_and_stages_in_small_letters() {
     for none in ["6", "+1", "python", ""] {
         assert_eq!(recipe.stage(none), None, "{none}");
     }
-    // What was sent is read as it was sent.
+    // The sent text reads back unchanged.
     let sent = recipe.text(&HashMap::new());
     let again = read_with(&sent, false).expect(&sent);
     assert_eq!(again.text(&HashMap::new()), sent);
 }
 
 #[test]
-fn nothing_is_fetched_behind_the_requests_back() {
-    let mut told = String::new();
+fn undeclared_fetches_are_refused() {
+    let mut reasons = String::new();
     for bad in [
         "FROM x\nADD http://example.org/x /",
         "FROM x\nADD HTTP://example.org/x /",
@@ -81,9 +81,9 @@ fn nothing_is_fetched_behind_the_requests_back() {
         "",
     ] {
         let why = read_with(bad, false).expect_err(bad);
-        told.push_str(&format!("{}\n    {why}\n", bad.escape_debug()));
+        reasons.push_str(&format!("{}\n    {why}\n", bad.escape_debug()));
     }
-    insta::assert_snapshot!(told);
+    insta::assert_snapshot!(reasons);
     for good in [
         "FROM x\nADD file.tar $DEST/",
         "FROM x\nADD [\"a b\", \"/\"]",
@@ -102,8 +102,8 @@ fn nothing_is_fetched_behind_the_requests_back() {
 }
 
 #[test]
-fn a_name_is_an_image_until_its_stage_is_whole() {
-    // `later` is a stage only behind its own FROM, and `alpine` is the image where it is defined.
+fn name_is_an_image_until_its_stage_is_complete() {
+    // `later` is a stage only after its own FROM, and `alpine` is the image where it is defined.
     let text = "FROM later AS a\nCOPY --from=later /x /x\nFROM alpine AS alpine\nFROM x AS later\nFROM Later\n";
     let recipe = read_with(text, false).expect("a Dockerfile");
     let images = recipe.images().collect::<Vec<_>>();
@@ -112,7 +112,7 @@ fn a_name_is_an_image_until_its_stage_is_whole() {
 }
 
 #[test]
-fn an_argument_of_the_request_adds_no_instruction() {
+fn build_argument_adds_no_instruction() {
     for value in ["alpine AS x", "alpine\nFROM evil", "alpine\nRUN true"] {
         let given = BTreeMap::from([("BASE".to_owned(), value.to_owned())]);
         match read("ARG BASE\nFROM $BASE\nFROM x\n", &given, false) {
@@ -123,10 +123,10 @@ fn an_argument_of_the_request_adds_no_instruction() {
 }
 
 #[test]
-fn triggers_of_images_are_read_as_strictly() {
-    assert_eq!(trigger("RUN true", false), Ok("RUN"));
-    assert_eq!(trigger("copy . /app", false), Ok("COPY"));
-    assert_eq!(trigger("ADD http://example.org /", true), Ok("ADD"));
+fn onbuild_triggers_are_checked_strictly() {
+    assert_eq!(check_trigger("RUN true", false), Ok("RUN"));
+    assert_eq!(check_trigger("copy . /app", false), Ok("COPY"));
+    assert_eq!(check_trigger("ADD http://example.org /", true), Ok("ADD"));
     for bad in [
         "ADD http://example.org /",
         "COPY --from=other /a /a",
@@ -140,6 +140,6 @@ fn triggers_of_images_are_read_as_strictly() {
         "# comment",
         "",
     ] {
-        assert!(trigger(bad, false).is_err(), "{bad:?}");
+        assert!(check_trigger(bad, false).is_err(), "{bad:?}");
     }
 }

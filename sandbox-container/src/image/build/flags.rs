@@ -1,11 +1,11 @@
-//! The options of instructions.
+//! Parses the options of instructions.
 //!
-//! Builders unquote options, expand variables in them and split `--mount` at commas, each in its own way. So an option here is made of
-//! characters that all of them leave alone.
+//! Builders unquote options, expand variables in them and split `--mount` at commas, each
+//! differently. So options may only have characters that all builders leave unchanged.
 
 use super::lines::Line;
 
-/// An option, `--name` or `--name=value`.
+/// An option: `--name` or `--name=value`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Flag<'a> {
     pub text: &'a str,
@@ -13,11 +13,11 @@ pub(super) struct Flag<'a> {
     pub value: Option<&'a str>,
 }
 
-/// Takes the options off the arguments of an instruction.
+/// Splits the options from the arguments of an instruction.
 ///
 /// # Errors
 ///
-/// Options that are unknown, repeated, or more than an option: quoted, or with a variable that decides what is fetched.
+/// Options that are unknown, repeated, quoted, or contain a variable that affects what is fetched.
 pub(super) fn flags(line: &Line) -> Result<(Vec<Flag<'_>>, &str), String> {
     let mut flags = Vec::<Flag<'_>>::new();
     let mut rest = line.rest.as_str();
@@ -51,7 +51,7 @@ pub(super) fn flags(line: &Line) -> Result<(Vec<Flag<'_>>, &str), String> {
                 "{keyword} {text}: write the value itself: variables in this option are not supported"
             ));
         }
-        if flag.name != "mount" && flags.iter().any(|other| other.name == flag.name) {
+        if flag.name != "mount" && flags.iter().any(|earlier| earlier.name == flag.name) {
             return Err(format!("{keyword} {text}: this option is given twice"));
         }
         flags.push(flag);
@@ -59,7 +59,7 @@ pub(super) fn flags(line: &Line) -> Result<(Vec<Flag<'_>>, &str), String> {
     Ok((flags, rest))
 }
 
-/// The options of an instruction that give a build nothing.
+/// The options of an instruction that grant the build no extra rights.
 fn known(keyword: &str) -> &'static [&'static str] {
     match keyword {
         "FROM" => &["platform"],
@@ -77,12 +77,13 @@ fn known(keyword: &str) -> &'static [&'static str] {
     }
 }
 
-/// Checks an option of `RUN`, which can give the code more than the request does.
+/// Checks an option of `RUN`, which could grant the code more than the request does.
 ///
 /// # Errors
 ///
-/// A network that the request does not give, and mounts other than `tmpfs`. Some builders resolve the links in the source of a bind, and the
-/// id of a cache, on the host: with them the code of a build reads and writes the host's files.
+/// A network that the request does not grant, and mounts other than `tmpfs`. Some builders resolve
+/// links in a bind's source and in a cache's id on the host, so the build could access the host's
+/// files.
 pub(super) fn check_run(flag: &Flag<'_>, network: bool) -> Result<(), String> {
     let text = flag.text;
     let value = flag.value.unwrap_or_default();
@@ -131,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn options_that_give_nothing_are_taken_off() {
+    fn harmless_options_are_split_off() {
         let lines = lines("COPY --from=x\t --chown=$U:$G  a --b /c").expect("lines");
         let (found, rest) = flags(&lines.lines[0]).expect("flags");
         let texts = found.iter().map(|flag| flag.text).collect::<Vec<_>>();
@@ -149,8 +150,8 @@ mod tests {
     }
 
     #[test]
-    fn options_that_builders_read_in_different_ways_are_refused() {
-        let mut told = String::new();
+    fn options_that_builders_interpret_differently_are_refused() {
+        let mut reasons = String::new();
         for bad in [
             "RUN --mount=type=bind,FROM=evil,target=/x true",
             "RUN --mount=type=bind,\"from=evil\",target=/x true",
@@ -183,11 +184,11 @@ mod tests {
             "CMD --help",
         ] {
             match check(bad) {
-                Err(why) => told.push_str(&format!("{}\n    {why}\n", bad.escape_debug())),
-                // No option: the word is quoted, and builders take it for a path.
-                Ok(()) => told.push_str(&format!("{}\n    a path\n", bad.escape_debug())),
+                Err(why) => reasons.push_str(&format!("{}\n    {why}\n", bad.escape_debug())),
+                // Not an option: the word is quoted, so builders take it as a path.
+                Ok(()) => reasons.push_str(&format!("{}\n    a path\n", bad.escape_debug())),
             }
         }
-        insta::assert_snapshot!(told);
+        insta::assert_snapshot!(reasons);
     }
 }

@@ -1,21 +1,21 @@
-//! What of a context is not sent: `.dockerignore`.
+//! Reads `.dockerignore`.
 
 use std::path::Path;
 
 use globset::{GlobBuilder, GlobMatcher};
 
-/// The patterns of a `.dockerignore`, in their order: the last one that matches decides.
+/// The patterns of a `.dockerignore`, in order: the last match decides.
 #[derive(Debug, Default)]
-pub(super) struct Ignore {
+pub(super) struct IgnoreRules {
     rules: Vec<(GlobMatcher, bool)>,
 }
 
-impl Ignore {
-    /// Reads the patterns.
+impl IgnoreRules {
+    /// Parses the patterns.
     ///
     /// # Errors
     ///
-    /// What is no pattern.
+    /// An invalid pattern.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let mut rules = Vec::new();
         for line in text.trim_start_matches('\u{feff}').lines() {
@@ -23,42 +23,43 @@ impl Ignore {
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            let (pattern, kept) = match line.strip_prefix('!') {
+            let (pattern, is_exception) = match line.strip_prefix('!') {
                 Some(pattern) => (pattern.trim(), true),
                 None => (line, false),
             };
-            // As a clean path: without empty parts, dots and a slash at either end.
+            // Clean the path: no empty parts, dots, or slashes at either end.
             let parts = pattern.split('/').filter(|part| !matches!(*part, "" | "."));
             let clean = parts.collect::<Vec<_>>().join("/");
             if clean.is_empty() {
                 continue;
             }
-            // What stands for alternatives there is a letter here.
+            // Braces are literal in `.dockerignore`, but special in globs.
             let plain = clean.replace('{', "[{]").replace('}', "[}]");
             let glob = GlobBuilder::new(&plain)
                 .literal_separator(true)
                 .backslash_escape(true)
                 .build()
                 .map_err(|error| format!(".dockerignore: {line:?}: {error}"))?;
-            rules.push((glob.compile_matcher(), kept));
+            rules.push((glob.compile_matcher(), is_exception));
         }
         Ok(Self { rules })
     }
 
-    /// Whether this path below the context is left out. A pattern that matches a folder matches what is in it.
-    pub(super) fn leaves_out(&self, path: &Path) -> bool {
+    /// Whether this path in the context is ignored. A pattern that matches a folder covers its
+    /// content.
+    pub(super) fn ignores(&self, path: &Path) -> bool {
         let matches = |glob: &GlobMatcher| {
             path.ancestors()
                 .filter(|part| !part.as_os_str().is_empty())
                 .any(|part| glob.is_match(part))
         };
         let last = self.rules.iter().rev().find(|(glob, _)| matches(glob));
-        last.is_some_and(|(_, kept)| !kept)
+        last.is_some_and(|(_, is_exception)| !is_exception)
     }
 
-    /// Whether something in a folder that is left out may be sent all the same.
+    /// Whether files in an ignored folder may still be sent.
     pub(super) fn has_exceptions(&self) -> bool {
-        self.rules.iter().any(|(_, kept)| *kept)
+        self.rules.iter().any(|(_, is_exception)| *is_exception)
     }
 }
 
@@ -67,8 +68,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_are_dockers() {
-        let ignore = Ignore::parse(
+    fn patterns_match_like_dockers() {
+        let ignore = IgnoreRules::parse(
             "# comment\n\n/build/\n*.log\n**/cache\ndocs\n!docs/README.md\n./x/../y\na{b\nsecret?\n!\n",
         );
         let ignore = ignore.expect("patterns");
@@ -87,10 +88,10 @@ mod tests {
             ("secret", false),
             ("src/main.rs", false),
         ] {
-            assert_eq!(ignore.leaves_out(Path::new(path)), out, "{path}");
+            assert_eq!(ignore.ignores(Path::new(path)), out, "{path}");
         }
         assert!(ignore.has_exceptions());
-        assert!(Ignore::parse("[a").is_err());
-        assert!(!Ignore::default().leaves_out(Path::new("x")));
+        assert!(IgnoreRules::parse("[a").is_err());
+        assert!(!IgnoreRules::default().ignores(Path::new("x")));
     }
 }

@@ -1,9 +1,10 @@
-//! The instructions of a Dockerfile, one line each.
+//! Splits a Dockerfile into instructions, one line each.
 //!
-//! Builders disagree on where a line ends: on continuations, heredocs, parser directives and control characters. What they agree on is
-//! joined here, and the rest is refused. No builder reads the result in another way.
+//! Builders disagree on where a line ends: on continuations, heredocs, parser directives and
+//! control characters. This joins lines where they agree and refuses the rest, so every builder
+//! reads the result alike.
 
-/// Every instruction.
+/// All instructions.
 pub(super) const KEYWORDS: [&str; 18] = [
     "ADD",
     "ARG",
@@ -25,35 +26,36 @@ pub(super) const KEYWORDS: [&str; 18] = [
     "WORKDIR",
 ];
 
-/// The longest line. Builders read lines of less than 64 KiB; an id that replaces a name makes one a little longer.
-const LONGEST: usize = 65_000;
+/// Byte limit of a line. Builders read lines of less than 64 KiB; replacing a name by an id adds a
+/// little.
+const MAX_LENGTH: usize = 65_000;
 
-/// The image that `# syntax=` may name: what the engine's own builder understands without it.
+/// The image that `# syntax=` may name: the engine's builder supports its syntax without it.
 const FRONTEND: &str = "docker/dockerfile";
 
-/// A Dockerfile as lines.
+/// A Dockerfile split into instructions.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Lines {
     pub lines: Vec<Line>,
-    /// What was left out although it is no comment.
+    /// Notes on dropped lines that are not comments.
     pub notes: Vec<String>,
 }
 
 /// One instruction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Line {
-    /// Where it begins in the file, from 1.
+    /// Number of its first line in the file, from 1.
     pub number: usize,
     pub keyword: &'static str,
-    /// What follows the keyword: without white space at either end, and never with a backslash as its last character.
+    /// The text after the keyword, trimmed, and never ending with a backslash.
     pub rest: String,
 }
 
-/// Joins continued lines and leaves out comments.
+/// Joins continued lines and drops comments.
 ///
 /// # Errors
 ///
-/// What builders read in different ways, with the number of the line and what to write instead.
+/// Text that builders interpret differently, with the line number and the fix.
 pub(super) fn lines(text: &str) -> Result<Lines, String> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let text = text.replace("\r\n", "\n");
@@ -81,7 +83,7 @@ pub(super) fn lines(text: &str) -> Result<Lines, String> {
     Ok(Lines { lines, notes })
 }
 
-/// Whether builders skip this line, also between a line and its continuation.
+/// Whether builders skip this line, even between a line and its continuation.
 fn is_skipped(line: &str) -> bool {
     let line = line.trim_start();
     line.is_empty() || line.starts_with('#')
@@ -115,7 +117,7 @@ fn joined<'a>(
     Ok(joined)
 }
 
-/// Takes an instruction apart.
+/// Splits a line into keyword and arguments.
 fn instruction(number: usize, text: &str) -> Result<Line, String> {
     let (word, rest) = text.split_once([' ', '\t']).unwrap_or((text, ""));
     let capital = word.to_ascii_uppercase();
@@ -128,9 +130,9 @@ fn instruction(number: usize, text: &str) -> Result<Line, String> {
             "line {number}: a backslash ends the instruction, and builders would continue it; remove it"
         ));
     }
-    if text.len() > LONGEST {
+    if text.len() > MAX_LENGTH {
         return Err(format!(
-            "line {number}: an instruction of more than {LONGEST} bytes; move the text to a file and COPY it"
+            "line {number}: an instruction of more than {MAX_LENGTH} bytes; move the text to a file and COPY it"
         ));
     }
     if keyword == "ONBUILD" {
@@ -150,12 +152,13 @@ fn instruction(number: usize, text: &str) -> Result<Line, String> {
     })
 }
 
-/// Whether some builder may read a heredoc: two characters `<`, and no third.
+/// Whether some builder may read a heredoc: exactly two consecutive `<`.
 fn has_heredoc(text: &str) -> bool {
     text.split(|c| c != '<').any(|run| run.len() == 2)
 }
 
-/// The parser directives at the top: notes of those that are left out, and how many lines they take.
+/// Checks the parser directives at the top; returns notes on those dropped, and their number of
+/// lines.
 fn directives(lines: &[(usize, &str)]) -> Result<(Vec<String>, usize), String> {
     let mut notes = Vec::new();
     for (number, line) in lines {
@@ -184,7 +187,7 @@ fn directives(lines: &[(usize, &str)]) -> Result<(Vec<String>, usize), String> {
     Ok((notes, count))
 }
 
-/// Name and value of a parser directive, known or not.
+/// Name and value of a parser directive, known or unknown.
 fn directive(line: &str) -> Option<(&str, &str)> {
     let (name, value) = line.trim_start().strip_prefix('#')?.split_once('=')?;
     let (name, value) = (name.trim(), value.trim());
@@ -193,7 +196,7 @@ fn directive(line: &str) -> Option<(&str, &str)> {
     (is_name && !value.is_empty()).then_some((name, value))
 }
 
-/// Whether `# syntax=` names the usual Dockerfile in its first version.
+/// Whether `# syntax=` names version 1 of the standard Dockerfile syntax.
 fn is_plain(value: &str) -> bool {
     let name = value.strip_prefix("docker.io/").unwrap_or(value);
     let Some(version) = name.strip_prefix(FRONTEND) else {
@@ -218,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn every_instruction_is_one_line() {
+    fn instructions_are_joined_to_one_line() {
         let text = "\u{feff}# syntax=docker/dockerfile:1.4\r\n\n# comment\r\nfrom  alpine\tAS x \r\n\
                     RUN a && \\\n\n  # between\n\tb \\ \n  c\n  \\\n  env A=\\\n\\\n  \"b  c\"\n\
                     RUN cat <<< x; [ -f a ] && echo \\$x\nRUN echo é\u{a0}\n";
@@ -233,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_syntax_that_changes_nothing_is_left_out_with_a_note() {
+    fn standard_syntax_directive_is_dropped_with_a_note() {
         for good in [
             "docker/dockerfile",
             "docker/dockerfile:1",
@@ -254,8 +257,8 @@ mod tests {
     }
 
     #[test]
-    fn what_builders_read_in_different_ways_is_refused() {
-        let mut told = String::new();
+    fn text_that_builders_interpret_differently_is_refused() {
+        let mut reasons = String::new();
         for bad in [
             "# escape=`\nFROM x",
             "# foo=bar\n# escape=`\nFROM x",
@@ -287,10 +290,10 @@ mod tests {
             "FROM x\nINCLUDE+ y",
         ] {
             let why = lines(bad).expect_err(bad);
-            told.push_str(&format!("{}\n    {why}\n", bad.escape_debug()));
+            reasons.push_str(&format!("{}\n    {why}\n", bad.escape_debug()));
         }
         let long = format!("FROM x\nRUN {}", "a \\\n".repeat(40_000) + "b");
         assert!(lines(&long).expect_err("long").contains("65000 bytes"));
-        insta::assert_snapshot!(told);
+        insta::assert_snapshot!(reasons);
     }
 }

@@ -1,11 +1,13 @@
-//! Images built from Dockerfiles.
+//! Builds images from Dockerfiles.
 //!
-//! The engine's builder would pull what it does not have and fetch what `ADD` names by address, with the host's network, whatever a
-//! request says. So the Dockerfile is read first: every image that it names is looked at as any other, and put in by its id, so that the
-//! builder has nothing to look for; what would reach a network is refused where the request has none.
+//! The engine's builder would pull missing images and fetch addresses in `ADD`, over the host's
+//! network, regardless of the request. So the Dockerfile is read first. Each image in it is checked
+//! like any other and replaced by its id, so the builder pulls nothing. Anything that needs a
+//! network is refused if the request grants none.
 //!
-//! Builders disagree on what a Dockerfile says. So the author's text is never sent: what is sent is written from what was checked, in a form
-//! that every builder reads alike, and the steps that the builder then announces are compared with it.
+//! Builders disagree on what a Dockerfile means. So the original text is never sent: the sent text
+//! is written from the checked instructions, in a form that every builder reads alike. The steps
+//! that the builder then announces are compared with it.
 
 mod arguments;
 mod beneath;
@@ -33,30 +35,30 @@ use sandbox_core::{
 };
 
 use super::classify::classify;
-use super::find::{Wanted, look};
-use super::stock::is_upset;
+use super::find::{RequestedImage, inspect_named};
+use super::list::is_concurrent_removal;
 use super::{Puller, info, pipe};
 use crate::error::{Operation, engine_error};
 use crate::{labels, removal};
-use context::Context;
+use context::BuildContext;
 use dockerfile::Recipe;
-use output::Output;
-use steps::Steps;
+use output::BuildOutput;
+use steps::ExpectedSteps;
 
-/// How often a build is begun whose search for steps done before met an image that was being removed.
+/// Attempts of a build whose cache lookup hit an image that was being removed.
 const ATTEMPTS: u32 = 20;
 
 /// The time between two attempts.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// How Podman's words on a failed search begin. Nothing that a step printed is among them.
-const CACHE: &str = "checking if cached image exists";
+/// Prefix of Podman's message for a failed cache lookup. A step's output cannot have it.
+const CACHE_LOOKUP_FAILED: &str = "checking if cached image exists";
 
-/// A build.
+/// A build request and its context.
 pub(crate) struct Build<'a> {
     pub puller: Puller<'a>,
     pub request: &'a BuildRequest,
-    /// The operator's list.
+    /// The policy's image list.
     pub allowed: Option<&'a [ImagePattern]>,
 }
 
@@ -65,13 +67,13 @@ impl Build<'_> {
     ///
     /// # Errors
     ///
-    /// As [`sandbox_core::SandboxClient::build_image`] says.
+    /// See [`sandbox_core::SandboxClient::build_image`].
     pub(crate) async fn run(&self, progress: &mut ImageProgress<'_>) -> Result<ImageInfo> {
         let puller = &self.puller;
         let tag = self.tag().await?;
         let path = self.dockerfile()?;
         let request = self.request;
-        let opened = Context::open(&request.context, path.clone(), request.follow_links);
+        let opened = BuildContext::open(&request.context, path.clone(), request.follow_links);
         let (context, text) = opened.map_err(|why| {
             let fix = "name the folder that holds the Dockerfile, and where in it with --file";
             self.invalid(why).with_fix(fix)
@@ -84,23 +86,27 @@ impl Build<'_> {
             let built = self.build(&path, &context, &checked, tag.as_ref(), progress);
             match built.await {
                 Ok(id) => break id,
-                Err(failure) if failure.is_passing && attempts < ATTEMPTS => attempts += 1,
-                Err(failure) => return Err(self.without(failure, &before).await),
+                Err(failure) if failure.is_transient && attempts < ATTEMPTS => attempts += 1,
+                Err(failure) => return Err(self.remove_created_image(failure, &before).await),
             }
             tokio::time::sleep(PAUSE).await;
         };
-        let Some(image) = look(puller.tier, puller.engine, &id.parse()?).await? else {
-            let context = format!("{id} was built, and the engine does not have it");
+        let Some(image) = inspect_named(puller.tier, puller.engine, &id.parse()?).await? else {
+            let context = format!("{id} was built, but the engine does not have it");
             return Err(self.error(ErrorKind::ImageBuildFailed, context));
         };
-        let brought = !before.contains(&id);
-        if brought {
-            puller.brought.add(&id);
+        let is_new = !before.contains(&id);
+        if is_new {
+            puller.pulled.add(&id);
         }
-        Ok(info(&image, brought))
+        Ok(info(&image, is_new))
     }
 
-    /// The name of the image, where it may be given.
+    /// The name of the new image, if requested.
+    ///
+    /// # Errors
+    ///
+    /// `AlreadyExists` if an image that was not built here has the name.
     async fn tag(&self) -> Result<Option<ImageReference>> {
         let Some(tag) = &self.request.tag else {
             return Ok(None);
@@ -109,7 +115,7 @@ impl Build<'_> {
         if tag.name().is_none() || tag.digest().is_some() {
             return Err(self.invalid(format!("{tag} is no name with a tag")));
         }
-        let there = look(self.puller.tier, self.puller.engine, &tag).await?;
+        let there = inspect_named(self.puller.tier, self.puller.engine, &tag).await?;
         if there.is_some_and(|image| !info(&image, false).built) {
             let context = format!("{tag}: another image, which was not built here, has this name");
             return Err(self
@@ -140,13 +146,13 @@ impl Build<'_> {
         Ok(path.components().collect())
     }
 
-    /// Checks the Dockerfile, and has the images that it names.
+    /// Checks the Dockerfile, and finds or pulls its images.
     async fn check(
         &self,
         path: &Path,
         text: &str,
         progress: &mut ImageProgress<'_>,
-    ) -> Result<Checked> {
+    ) -> Result<CheckedDockerfile> {
         let named = |why: String| self.invalid(format!("{}: {why}", path.display()));
         let request = self.request;
         let recipe = dockerfile::read(text, &request.args, request.network).map_err(named)?;
@@ -175,7 +181,7 @@ impl Build<'_> {
                 triggers.insert(name.to_owned(), added);
             }
         }
-        Ok(Checked {
+        Ok(CheckedDockerfile {
             text: Arc::from(recipe.text(&ids)),
             recipe,
             target,
@@ -184,7 +190,7 @@ impl Build<'_> {
         })
     }
 
-    /// An image that the build starts or copies from, and the keywords of the instructions that it adds.
+    /// Finds or pulls a base image; returns it with the keywords of its `ONBUILD` triggers.
     async fn base(
         &self,
         name: &str,
@@ -202,11 +208,11 @@ impl Build<'_> {
                 .error(ErrorKind::PolicyExceeded, context)
                 .with_fix("start from an image that the policy names"));
         }
-        let wanted = Wanted {
+        let requested = RequestedImage {
             reference,
-            written: allowed.is_none().then_some(name),
+            original: allowed.is_none().then_some(name),
         };
-        let provided = self.puller.provide(&wanted, self.request.pull, progress);
+        let provided = self.puller.provide(&requested, self.request.pull, progress);
         let (image, _) = provided.await?;
         let triggers = image
             .config
@@ -214,7 +220,7 @@ impl Build<'_> {
             .and_then(|config| config.on_build.clone());
         let mut added = Vec::new();
         for trigger in triggers.into_iter().flatten() {
-            let keyword = dockerfile::trigger(&trigger, self.request.network);
+            let keyword = dockerfile::check_trigger(&trigger, self.request.network);
             added.push(keyword.map_err(|why| {
                 self.invalid(format!("{name} adds {trigger:?} to the build: {why}"))
             })?);
@@ -222,15 +228,15 @@ impl Build<'_> {
         Ok((image, added))
     }
 
-    /// Has the engine build; gives the image's id.
+    /// Runs the engine's build; returns the image's id.
     async fn build(
         &self,
         path: &Path,
-        context: &Arc<Context>,
-        checked: &Checked,
+        context: &Arc<BuildContext>,
+        checked: &CheckedDockerfile,
         tag: Option<&ImageReference>,
         progress: &mut ImageProgress<'_>,
-    ) -> Result<String, Failure> {
+    ) -> Result<String, BuildFailure> {
         let Puller { engine, config, .. } = self.puller;
         let request = self.request;
         let options = BuildImageOptions {
@@ -257,14 +263,14 @@ impl Build<'_> {
         progress(&ImageEvent::Building);
         let limit = config.image_timeout;
         let client = engine.client.clone().with_timeout(limit);
-        let mut output = Output::new(checked.steps());
+        let mut output = BuildOutput::new(checked.steps());
         let events = async {
             let body = bollard::body_try_stream(archive);
             let mut events = Box::pin(client.build_image(options, None, Some(body)));
             while let Some(event) = events.next().await {
-                output.take(event?, progress);
+                output.observe(event?, progress);
                 if output.steps.difference().is_some() {
-                    // The builder stops with the request.
+                    // Dropping the request stops the builder.
                     break;
                 }
             }
@@ -274,50 +280,57 @@ impl Build<'_> {
         if let Some(difference) = output.steps.difference() {
             return Err(self.differs(difference, output.id.clone()));
         }
-        // The engine only says that its request broke; we know why.
+        // The engine only reports a broken request; this is the cause.
         if let Ok(Some(why)) = sending.await {
             return Err(self.invalid(why).into());
         }
         match built {
             Ok(Ok(())) => {
                 if output.id.is_some()
-                    && let Some(difference) = output.steps.ended()
+                    && let Some(difference) = output.steps.finish()
                 {
                     return Err(self.differs(&difference, output.id));
                 }
                 output.id.ok_or_else(|| {
-                    let context = format!("the builder gave no image{}", output.told);
+                    let context = format!("the builder returned no image{}", output.step_output);
                     self.error(ErrorKind::ImageBuildFailed, context).into()
                 })
             }
             Ok(Err(error)) => Err(self.failed(error, &output)),
             Err(_) => {
-                let context = format!("the image was not built after {limit:?}{}", output.told);
+                let context = format!(
+                    "the image was not built after {limit:?}{}",
+                    output.step_output
+                );
                 let error = self.error(ErrorKind::ImageTimedOut, context);
                 Err(error.with_fix("allow more time (image_timeout)").into())
             }
         }
     }
 
-    /// The error for a builder that did something else than what was checked.
-    fn differs(&self, difference: &str, made: Option<String>) -> Failure {
+    /// The error for a builder that deviated from the checked Dockerfile.
+    fn differs(&self, difference: &str, created_image: Option<String>) -> BuildFailure {
         let context = format!(
             "the builder did not follow the Dockerfile that was checked: {}",
             escape(difference)
         );
         let error = self.error(ErrorKind::ImageBuildFailed, context);
-        Failure {
+        BuildFailure {
             error: error
                 .with_fix("let no program of the build print lines such as \"Step 1/2 : RUN\""),
-            is_passing: false,
-            made,
+            is_transient: false,
+            created_image,
         }
     }
 
-    /// The error of a failed build, without the image that it has made all the same.
-    async fn without(&self, failure: Failure, before: &HashSet<String>) -> Error {
-        let Failure { error, made, .. } = failure;
-        let (Some(id), client) = (made, &self.puller.engine.client) else {
+    /// The error of a failed build, after removing an image that it created.
+    async fn remove_created_image(&self, failure: BuildFailure, before: &HashSet<String>) -> Error {
+        let BuildFailure {
+            error,
+            created_image,
+            ..
+        } = failure;
+        let (Some(id), client) = (created_image, &self.puller.engine.client) else {
             return error;
         };
         let mut names = Vec::new();
@@ -330,38 +343,44 @@ impl Build<'_> {
             names.push(&id);
         }
         for name in names {
-            if let Err(left) = removal::remove_image(self.puller.tier, client, name).await {
-                let context = format!("{}; {name} is left: {}", error.context(), left.context());
+            if let Err(removal_error) = removal::remove_image(self.puller.tier, client, name).await
+            {
+                let context = format!(
+                    "{}; {name} is left: {}",
+                    error.context(),
+                    removal_error.context()
+                );
                 return self.error(error.kind(), context);
             }
         }
         error
     }
 
-    /// Whether this name is that of the image that was made: an earlier image may still have it.
+    /// Whether the created image has this name: an earlier image may still have it.
     async fn is_named(&self, tag: &str, id: &str) -> bool {
         let Ok(tag) = tag.parse() else {
             return false;
         };
-        let found = look(self.puller.tier, self.puller.engine, &tag).await;
-        matches!(found, Ok(Some(image)) if image.id.as_deref() == Some(id))
+        let image = inspect_named(self.puller.tier, self.puller.engine, &tag).await;
+        matches!(image, Ok(Some(image)) if image.id.as_deref() == Some(id))
     }
 
-    fn failed(&self, error: EngineError, output: &Output) -> Failure {
-        let said = match &error {
+    fn failed(&self, error: EngineError, output: &BuildOutput) -> BuildFailure {
+        let message = match &error {
             EngineError::DockerStreamError { error } => error.trim(),
             EngineError::DockerResponseServerError { message, .. } => message.trim(),
             _ => return engine_error(self.puller.tier, Operation::Build, error).into(),
         };
-        let is_passing = said.starts_with(CACHE) && is_upset(said);
-        let kind = match classify(said) {
+        let is_transient =
+            message.starts_with(CACHE_LOOKUP_FAILED) && is_concurrent_removal(message);
+        let kind = match classify(message) {
             Some(ErrorKind::StorageFull) => ErrorKind::StorageFull,
             _ => ErrorKind::ImageBuildFailed,
         };
-        Failure {
-            error: self.error(kind, format!("{}{}", escape(said), output.told)),
-            is_passing,
-            made: None,
+        BuildFailure {
+            error: self.error(kind, format!("{}{}", escape(message), output.step_output)),
+            is_transient,
+            created_image: None,
         }
     }
 
@@ -374,54 +393,54 @@ impl Build<'_> {
     }
 }
 
-/// A Dockerfile that may be built.
+/// A Dockerfile that passed all checks.
 #[derive(Debug)]
-struct Checked {
+struct CheckedDockerfile {
     recipe: Recipe,
-    /// What is sent as the Dockerfile.
+    /// The text to send.
     text: Arc<str>,
-    /// The number of the stage to build, unless it is the last one.
+    /// Number of the stage to build; `None` for the last one.
     target: Option<usize>,
-    /// The ids of the images that it names.
+    /// The ids of its images, by name.
     ids: HashMap<String, String>,
-    /// The keywords of the instructions that they add.
+    /// The keywords of their `ONBUILD` triggers, by name.
     triggers: HashMap<String, Vec<&'static str>>,
 }
 
-impl Checked {
-    fn steps(&self) -> Steps {
-        Steps::of(&self.recipe, self.target, &self.ids, &self.triggers)
+impl CheckedDockerfile {
+    fn steps(&self) -> ExpectedSteps {
+        ExpectedSteps::of(&self.recipe, self.target, &self.ids, &self.triggers)
     }
 
-    /// The stage to build as the builder knows it: by its name where it has one.
+    /// The target stage for the builder: its name, else its number.
     fn target(&self) -> Option<String> {
         let number = self.target?;
         let mut froms = self
             .recipe
             .instructions
             .iter()
-            .filter(|one| one.keyword == "FROM");
+            .filter(|instruction| instruction.keyword == "FROM");
         let stage = froms.nth(number).and_then(|from| from.stage.clone());
         Some(stage.unwrap_or_else(|| number.to_string()))
     }
 }
 
-/// A build that failed.
+/// A failed build.
 #[derive(Debug)]
-struct Failure {
+struct BuildFailure {
     error: Error,
-    /// The same build may succeed at once.
-    is_passing: bool,
-    /// The image that it has made.
-    made: Option<String>,
+    /// Whether a retry may succeed at once.
+    is_transient: bool,
+    /// The id of an image that it created.
+    created_image: Option<String>,
 }
 
-impl From<Error> for Failure {
+impl From<Error> for BuildFailure {
     fn from(error: Error) -> Self {
         Self {
             error,
-            is_passing: false,
-            made: None,
+            is_transient: false,
+            created_image: None,
         }
     }
 }

@@ -1,67 +1,68 @@
-//! What a build says.
+//! The output of a build.
 
 use std::collections::VecDeque;
 
 use bollard::models::BuildInfo;
 use sandbox_core::{ImageEvent, ImageProgress, escape};
 
-use super::steps::Steps;
+use super::steps::ExpectedSteps;
 
-/// How many lines of a failed step are told.
-const TOLD_LINES: usize = 20;
+/// Number of lines of a failed step in its error.
+const STEP_OUTPUT_LINES: usize = 20;
 
-/// How many characters of each of them.
-const TOLD_LENGTH: usize = 400;
+/// Character limit of each line.
+const STEP_OUTPUT_LINE_LENGTH: usize = 400;
 
-/// What a build has said.
+/// The output of a build so far.
 #[derive(Debug)]
-pub(super) struct Output {
+pub(super) struct BuildOutput {
     pub id: Option<String>,
-    pub told: Told,
-    pub steps: Steps,
+    pub step_output: StepOutput,
+    pub steps: ExpectedSteps,
 }
 
-/// The last lines of the step that runs.
+/// The last lines of the current step.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct StepOutput {
     lines: VecDeque<String>,
-    /// What no line end has come for.
+    /// An incomplete line.
     rest: String,
 }
 
-impl Output {
-    pub(super) fn new(steps: Steps) -> Self {
+impl BuildOutput {
+    pub(super) fn new(steps: ExpectedSteps) -> Self {
         Self {
             id: None,
-            told: Told::default(),
+            step_output: StepOutput::default(),
             steps,
         }
     }
 
-    pub(super) fn take(&mut self, event: BuildInfo, progress: &mut ImageProgress<'_>) {
+    pub(super) fn observe(&mut self, event: BuildInfo, progress: &mut ImageProgress<'_>) {
         if let Some(id) = event.aux.and_then(|aux| aux.id) {
             self.id = Some(id);
         }
         if let Some(text) = event.stream {
             let steps = &mut self.steps;
-            self.told.take(&text, &mut |line| steps.take(line));
+            self.step_output
+                .push(&text, &mut |line| steps.observe(line));
             progress(&ImageEvent::Output { text });
         }
     }
 }
 
-impl Told {
-    fn take(&mut self, text: &str, whole: &mut dyn FnMut(&str)) {
+impl StepOutput {
+    fn push(&mut self, text: &str, on_line: &mut dyn FnMut(&str)) {
         self.rest.push_str(text);
         while let Some(end) = self.rest.find('\n') {
             let line = self.rest.drain(..=end).collect::<String>();
-            whole(line.trim_end());
+            on_line(line.trim_end());
             self.line(line.trim_end());
         }
-        // Output without an end of line is kept as far as it is told.
-        if self.rest.len() > 16 * TOLD_LENGTH {
+        // Bounds output without line ends.
+        if self.rest.len() > 16 * STEP_OUTPUT_LINE_LENGTH {
             let line = std::mem::take(&mut self.rest);
-            whole(&line);
+            on_line(&line);
             self.line(&line);
         }
     }
@@ -74,14 +75,14 @@ impl Told {
             self.lines.clear();
         }
         self.lines
-            .push_back(line.chars().take(TOLD_LENGTH).collect());
-        if self.lines.len() > TOLD_LINES {
+            .push_back(line.chars().take(STEP_OUTPUT_LINE_LENGTH).collect());
+        if self.lines.len() > STEP_OUTPUT_LINES {
             self.lines.pop_front();
         }
     }
 }
 
-impl std::fmt::Display for Told {
+impl std::fmt::Display for StepOutput {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let rest = [self.rest.clone()];
         let lines = self.lines.iter().chain(&rest).map(|line| line.trim());
@@ -99,8 +100,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_lines_are_those_of_the_step_that_failed() {
-        let mut told = Told::default();
+    fn error_has_the_last_lines_of_the_failed_step() {
+        let mut step_output = StepOutput::default();
         for text in [
             "Step 1/2 : RUN a",
             "\n",
@@ -109,16 +110,21 @@ mod tests {
             "er\n",
             "end",
         ] {
-            told.take(text, &mut |_| {});
+            step_output.push(text, &mut |_| {});
         }
-        let text = told.to_string();
+        let text = step_output.to_string();
         assert!(
             text.contains("Step 2/2 : RUN b | new") && text.ends_with("| end"),
             "{text}"
         );
         assert!(!text.contains("old") && !text.contains('\x1b'), "{text}");
         let many = "line\n".repeat(1000) + &"x".repeat(1 << 20);
-        told.take(&many, &mut |_| {});
-        assert!(told.to_string().len() < TOLD_LINES * (TOLD_LENGTH + 10) + 16 * TOLD_LENGTH + 100);
+        step_output.push(&many, &mut |_| {});
+        assert!(
+            step_output.to_string().len()
+                < STEP_OUTPUT_LINES * (STEP_OUTPUT_LINE_LENGTH + 10)
+                    + 16 * STEP_OUTPUT_LINE_LENGTH
+                    + 100
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! The steps that a builder announces, compared with the Dockerfile that was sent.
+//! Compares the steps that a builder announces with the sent Dockerfile.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -6,63 +6,64 @@ use super::dockerfile::{Base, Recipe};
 use super::lines::KEYWORDS;
 use crate::labels;
 
-/// The steps that are to come.
+/// The expected steps.
 #[derive(Debug)]
-pub(super) struct Steps {
-    expected: Vec<Expected>,
-    /// Which of them may be the next: several, where one may be missing that looks like what follows it.
+pub(super) struct ExpectedSteps {
+    expected: Vec<ExpectedStep>,
+    /// Candidates for the next step: several if an optional one looks like its successor.
     next: BTreeSet<usize>,
     difference: Option<String>,
 }
 
-/// A step.
+/// An expected step.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Expected {
+struct ExpectedStep {
     keyword: &'static str,
-    from: Option<From>,
-    /// Builders leave it out, or do not announce it.
-    may_be_missing: bool,
+    from: Option<StepBase>,
+    /// Whether builders may skip it, or not announce it.
+    is_optional: bool,
 }
 
-impl Expected {
-    /// Whether this is the step that was announced.
-    fn is(&self, keyword: &str, rest: &str) -> bool {
+impl ExpectedStep {
+    /// Whether it matches an announced step.
+    fn matches(&self, keyword: &str, rest: &str) -> bool {
         let named = rest.split_whitespace().find(|word| !word.starts_with("--"));
         let is_from = match (&self.from, named) {
-            (Some(from), Some(named)) => from.is(named),
+            (Some(from), Some(named)) => from.matches(named),
             (Some(_), None) => false,
             (None, _) => true,
         };
-        // A label that nobody wrote is the one that says who built the image.
-        let is_label = keyword != "LABEL" || !self.may_be_missing || rest.contains(labels::BUILT);
+        // The only label that the Dockerfile does not have is the one that marks our builds.
+        let is_label = keyword != "LABEL" || !self.is_optional || rest.contains(labels::BUILT);
         self.keyword == keyword && is_from && is_label
     }
 }
 
-/// What a `FROM` names.
+/// The base in a `FROM` step.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum From {
-    /// This image, or nothing.
+enum StepBase {
+    /// This image, or `scratch`.
     Exactly(String),
-    /// A stage of this name; some builders tell the id of what it has become.
+    /// The stage with this name; some builders announce the stage's image id.
     Stage(String),
 }
 
-impl From {
-    fn is(&self, said: &str) -> bool {
+impl StepBase {
+    fn matches(&self, announced: &str) -> bool {
         match self {
-            Self::Exactly(name) => said == name,
+            Self::Exactly(name) => announced == name,
             Self::Stage(name) => {
-                let id = said.strip_prefix("sha256:").unwrap_or(said);
+                let id = announced.strip_prefix("sha256:").unwrap_or(announced);
                 let is_id = id.len() == 64 && id.bytes().all(|b| b.is_ascii_hexdigit());
-                said == name || is_id
+                announced == name || is_id
             }
         }
     }
 }
 
-impl Steps {
-    /// The steps up to stage number `target`. `triggers` are the keywords of what images, by their names, add to stages that start from them.
+impl ExpectedSteps {
+    /// The steps up to stage `target`. `triggers` has the keywords of base images' `ONBUILD`
+    /// triggers, by image name.
     pub(super) fn of(
         recipe: &Recipe,
         target: Option<usize>,
@@ -72,26 +73,26 @@ impl Steps {
         let count = recipe
             .instructions
             .iter()
-            .filter(|one| one.keyword == "FROM");
+            .filter(|instruction| instruction.keyword == "FROM");
         let last = target.unwrap_or_else(|| count.count().saturating_sub(1));
         let needed = needed(recipe, last);
-        let optional = |keyword| Expected {
+        let optional = |keyword| ExpectedStep {
             keyword,
             from: None,
-            may_be_missing: true,
+            is_optional: true,
         };
         let mut expected = Vec::new();
         let mut stage = None;
-        for one in &recipe.instructions {
-            if one.keyword != "FROM" {
+        for instruction in &recipe.instructions {
+            if instruction.keyword != "FROM" {
                 let Some(stage) = stage else {
-                    // An argument of the whole file: some builders do not announce it.
-                    expected.push(optional(one.keyword));
+                    // A global argument: some builders do not announce it.
+                    expected.push(optional(instruction.keyword));
                     continue;
                 };
-                expected.push(Expected {
-                    may_be_missing: !needed.contains(&stage),
-                    ..optional(one.keyword)
+                expected.push(ExpectedStep {
+                    is_optional: !needed.contains(&stage),
+                    ..optional(instruction.keyword)
                 });
                 continue;
             }
@@ -103,23 +104,23 @@ impl Steps {
                 return Self::new(expected);
             }
             stage = Some(number);
-            let from = match &one.base {
-                Some(Base::Image(name)) => From::Exactly(ids.get(name).unwrap_or(name).clone()),
-                Some(Base::Stage(_, name)) => From::Stage(name.clone()),
-                Some(Base::Nothing) | None => From::Exactly("scratch".to_owned()),
+            let from = match &instruction.base {
+                Some(Base::Image(name)) => StepBase::Exactly(ids.get(name).unwrap_or(name).clone()),
+                Some(Base::Stage(_, name)) => StepBase::Stage(name.clone()),
+                Some(Base::Nothing) | None => StepBase::Exactly("scratch".to_owned()),
             };
-            expected.push(Expected {
+            expected.push(ExpectedStep {
                 keyword: "FROM",
                 from: Some(from),
-                may_be_missing: !needed.contains(&number),
+                is_optional: !needed.contains(&number),
             });
-            if let Some(Base::Image(name)) = &one.base {
+            if let Some(Base::Image(name)) = &instruction.base {
                 expected.extend(
                     triggers
                         .get(name)
                         .into_iter()
                         .flatten()
-                        .map(|one| optional(one)),
+                        .map(|instruction| optional(instruction)),
                 );
             }
         }
@@ -127,7 +128,7 @@ impl Steps {
         Self::new(expected)
     }
 
-    fn new(expected: Vec<Expected>) -> Self {
+    fn new(expected: Vec<ExpectedStep>) -> Self {
         Self {
             expected,
             next: BTreeSet::from([0]),
@@ -135,8 +136,8 @@ impl Steps {
         }
     }
 
-    /// Takes a line of what the builder says.
-    pub(super) fn take(&mut self, line: &str) {
+    /// Processes a line of the builder's output.
+    pub(super) fn observe(&mut self, line: &str) {
         let Some((keyword, rest)) = announced(line) else {
             return;
         };
@@ -147,64 +148,64 @@ impl Steps {
             .next
             .iter()
             .flat_map(|start| self.reachable(*start))
-            .filter(|at| self.expected[*at].is(keyword, rest))
+            .filter(|at| self.expected[*at].matches(keyword, rest))
             .map(|at| at + 1)
             .collect::<BTreeSet<_>>();
         match next.is_empty() {
             false => self.next = next,
             true => {
-                let instead = self.instead();
-                self.difference = Some(format!("the builder announced {line:?}, {instead}"));
+                let expectation = self.expectation();
+                self.difference = Some(format!("the builder announced {line:?}, {expectation}"));
             }
         }
     }
 
-    /// The steps that may come where all before this one have.
+    /// The steps that may come next after step `start - 1`.
     fn reachable(&self, start: usize) -> impl Iterator<Item = usize> {
         let rest = &self.expected[start..];
-        let missing = rest.iter().take_while(|expected| expected.may_be_missing);
+        let missing = rest.iter().take_while(|expected| expected.is_optional);
         start..(start + missing.count() + 1).min(self.expected.len())
     }
 
-    /// What has to come, from the furthest step on that may be the next.
-    fn required(&self) -> Option<&Expected> {
+    /// The next step that must come, from the furthest candidate on.
+    fn required(&self) -> Option<&ExpectedStep> {
         let start = self.next.last().copied().unwrap_or_default();
         let mut rest = self.expected[start..].iter();
-        rest.find(|expected| !expected.may_be_missing)
+        rest.find(|expected| !expected.is_optional)
     }
 
-    /// What is to come.
-    fn instead(&self) -> String {
+    /// Describes the next step that must come.
+    fn expectation(&self) -> String {
         match self.required() {
             Some(expected) => format!("where the Dockerfile goes on with {}", expected.keyword),
             None => "where the Dockerfile ends".into(),
         }
     }
 
-    /// How what was announced differs from the Dockerfile.
+    /// How the announced steps deviate from the Dockerfile, if they do.
     pub(super) fn difference(&self) -> Option<&str> {
         self.difference.as_deref()
     }
 
-    /// How the whole build differs from the Dockerfile.
-    pub(super) fn ended(&self) -> Option<String> {
+    /// How the complete build deviates from the Dockerfile, if it does.
+    pub(super) fn finish(&self) -> Option<String> {
         match &self.difference {
             Some(difference) => Some(difference.clone()),
             None => self
                 .required()
-                .map(|_| format!("the builder ended {}", self.instead())),
+                .map(|_| format!("the builder ended {}", self.expectation())),
         }
     }
 }
 
-/// The stages that stage number `last` needs, and it: builders may leave the others out.
+/// The stages that stage `last` needs, including itself: builders may skip the others.
 fn needed(recipe: &Recipe, last: usize) -> Vec<usize> {
     let mut uses = Vec::<Vec<usize>>::new();
-    for one in &recipe.instructions {
-        if one.keyword == "FROM" {
+    for instruction in &recipe.instructions {
+        if instruction.keyword == "FROM" {
             uses.push(Vec::new());
         }
-        if let (Some(Base::Stage(number, _)), Some(uses)) = (&one.base, uses.last_mut()) {
+        if let (Some(Base::Stage(number, _)), Some(uses)) = (&instruction.base, uses.last_mut()) {
             uses.push(*number);
         }
     }
@@ -221,7 +222,7 @@ fn needed(recipe: &Recipe, last: usize) -> Vec<usize> {
     needed
 }
 
-/// Instruction and arguments of a line with which a builder announces a step: `Step 1/2 : FROM x`, `STEP 1/2: FROM x`,
+/// Keyword and arguments of a line that announces a step: `Step 1/2 : FROM x`, `STEP 1/2: FROM x`,
 /// `[1/3] STEP 1/2: FROM x`.
 fn announced(line: &str) -> Option<(&'static str, &str)> {
     let is_count = |text: &str| {

@@ -6,19 +6,19 @@ use super::*;
 const TEXT: &str =
     "ARG X=1\nFROM base AS one\nCOPY a /a\nFROM scratch AS unused\nRUN u\nFROM one AS two\nRUN b\n";
 
-fn steps(target: Option<usize>) -> Steps {
+fn steps(target: Option<usize>) -> ExpectedSteps {
     let recipe = read(TEXT, &BTreeMap::new(), false).expect("a Dockerfile");
     let ids = HashMap::from([("base".to_owned(), "sha256:1".to_owned())]);
     let triggers = HashMap::from([("base".to_owned(), vec!["ENV", "COPY"])]);
-    Steps::of(&recipe, target, &ids, &triggers)
+    ExpectedSteps::of(&recipe, target, &ids, &triggers)
 }
 
-fn ended(target: Option<usize>, lines: &[&str]) -> Option<String> {
+fn finish(target: Option<usize>, lines: &[&str]) -> Option<String> {
     let mut steps = steps(target);
     for line in lines {
-        steps.take(line);
+        steps.observe(line);
     }
-    steps.ended()
+    steps.finish()
 }
 
 const DOCKER: [&str; 9] = [
@@ -34,13 +34,13 @@ const DOCKER: [&str; 9] = [
 ];
 
 #[test]
-fn every_builders_way_to_announce_the_same_steps_is_known() {
+fn steps_announced_by_docker_and_podman_match() {
     let built = format!("LABEL \"{}\"=\"0\"", labels::BUILT);
     let mut docker = DOCKER.map(str::to_owned);
     docker[8] = format!("Step 8/8 : {built}");
     let docker = docker.each_ref().map(String::as_str);
-    assert_eq!(ended(None, &docker), None);
-    assert_eq!(ended(Some(0), &docker[..4]), None);
+    assert_eq!(finish(None, &docker), None);
+    assert_eq!(finish(Some(0), &docker[..4]), None);
     let id = "a".repeat(64);
     let from = format!("[2/2] STEP 1/3: FROM {id} AS two");
     let label = format!("[2/2] STEP 3/3: {built}");
@@ -57,15 +57,15 @@ fn every_builders_way_to_announce_the_same_steps_is_known() {
         &label,
         "[2/2] COMMIT",
     ];
-    assert_eq!(ended(None, &podman), None);
+    assert_eq!(finish(None, &podman), None);
 }
 
 #[test]
-fn a_builder_that_does_something_else_is_told() {
-    let mut told = String::new();
+fn deviating_builder_is_reported() {
+    let mut differences = String::new();
     let mut tell = |lines: &[&str]| {
-        let difference = ended(None, lines).expect("a difference");
-        told.push_str(&format!("{difference}\n"));
+        let difference = finish(None, lines).expect("a difference");
+        differences.push_str(&format!("{difference}\n"));
     };
     tell(&[]);
     tell(&DOCKER[..7]);
@@ -77,5 +77,5 @@ fn a_builder_that_does_something_else_is_told() {
     tell(&[&DOCKER[..8], &["Step 8/8 : LABEL a=b"]].concat());
     tell(&[&DOCKER[..8], &["Step 8/9 : FROM evil"]].concat());
     tell(&["STEP 1/1: onbuild add x y"]);
-    insta::assert_snapshot!(told);
+    insta::assert_snapshot!(differences);
 }

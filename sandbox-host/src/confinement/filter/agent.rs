@@ -1,11 +1,13 @@
-//! What code of the agent's own user may not do to it.
+//! Rules that protect an agent with the same user as code.
 //!
-//! The agent is non-dumpable, so that the kernel denies code its memory, descriptors and files below `/proc`. Signals ask for
-//! the same user only. Its limits and priorities are closed to every execution; see `peers`.
+//! The agent is non-dumpable, so the kernel denies code access to its memory, descriptors and
+//! `/proc` files. Signals only require the same user, hence these rules. The agent's limits and
+//! priorities are protected in all modes; see `peers`.
 //!
-//! What a filter cannot tell are the supervisors of executions, whose ids it does not know, and signals by way of
-//! `F_SETOWN_EX` and its kin, whose target is behind a pointer. From inside, process 1 of a process namespace gets no signal
-//! that it does not handle, not even `SIGKILL`; for supervisors the scope of Landlock's ABI 6 is what helps.
+//! A filter does not know the process IDs of supervisors, and cannot see the target of
+//! `F_SETOWN_EX` and similar signals, which is behind a pointer. Process 1 of a PID namespace
+//! receives no signals from inside that it does not handle, not even `SIGKILL`. Supervisors are
+//! protected by the scope of Landlock's ABI 6.
 
 use crate::seccomp::{Argument, Bits, Condition, Errno, Rule, Syscall};
 
@@ -16,7 +18,7 @@ fn int(argument: Argument) -> Bits {
 pub(super) fn rules(agent: u32) -> Vec<Rule> {
     let process = u64::from(agent);
     let group = u64::from(agent.wrapping_neg());
-    // To all processes. It spares process 1, and no other supervisor of the same user.
+    // To all processes. The kernel spares process 1, but no supervisor of the same user.
     const EVERYBODY: u64 = 0xffff_ffff;
     let refuse = |syscall| Rule::refuse(syscall, Errno::EPERM);
     let mut everybody = vec![process, EVERYBODY];
@@ -32,7 +34,8 @@ pub(super) fn rules(agent: u32) -> Vec<Rule> {
         refuse(Syscall::RT_TGSIGQUEUEINFO).when(int(Argument::First).equals(process)),
         refuse(Syscall::RT_TGSIGQUEUEINFO).when(int(Argument::Second).equals(process)),
         refuse(Syscall::PIDFD_OPEN).when(int(Argument::First).equals(process)),
-        // Whom a descriptor means cannot be seen, and a folder of /proc is one too. Runtimes use kill without it.
+        // The filter cannot see which process a descriptor refers to; a folder of /proc works, too.
+        // Runtimes fall back to kill.
         Rule::refuse(Syscall::PIDFD_SEND_SIGNAL, Errno::ENOSYS),
     ]
 }

@@ -1,7 +1,8 @@
-//! Attributes of a process (`prctl`): what programs need, and nothing else.
+//! Process attributes (`prctl`): allows what programs need and refuses the rest.
 //!
-//! Left out are above all core scheduling (a cookie of its own keeps the sibling of a processor idle, which is more than the
-//! processor limit grants), the layout of the address space, and merging of equal pages, a side channel between sandboxes.
+//! Most important are the refused ones: core scheduling (a cookie keeps a processor's sibling idle,
+//! which exceeds the processor limit), the address space layout, and merging of equal pages, which
+//! is a side channel between sandboxes.
 
 use crate::seccomp::{Argument, Condition, Errno, Rule, Syscall};
 
@@ -55,7 +56,7 @@ const ALLOWED: [u64; 47] = [
     0x5961_6d61, // PR_SET_PTRACER: crash handlers; tracing itself is refused
 ];
 
-/// The kernel takes 32 bits of the option.
+/// The kernel reads 32 bits of the option.
 pub(super) fn rules() -> Vec<Rule> {
     let others = Condition::int(Argument::First).none_of(ALLOWED);
     vec![Rule::refuse(Syscall::PRCTL, Errno::EPERM).when(others)]

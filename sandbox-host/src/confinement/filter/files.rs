@@ -1,4 +1,4 @@
-//! Files that give away more than their content, and locks by which code stops others.
+//! Files that grant more than their content, and locks that block other processes.
 
 use crate::seccomp::{Argument, Condition, Errno, Rule, Syscall};
 
@@ -22,7 +22,8 @@ fn is_marked(mode: Argument) -> Condition {
     Condition::masked(mode, SET_USER_OR_GROUP_ID).differs_from(0)
 }
 
-/// Of the types of `mknod`, character and block devices; FIFOs and ordinary files stay. The kernel takes 16 bits of the mode.
+/// Character and block devices among the types of `mknod`; FIFOs and regular files are allowed. The
+/// kernel reads 16 bits of the mode.
 fn device_files() -> [Rule; 2] {
     const TYPE: u64 = 0xf000;
     const CHARACTER: u64 = 0x2000;
@@ -36,16 +37,18 @@ fn device_files() -> [Rule; 2] {
     })
 }
 
-/// A rename that leaves a character device behind (`RENAME_WHITEOUT`): overlay file systems take it for a removed file.
+/// A rename that leaves a character device behind (`RENAME_WHITEOUT`), which overlay file systems
+/// treat as a removed file.
 fn whiteouts() -> Rule {
     const RENAME_WHITEOUT: u64 = 1 << 2;
     refuse(Syscall::RENAMEAT2)
         .when(Condition::masked(Argument::Fifth, RENAME_WHITEOUT).differs_from(0))
 }
 
-/// A program with the set-user-id or set-group-id bit, in a folder of the host, would hand the folder's owner or group to any
-/// user of the host. `chmod` is the usual way to such a file. Folders are refused the bit as well, since a filter cannot tell
-/// them from files; a folder still inherits set-group-id from the one that it is made in.
+/// A set-user-ID or set-group-ID program in a folder of the host would give its owner's or group's
+/// rights to any user of the host. `chmod` is the usual way to create one. Folders are affected,
+/// too, since a filter cannot tell them from files; a folder still inherits set-group-ID from its
+/// parent.
 fn modes() -> [Rule; 4] {
     [
         (Syscall::CHMOD, Argument::Second),
@@ -56,10 +59,10 @@ fn modes() -> [Rule; 4] {
     .map(|(syscall, mode)| refuse(syscall).when(is_marked(mode)))
 }
 
-/// The same bits of a file that is made. Writing clears them, but kernels before 5.18 kept them where content came by
-/// `fallocate` and a shared mapping. `mkdir` takes neither bit.
+/// The same bits for a new file. Writing clears them, but kernels before 5.18 kept them if the
+/// content came from `fallocate` and a shared mapping. `mkdir` ignores both bits.
 fn new_files() -> [Rule; 5] {
-    // Without one of these the kernel does not look at the mode.
+    // The kernel reads the mode only with one of these flags.
     const O_CREAT: u64 = 0o100;
     const O_TMPFILE: u64 = 0o20_000_000;
     let creates = |flags| Condition::masked(flags, O_CREAT | O_TMPFILE).differs_from(0);
@@ -73,8 +76,9 @@ fn new_files() -> [Rule; 5] {
     ]
 }
 
-/// Leases and delegations make whoever opens the file wait for up to 45 s, other users of the host included. `F_NOTIFY` is the
-/// old way to watch a folder: inotify, which stays, does the same and does not send signals.
+/// Leases and delegations make other processes that open the file wait for up to 45 s, including
+/// other users of the host. `F_NOTIFY` is the old way to watch a folder. inotify is still allowed;
+/// it does the same without signals.
 fn leases() -> Rule {
     const F_SETLEASE: u64 = 1024;
     const F_NOTIFY: u64 = 1026;

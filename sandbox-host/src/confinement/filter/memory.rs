@@ -1,9 +1,10 @@
-//! Memory that no memory limit counts: huge pages, which the host's administrator has reserved for somebody else.
+//! Memory that no memory limit counts: huge pages, which the administrator has reserved for other
+//! uses.
 
 use crate::seccomp::{Argument, Condition, Errno, Rule, Syscall};
 
-/// By mapping, by file in memory, by System V segment. Programs that ask for huge pages go on without them. Transparent huge
-/// pages stay: these are ordinary memory, which is counted.
+/// By mapping, memory file and System V segment. Programs continue without huge pages. Transparent
+/// huge pages are allowed, since they count as ordinary memory.
 pub(super) fn rules() -> Vec<Rule> {
     const MAP_HUGETLB: u64 = 0x4_0000;
     const MFD_HUGETLB: u64 = 4;

@@ -1,14 +1,17 @@
-//! The system call filter of an execution.
+//! The rules of an execution's system call filter.
 //!
-//! A deny list over an allowing default: a sandbox runs any language's programs, and what remains allowed is what a kernel
-//! grants every unprivileged user. The filter takes away what such a user has no business with or what has been the way out
-//! of other sandboxes. Requests to files (`ioctl`) and attributes of processes (`prctl`) are the other way round: what programs need
-//! is listed, and the rest refused. Two errors are used by default:
+//! The filter denies a list of calls and allows the rest: a sandbox runs programs in any language,
+//! and the remaining calls are open to all unprivileged users of a kernel. Denied are calls that
+//! such a user does not need, or that other sandboxes were escaped with. For file requests
+//! (`ioctl`) and process attributes (`prctl`) it is the opposite: only those that programs need are
+//! allowed. There are two default errors:
 //!
-//! - `EPERM`, which a hardened kernel gives for the same call, so that programs report a lack of permission.
-//! - `ENOSYS` where programs have a way to do without and take it when the kernel lacks the call: `clone3` (C libraries then
-//!   use `clone`, whose flags a filter can see), io_uring (runtimes then use epoll or threads; kernels before 5.1 and
-//!   configurations without it answer the same), `openat2`, `memfd_secret`, `pidfd_send_signal`, System V objects.
+//! - `EPERM`, as a hardened kernel returns for the same call, so that programs report missing
+//!   permission.
+//! - `ENOSYS` if programs have a fallback for kernels without the call. `clone3`: C libraries fall
+//!   back to `clone`, whose flags a filter can see. io_uring: runtimes fall back to epoll or
+//!   threads, as on kernels before 5.1 or without it. Also `openat2`, `memfd_secret`,
+//!   `pidfd_send_signal` and System V objects.
 
 mod agent;
 mod attributes;
@@ -28,13 +31,13 @@ use sandbox_core::Plan;
 use super::{Isolation, Kernel, Mode, Profile};
 use crate::seccomp::{Arch, Filter, Rule};
 
-/// The filter of every execution of a plan.
+/// The filter of all executions of a plan.
 #[must_use]
 pub fn filter(plan: &Plan, kernel: &Kernel, mode: Mode, profile: &Profile) -> Filter {
-    // Earlier rules win. Where two lists name one call, both only refuse.
+    // Earlier rules win. If two lists name one call, both only refuse.
     let mut rules = everywhere();
-    // Where the agent's gate is asked about other programs, it refuses other processes too: it can count them, and would not be
-    // asked about what a filter refuses.
+    // If the agent's notification handler decides on execve, it refuses forks, too: it can count
+    // them, and would not be notified of calls that the filter refuses.
     let single = !plan.subprocess && !kernel.seccomp_notify;
     rules.extend(processes::rules(single));
     rules.extend(peers::rules());
@@ -49,9 +52,10 @@ pub fn filter(plan: &Plan, kernel: &Kernel, mode: Mode, profile: &Profile) -> Fi
     Filter::new(kernel.arch, rules)
 }
 
-/// The filter of a whole container, the agent included, for an engine to apply: it holds what an execution's own filter holds of every
-/// plan, so that it stands behind that one, and what engines deny by default. Whatever the agent needs is left (identities, signals
-/// to anybody, limits, filters with a listener).
+/// The filter of a whole container including the agent, applied by an engine. Contains all refusals
+/// that executions have with every plan, as a second layer, and the default refusals of engines.
+/// Leaves what the agent needs: identities, signals to all processes, limits, filters with a
+/// listener.
 #[must_use]
 pub fn container_filter(arch: Arch) -> Filter {
     let mut rules = everywhere();
@@ -60,7 +64,7 @@ pub fn container_filter(arch: Arch) -> Filter {
     Filter::new(arch, rules)
 }
 
-/// What no plan and no place needs.
+/// Rules for all plans and environments.
 fn everywhere() -> Vec<Rule> {
     let lists = [
         surface::rules(),

@@ -1,9 +1,10 @@
-//! What one execution may not do to another of the same sandbox, nor to the agent.
+//! Rules that protect executions of a sandbox, and the agent, from each other.
 //!
-//! All executions of a sandbox are one user, and limits, priorities and processors of a process ask for the same user only.
-//! So one execution could end another (`RLIMIT_CPU`), or take its files and processors away. A filter cannot know the caller's
-//! own process id: these calls are left with 0, which means the caller. Programs that name themselves or a thread of theirs by
-//! number (`pthread_setaffinity_np`, `pthread_setschedparam`) get `EPERM`.
+//! All executions of a sandbox run as one user, and changing limits, priorities and processors of a
+//! process only requires the same user. So one execution could end another (`RLIMIT_CPU`), or take
+//! its files and processors away. A filter does not know the caller's process ID, so these calls
+//! are allowed only with 0, the caller. Programs that pass their own process or thread ID
+//! (`pthread_setaffinity_np`, `pthread_setschedparam`) get `EPERM`.
 
 use crate::seccomp::{Argument, Bits, Condition, Errno, Rule, Syscall};
 
@@ -12,7 +13,7 @@ fn int(argument: Argument) -> Bits {
 }
 
 pub(super) fn rules() -> Vec<Rule> {
-    // `which` of setpriority and ioprio_set: everything of a user, the agent too.
+    // `which` of setpriority and ioprio_set: all processes of a user, including the agent.
     const PRIO_USER: u64 = 2;
     const IOPRIO_WHO_USER: u64 = 3;
     let refuse = |syscall| Rule::refuse(syscall, Errno::EPERM);

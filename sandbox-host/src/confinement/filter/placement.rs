@@ -1,5 +1,5 @@
-//! Where memory and processes lie on a machine with several nodes, of other processes too, and what is left of very old
-//! interfaces. Container engines deny these by default, so programs know how to do without.
+//! Placement of memory and processes on NUMA machines, which affects other processes, and very old
+//! interfaces. Container engines deny these by default, so programs have fallbacks.
 
 use crate::seccomp::{Errno, Rule, Syscall};
 

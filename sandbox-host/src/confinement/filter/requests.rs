@@ -1,33 +1,34 @@
-//! Requests to open files (`ioctl`): what programs need, and nothing else.
+//! File requests (`ioctl`): allows what programs need and refuses the rest.
 //!
-//! File systems have hundreds of requests that no other mechanism sees: Landlock confines those of device files only, and a
-//! file's owner needs no capability. A snapshot of btrfs copies the whole subvolume around a file, a flag makes a file
-//! immutable to the host, a key or a seal changes it for good. So this is a list of what is allowed. Anything else gets
-//! `ENOTTY`, as from a file that does not know the request, and programs do without.
+//! File systems have hundreds of requests that no other mechanism covers: Landlock confines those
+//! of device files only, and a file's owner needs no capability. A btrfs snapshot copies the whole
+//! subvolume of a file, a flag makes a file immutable on the host, a key or a seal changes it
+//! forever. So this is an allow list. Other requests get `ENOTTY`, as from a file without the
+//! request, and programs have fallbacks.
 
 use crate::seccomp::{Argument, Condition, Errno, Rule, Syscall};
 
-/// Requests of a kind have one byte in common, the second lowest.
+/// Requests of one kind share their second lowest byte.
 const KIND: u64 = 0xff00;
 
-/// Terminals, and what every descriptor knows: FIONREAD, FIONBIO, FIOCLEX, FIOASYNC, FIOQSIZE.
+/// Terminals and all descriptors: FIONREAD, FIONBIO, FIOCLEX, FIOASYNC, FIOQSIZE.
 const OF_DESCRIPTORS: u64 = 0x5400;
-/// Sockets and interfaces. Changing an interface takes a capability.
+/// Sockets and interfaces. Changing an interface requires a capability.
 const OF_SOCKETS: u64 = 0x8900;
-/// Notifications of a program's own seccomp filter; the agent has one.
+/// Notifications of seccomp filters, which the agent and programs with their own filter use.
 const OF_FILTERS: u64 = 0x2100;
 
 const ALLOWED: [u64; 9] = [
-    // FIGETBSZ: the size of a block.
+    // FIGETBSZ: the block size.
     0x2,
-    // FICLONE, FICLONERANGE, FIDEDUPERANGE: copies that share their blocks.
+    // FICLONE, FICLONERANGE, FIDEDUPERANGE: copies with shared blocks.
     0x4004_9409,
     0x4020_940d,
     0xc018_9436,
-    // FS_IOC_GETFLAGS, as programs of 64 and 32 bits name it.
+    // FS_IOC_GETFLAGS, in 64-bit and 32-bit programs.
     0x8008_6601,
     0x8004_6601,
-    // FS_IOC_FIEMAP: where a file has holes.
+    // FS_IOC_FIEMAP: the holes of a file.
     0xc020_660b,
     // FS_IOC_GETVERSION.
     0x8008_7601,
@@ -35,13 +36,14 @@ const ALLOWED: [u64; 9] = [
     0x8004_5200,
 ];
 
-/// Typing into a terminal, its console's selection, its line discipline (which loads modules), the kernel's messages.
+/// Typing into a terminal, the console's selection, line disciplines (which load modules), the
+/// kernel's messages.
 const TERMINALS: [u64; 4] = [
     // TIOCSTI, TIOCLINUX, TIOCCONS, TIOCSETD.
     0x5412, 0x541c, 0x541d, 0x5423,
 ];
 
-/// The kernel takes 32 bits of the request.
+/// The kernel reads 32 bits of the request.
 pub(super) fn rules() -> Vec<Rule> {
     let request = || Condition::int(Argument::Second);
     let kind =

@@ -1,6 +1,6 @@
-//! What an execution has no use for, and what it could use up or set off outside of the sandbox.
+//! What executions do not need, and could exhaust or trigger outside of the sandbox.
 //!
-//! For executions only: the agent sets limits and makes pipes larger.
+//! Applies to executions only: the agent sets limits and enlarges pipes.
 
 use crate::seccomp::{Argument, Condition, Errno, Rule, Syscall};
 
@@ -10,8 +10,9 @@ pub(super) fn rules() -> Vec<Rule> {
     rules
 }
 
-/// The limit of core files stays as it is: with any other value a crash can start the host's crash helper. `EINVAL` is what a
-/// kernel says that does not know the limit; GnuPG, which gives up core files, ends on anything else.
+/// Keeps the limit of core files: with another value, a crash can start the host's core handler.
+/// `EINVAL` is what a kernel without the limit returns; GnuPG, which disables core files, aborts on
+/// other errors.
 fn core_files() -> [Rule; 2] {
     const RLIMIT_CORE: u64 = 4;
     let core = |argument| Condition::int(argument).equals(RLIMIT_CORE);
@@ -24,12 +25,12 @@ fn core_files() -> [Rule; 2] {
     ]
 }
 
-/// A pipe does not grow beyond what it has from the start. The kernel counts buffers for each user of the host, and gives smaller
-/// ones to who has many; without this rule 64 pipes would be enough.
+/// Pipes cannot grow beyond their default size. The kernel counts buffers per user of the host, and
+/// shrinks those of users with many; without this rule, 64 pipes would use all.
 fn pipe_buffers() -> [Rule; 2] {
     const F_SETPIPE_SZ: u64 = 1031;
     const USUAL: u64 = 0x1_0000;
-    // "More than" in pieces: another number of whole 64 KiB, or one of these and a rest.
+    // "More than 64 KiB" as conditions: another multiple of 64 KiB, or a multiple with a remainder.
     let whole = || Condition::masked(Argument::Third, !(USUAL - 1));
     let rest = Condition::masked(Argument::Third, USUAL - 1);
     let refuse = || {

@@ -1,5 +1,6 @@
-//! Address families. An empty network namespace keeps a sandbox off the network; it does not cover sockets of virtual
-//! machines, of the kernel's own services, nor the code behind every family that the kernel loads on demand.
+//! Address families. An empty network namespace isolates the sandbox from the network. It does not
+//! cover virtual machine sockets, kernel services, and the code of families that the kernel loads
+//! on demand.
 
 use sandbox_core::Plan;
 use sandbox_core::policy::NetworkPolicy;
@@ -16,24 +17,27 @@ const AF_NETLINK: u64 = 16;
 /// Addresses and routes, which programs list to find their interfaces.
 const NETLINK_ROUTE: u64 = 0;
 
-/// Whatever fits the type, ICMP, TCP, UDP, ICMPv6, raw. Others load modules on demand (SCTP, DCCP, L2TP, multipath TCP).
+/// Default, ICMP, TCP, UDP, ICMPv6, raw. Others load modules on demand (SCTP, DCCP, L2TP, multipath
+/// TCP).
 const PROTOCOLS: [u64; 6] = [0, 1, 6, 17, 58, 255];
 
-/// The bits of a socket's type beside its flags.
+/// The bits of a socket's type without the flags.
 const TYPE: u64 = 0xf;
 const SOCK_STREAM: u64 = 1;
 const SOCK_SEQPACKET: u64 = 5;
 
-/// The families of a sandbox:
+/// The allowed families:
 ///
-/// - In namespaces of its own: unix, IPv4, IPv6 and netlink's routes, whatever the network policy is; without a network it is
-///   connecting that fails, as programs expect.
-/// - The same with folders of the host in view, and without the whole network: no unix sockets but pairs of connected ones. A
-///   socket of the host in such a folder would lead out of every network namespace, on a read-only mount too.
-/// - The same with the whole network, which is the host's network namespace: the names of abstract sockets belong to that, and
-///   behind them are the host's desktop, session buses and editors. Landlock keeps code away from these where it can; else there
-///   are connected pairs only. (A container with the whole network has a namespace of its own.)
-/// - In the host's namespaces: IPv4 and IPv6 only where the policy grants the whole network; unix sockets as before.
+/// - In separate namespaces: unix, IPv4, IPv6 and netlink routes, whatever the network policy is.
+///   Without a network, `connect` fails, as programs expect.
+/// - In separate namespaces with folders of the host, without the full network: unix sockets only
+///   as connected pairs. A socket in such a folder would lead out of any network namespace, even on
+///   a read-only mount.
+/// - In separate namespaces with the full network, which is the host's network namespace: that
+///   namespace contains the abstract sockets of the host's desktop, session buses and editors. If
+///   Landlock can deny these, unix sockets are allowed, otherwise connected pairs only. (A
+///   container with the full network has a namespace of its own.)
+/// - In the host's namespaces: IPv4 and IPv6 only with the full network; unix sockets as above.
 pub(super) fn rules(plan: &Plan, kernel: &Kernel, isolation: Isolation) -> Vec<Rule> {
     let family = Condition::int(Argument::First);
     let full = matches!(plan.network, NetworkPolicy::Full);
@@ -56,7 +60,7 @@ pub(super) fn rules(plan: &Plan, kernel: &Kernel, isolation: Isolation) -> Vec<R
     rules
 }
 
-/// The families where the network namespace is the sandbox's own.
+/// The families for a sandbox with its own network namespace.
 pub(super) fn namespaced(unix: bool) -> Vec<Rule> {
     let families = [AF_INET, AF_INET6, AF_NETLINK];
     let families = families.into_iter().chain(unix.then_some(AF_UNIX));
@@ -83,7 +87,7 @@ fn no_family(syscall: Syscall) -> Rule {
     Rule::refuse(syscall, Errno::EAFNOSUPPORT)
 }
 
-/// Whether the plan shows the code folders of the host, which may hold sockets.
+/// Whether code sees folders of the host, which may contain sockets.
 fn sees_host_folders(plan: &Plan) -> bool {
     !plan.read_roots.is_empty() || !plan.write_roots.is_empty() || plan.workspace.is_some()
 }
@@ -94,8 +98,8 @@ fn unknown_protocol(family: u64, known: &[u64]) -> Rule {
         .when(Condition::int(Argument::Third).none_of(known.iter().copied()))
 }
 
-/// A datagram socket of a pair can still be pointed at any socket's path, like the host's log's; streams and packet sequences
-/// stay with their peer.
+/// A datagram socket of a pair can still send to any socket's path, such as the host's log. Streams
+/// and sequenced packets stay connected to their peer.
 fn connected_pairs() -> Rule {
     Rule::refuse(Syscall::SOCKETPAIR, Errno::ESOCKTNOSUPPORT)
         .when(Condition::masked(Argument::Second, TYPE).none_of([SOCK_STREAM, SOCK_SEQPACKET]))

@@ -1,10 +1,10 @@
-//! The kernel surface that no execution needs.
+//! Kernel interfaces that no execution needs.
 
 use crate::seccomp::{Argument, Condition, Errno, Rule, Syscall};
 
-/// Refused with `EPERM`, whatever the arguments are.
+/// Refused with `EPERM` for all arguments.
 const NOT_PERMITTED: &[Syscall] = &[
-    // Mounts and roots, by the old interface and the new.
+    // Mounts and roots, with the old and the new interface.
     Syscall::CHROOT,
     Syscall::FSCONFIG,
     Syscall::FSMOUNT,
@@ -17,7 +17,7 @@ const NOT_PERMITTED: &[Syscall] = &[
     Syscall::OPEN_TREE_ATTR,
     Syscall::PIVOT_ROOT,
     Syscall::UMOUNT2,
-    // Files by handle pass every folder on the way; name_to_handle_at gives the handles away.
+    // Opening files by handle bypasses all folders in the path; name_to_handle_at returns handles.
     Syscall::NAME_TO_HANDLE_AT,
     Syscall::OPEN_BY_HANDLE_AT,
     // Accounting, quotas, watching whole file systems.
@@ -27,7 +27,7 @@ const NOT_PERMITTED: &[Syscall] = &[
     Syscall::QUOTACTL_FD,
     Syscall::SWAPOFF,
     Syscall::SWAPON,
-    // Code in the kernel, the kernel itself, its log.
+    // Code in the kernel, replacing the kernel, its log.
     Syscall::BPF,
     Syscall::CREATE_MODULE,
     Syscall::DELETE_MODULE,
@@ -44,13 +44,14 @@ const NOT_PERMITTED: &[Syscall] = &[
     Syscall::SYSCTL,
     Syscall::SYSLOG,
     Syscall::USELIB,
-    // Stops the kernel in the middle of a copy from user memory, which turns its races into certainties.
+    // Pauses the kernel in the middle of copying from user memory, which makes race conditions
+    // exploitable.
     Syscall::USERFAULTFD,
-    // Key rings belong to the user, not to a namespace.
+    // Key rings belong to users, not to namespaces.
     Syscall::ADD_KEY,
     Syscall::KEYCTL,
     Syscall::REQUEST_KEY,
-    // Clocks, names, terminals of the machine.
+    // The machine's clocks, names and terminals.
     Syscall::ADJTIMEX,
     Syscall::CLOCK_ADJTIME,
     Syscall::CLOCK_SETTIME,
@@ -58,23 +59,24 @@ const NOT_PERMITTED: &[Syscall] = &[
     Syscall::SETHOSTNAME,
     Syscall::SETTIMEOFDAY,
     Syscall::VHANGUP,
-    // x86: ports, segments.
+    // x86: I/O ports, segments.
     Syscall::IOPERM,
     Syscall::IOPL,
     Syscall::MODIFY_LDT,
-    // Its policy is behind a pointer, out of a filter's sight; sched_setscheduler says the same and is checked.
+    // The policy is behind a pointer; sched_setscheduler sets the same and is checked.
     Syscall::SCHED_SETATTR,
 ];
 
-/// As in a kernel that was built without them.
+/// Refused with `ENOSYS`, as by a kernel without them.
 const MISSING: &[Syscall] = &[
     Syscall::IO_URING_ENTER,
     Syscall::IO_URING_REGISTER,
     Syscall::IO_URING_SETUP,
     Syscall::MEMFD_SECRET,
-    // The mode of a new file is behind a pointer; see `files`. Programs then use openat, as on kernels before 5.6.
+    // The mode of a new file is behind a pointer; see `files`. Programs fall back to openat, as on
+    // kernels before 5.6.
     Syscall::OPENAT2,
-    // What is mounted; programs read /proc/self/mountinfo instead.
+    // Lists of mounts; programs fall back to /proc/self/mountinfo.
     Syscall::LISTMOUNT,
     Syscall::STATMOUNT,
 ];
@@ -96,9 +98,9 @@ pub(super) fn rules() -> Vec<Rule> {
     rules
 }
 
-/// Only Linux' own personality, the question which it is, and no address space randomization, with which debuggers,
-/// sanitizers and some Lisps start themselves again and which concerns nobody else. Others make memory executable or revive
-/// old interfaces.
+/// Allows the Linux personality, the query of it, and disabling address space randomization, with
+/// which debuggers, sanitizers and some Lisps restart themselves and which affects only the process
+/// itself. Other personalities make memory executable or enable old interfaces.
 fn personalities() -> Rule {
     const PER_LINUX: u64 = 0;
     const QUESTION: u64 = 0xffff_ffff;
@@ -107,8 +109,8 @@ fn personalities() -> Rule {
     Rule::refuse(Syscall::PERSONALITY, Errno::EPERM).when(known)
 }
 
-/// Only the ordinary scheduling classes: first in, first out, round robin, deadline and what is to come can hold a processor
-/// for good. The flag to reset on fork may stand with any.
+/// Only the normal scheduling classes: FIFO, round robin, deadline and future classes can occupy a
+/// processor forever. The flag to reset on fork is allowed with all.
 fn real_time() -> Rule {
     const SCHED_OTHER: u64 = 0;
     const SCHED_BATCH: u64 = 3;

@@ -1,5 +1,5 @@
-//! System V objects and POSIX message queues, where there is no ipc namespace: the host's are shared with every process of
-//! the same user.
+//! System V objects and POSIX message queues, if there is no IPC namespace: the host's are shared
+//! with all processes of the same user.
 
 use crate::seccomp::{Errno, Rule, Syscall};
 
@@ -20,7 +20,8 @@ const OBJECTS: &[Syscall] = &[
     Syscall::SHMGET,
 ];
 
-/// As in a kernel that was built without them. Their numbers can be guessed, so making and finding is not all that is refused.
+/// Refused with `ENOSYS`, as by a kernel without them. Their IDs can be guessed, so operations on
+/// existing objects are refused, too.
 pub(super) fn rules() -> Vec<Rule> {
     OBJECTS
         .iter()

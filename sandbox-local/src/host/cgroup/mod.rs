@@ -1,4 +1,4 @@
-//! Which control groups this process may make groups in.
+//! Finds the control groups in which this process may create groups.
 
 mod tables;
 mod v1;
@@ -11,25 +11,25 @@ use std::sync::Arc;
 use tables::Mounts;
 
 use crate::spawn::clone;
-use crate::systemd::{Begun, Refusal, Scope};
+use crate::systemd::{PendingScope, Scope, Unavailable};
 
-/// The control groups that a sandbox can be given.
+/// The control groups that sandboxes can use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Cgroups {
-    /// A hierarchy for each controller.
+    /// v1: a hierarchy for each controller.
     V1(V1),
-    /// One hierarchy.
+    /// v2: one hierarchy.
     V2(V2),
     /// None that this process may use.
     None {
         /// Why not.
         reason: String,
-        /// What would provide it.
+        /// What would provide them.
         fix: String,
     },
 }
 
-/// Version 1: in which folder of each controller's hierarchy groups are made.
+/// v1: the parent folder of new groups in each controller's hierarchy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct V1 {
     pub(crate) memory: Option<PathBuf>,
@@ -38,7 +38,7 @@ pub(crate) struct V1 {
     pub(crate) swap: Swap,
 }
 
-/// Version 2: in which folder groups are made, and which controllers they have there.
+/// v2: the parent folder of new groups, and the controllers available in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct V2 {
     pub(crate) folder: PathBuf,
@@ -46,46 +46,46 @@ pub(crate) struct V2 {
     pub(crate) cpu: bool,
     pub(crate) pids: bool,
     pub(crate) swap: Swap,
-    /// The scope of systemd whose folder it is. It lives as long as somebody has it.
+    /// The systemd scope that owns the folder. It lives as long as this reference.
     pub(crate) scope: Option<Arc<Scope>>,
 }
 
-/// Whether swapped-out memory counts.
+/// Whether swap counts towards the memory limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Swap {
-    /// The kernel accounts for it and the group limits it.
+    /// The kernel accounts swap, and the group limits it.
     #[default]
     Limited,
-    /// The host has none.
+    /// The host has no swap.
     Absent,
-    /// The host has some that no group counts.
+    /// The host has swap that no group accounts.
     Uncounted,
 }
 
-/// A look at the control groups, which lets systemd work meanwhile.
+/// A detection in progress; systemd works in the meantime.
 pub(crate) struct Detection {
     mounts: Result<Mounts, String>,
-    /// `None` where systemd has nothing to say.
-    scope: Option<Result<Begun, Refusal>>,
+    /// `None` if systemd was not asked.
+    scope: Option<Result<PendingScope, Unavailable>>,
 }
 
 impl Detection {
-    /// Begins, for a process of this user.
+    /// Starts the detection for a process of this user.
     pub(crate) fn begin(user: u32) -> Self {
         let mounts = read("/proc/self/cgroup")
             .and_then(|own| Ok(Mounts::parse(&own, &read("/proc/self/mountinfo")?)));
         let unified = mounts
             .as_ref()
             .is_ok_and(|mounts| mounts.v2.is_some() && !v1::is_in_use(mounts));
-        let scope = unified.then(|| Begun::begin(user));
+        let scope = unified.then(|| PendingScope::begin(user));
         Self { mounts, scope }
     }
 
-    /// What there is.
+    /// Waits for the result.
     pub(crate) fn finish(self) -> Cgroups {
         match self.mounts {
             Ok(mounts) => {
-                let scope = self.scope.map(|begun| begun.and_then(scope));
+                let scope = self.scope.map(|pending| pending.and_then(scope));
                 Cgroups::choose(&mounts, has_swap(), scope)
             }
             Err(reason) => Cgroups::None {
@@ -100,8 +100,8 @@ fn read(path: &str) -> Result<String, String> {
     std::fs::read_to_string(path).map_err(|cause| format!("{path}: {cause}"))
 }
 
-fn scope(begun: Begun) -> Result<Scope, Refusal> {
-    begun.finish(|pid| {
+fn scope(pending: PendingScope) -> Result<Scope, Unavailable> {
+    pending.finish(|pid| {
         let group = read(&format!("/proc/{pid}/cgroup")).map_err(io::Error::other)?;
         let mounts = read("/proc/self/mountinfo").map_err(io::Error::other)?;
         let hidden = || io::Error::other("its group is not in reach of this process' mounts");
@@ -116,14 +116,14 @@ impl Cgroups {
         Detection::begin(rustix::process::geteuid().as_raw()).finish()
     }
 
-    /// Out of what is mounted, and systemd's answer where it was asked.
-    fn choose(mounts: &Mounts, has_swap: bool, scope: Option<Result<Scope, Refusal>>) -> Self {
+    /// Chooses from the mounted hierarchies and systemd's answer, if it was asked.
+    fn choose(mounts: &Mounts, has_swap: bool, scope: Option<Result<Scope, Unavailable>>) -> Self {
         let first = v1::detect(mounts, has_swap);
         let scope = scope.map(|scope| scope.and_then(|scope| v2::of_scope(scope, has_swap)));
         let second = match scope {
             Some(Ok(scope)) => Ok(scope),
-            // What there is without systemd is none of its business, but systemd may be what is missing.
-            Some(Err(refusal)) => v2::detect(mounts, has_swap).map_err(|why_not| Refusal {
+            // Use groups without systemd. If there are none, systemd's refusal has the fix.
+            Some(Err(refusal)) => v2::detect(mounts, has_swap).map_err(|why_not| Unavailable {
                 reason: format!("{}, and {}", why_not.reason, refusal.reason),
                 fix: refusal.fix,
             }),
@@ -131,13 +131,14 @@ impl Cgroups {
         };
         let second = second.and_then(|second| match clone::knows_groups() {
             Ok(()) => Ok(second),
-            Err(errno) => Err(Refusal {
+            Err(errno) => Err(Unavailable {
                 reason: format!("no process can be made in a control group (clone3: {errno})"),
                 fix: "use Linux 5.7 or later; in a container, allow clone3".into(),
             }),
         });
         match (first, second) {
-            // A hybrid host has its controllers in one of them; the one with more of them is the one in use.
+            // A hybrid host splits its controllers between v1 and v2; use the version with more of
+            // them.
             (Some(first), Ok(second)) if second.count() > first.count() => Self::V2(second),
             (Some(first), _) => Self::V1(first),
             (None, Ok(second)) => Self::V2(second),
@@ -146,16 +147,16 @@ impl Cgroups {
                 fix: "run as root, or boot with cgroup v2 (systemd.unified_cgroup_hierarchy=1)"
                     .into(),
             },
-            (None, Err(Refusal { reason, fix })) => Self::None { reason, fix },
+            (None, Err(Unavailable { reason, fix })) => Self::None { reason, fix },
         }
     }
 
-    /// Whether the groups have gone since they were found.
+    /// Whether the groups were removed since they were detected.
     pub(crate) fn have_ended(&self) -> bool {
         self.scope().is_some_and(|scope| scope.has_ended())
     }
 
-    /// The scope of systemd in which groups are made.
+    /// The systemd scope in which groups are created.
     pub(crate) fn scope(&self) -> Option<&Arc<Scope>> {
         match self {
             Self::V2(groups) => groups.scope.as_ref(),
@@ -195,7 +196,7 @@ impl Cgroups {
         }
     }
 
-    /// `v1:cpu,memory,pids`, as the profile's key has it; `v2-scope` in a scope of systemd.
+    /// The value of the profile key: `v1:cpu,memory,pids`, or `v2-scope:` with a systemd scope.
     pub(crate) fn summary(&self) -> String {
         let version = match self {
             Self::V1(_) => "v1",
@@ -235,7 +236,7 @@ impl V2 {
 }
 
 fn has_swap() -> bool {
-    // The first line is a heading. A host that does not say is taken to have some.
+    // The first line is a heading. Without the file, assume that the host has swap.
     std::fs::read_to_string("/proc/swaps").map_or(true, |table| table.lines().count() > 1)
 }
 

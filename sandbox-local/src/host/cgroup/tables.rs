@@ -1,17 +1,17 @@
-//! Where the hierarchies are mounted, and which group of each this process is in.
+//! Where the cgroup hierarchies are mounted, and which group of each contains this process.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// One hierarchy that is mounted and whose mount reaches our own group.
+/// A mounted hierarchy whose mount contains our group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Hierarchy {
-    /// The controllers; empty for version 2.
+    /// The controllers; empty for v2.
     pub(super) controllers: Vec<String>,
-    /// Where it is mounted.
+    /// The mount point.
     pub(super) mount: PathBuf,
-    /// Our own group's folder, at or below `mount`.
+    /// The folder of our group, at or below `mount`.
     pub(super) own: PathBuf,
 }
 
@@ -23,7 +23,7 @@ pub(super) struct Mounts {
 }
 
 impl Mounts {
-    /// Reads `/proc/self/cgroup` and `/proc/self/mountinfo`.
+    /// Parses `/proc/self/cgroup` and `/proc/self/mountinfo`.
     pub(super) fn parse(own: &str, mountinfo: &str) -> Self {
         let own = own.lines().filter_map(|line| {
             let mut fields = line.splitn(3, ':');
@@ -92,7 +92,7 @@ impl<'a> Mount<'a> {
         })
     }
 
-    /// The folder, under this mount, of the group `path` of the hierarchy.
+    /// The folder under this mount of the hierarchy's group `path`.
     fn folder_of(&self, path: &str) -> Option<PathBuf> {
         let below = Path::new(path).strip_prefix(&self.root).ok()?;
         let outside = below.components().any(|part| part.as_os_str() == "..");
@@ -100,7 +100,7 @@ impl<'a> Mount<'a> {
     }
 }
 
-/// Undoes the kernel's escapes: a backslash and three octal digits.
+/// Decodes the kernel's escapes: a backslash and three octal digits.
 fn unescape(text: &str) -> PathBuf {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn version_1_beside_an_empty_version_2() {
+    fn hybrid_host_has_v1_and_v2_hierarchies() {
         let own = "8:pids:/\n4:memory:/jobs/a\n2:cpu,cpuacct:/\n1:name=systemd:/\n0::/\n";
         let mountinfo = "\
             30 1 0:1 / / rw - ext4 /dev/vda rw\n\
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mount_that_shows_only_a_part_of_the_hierarchy() {
+    fn partially_visible_hierarchy_is_resolved() {
         let own = "0::/docker/abc/init\n";
         let mountinfo = "31 30 0:25 /docker/abc /sys/fs/cg\\040roup rw - cgroup2 cgroup rw\n";
         let v2 = Mounts::parse(own, mountinfo).v2.expect("a hierarchy");

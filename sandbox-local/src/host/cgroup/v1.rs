@@ -1,11 +1,11 @@
-//! Version 1: a hierarchy for each controller.
+//! v1: a hierarchy for each controller.
 
 use std::path::PathBuf;
 
 use super::tables::Mounts;
 use super::{Swap, V1, writable};
 
-/// The folders in which groups can be made; `None` where there is none at all.
+/// The folders in which groups can be created. `None` if there is none.
 pub(super) fn detect(mounts: &Mounts, has_swap: bool) -> Option<V1> {
     let own = |controller: &str| -> Option<PathBuf> {
         let hierarchy = mounts
@@ -32,7 +32,7 @@ pub(super) fn detect(mounts: &Mounts, has_swap: bool) -> Option<V1> {
     (groups.count() > 0).then_some(groups)
 }
 
-/// Whether the host has its controllers here, whoever may use them.
+/// Whether the host has its controllers on v1, usable for this user or not.
 pub(super) fn is_in_use(mounts: &Mounts) -> bool {
     let wanted = ["memory", "cpu", "pids"];
     mounts
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_gone_is_not_used() {
+    fn missing_hierarchies_are_not_used() {
         let folder = tempfile::tempdir().expect("a folder");
         let here = folder.path();
         let mounts = Mounts {
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn swap_counts_where_the_kernel_says_so() {
+    fn swap_accounting_is_detected() {
         let folder = tempfile::tempdir().expect("a folder");
         let here = folder.path();
         let mounts = Mounts {

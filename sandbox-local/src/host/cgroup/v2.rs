@@ -1,20 +1,21 @@
-//! Version 2: one hierarchy, in which a group that holds processes cannot have groups with controllers below it (the root
-//! group excepted). So a sandbox's group is made in a scope of systemd, or where there is none, beside our own, in the nearest
-//! group above that has handed its controllers down and that we may write to.
+//! v2: one hierarchy. A group that contains processes cannot have child groups with controllers
+//! (except the root group). So a sandbox's group is created in a systemd scope. Without one, it is
+//! created in the nearest group above ours that has enabled its controllers for children and that
+//! we may write to.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use super::tables::Mounts;
 use super::{Swap, V2, writable};
-use crate::systemd::{Refusal, Scope};
+use crate::systemd::{Scope, Unavailable};
 
-/// The groups in a scope, whose controllers are handed down.
-pub(super) fn of_scope(scope: Scope, has_swap: bool) -> Result<V2, Refusal> {
+/// The groups in a scope, whose controllers are enabled.
+pub(super) fn of_scope(scope: Scope, has_swap: bool) -> Result<V2, Unavailable> {
     let folder = scope.folder().to_owned();
     let mut groups = groups(&folder, swap(&folder, has_swap));
     if groups.count() == 0 {
-        return Err(Refusal {
+        return Err(Unavailable {
             reason: format!("{} has none of memory, cpu and pids", scope.manager()),
             fix: scope.fix().into(),
         });
@@ -36,7 +37,7 @@ fn groups(folder: &Path, swap: Swap) -> V2 {
     }
 }
 
-/// `group` is one with the memory controller.
+/// `group` has the memory controller.
 fn swap(group: &Path, has_swap: bool) -> Swap {
     match (group.join("memory.swap.max").exists(), has_swap) {
         (true, _) => Swap::Limited,
@@ -46,10 +47,10 @@ fn swap(group: &Path, has_swap: bool) -> Swap {
 }
 
 /// The nearest usable group, or why there is none and what would help.
-pub(super) fn detect(mounts: &Mounts, has_swap: bool) -> Result<V2, Refusal> {
+pub(super) fn detect(mounts: &Mounts, has_swap: bool) -> Result<V2, Unavailable> {
     let Some(hierarchy) = &mounts.v2 else {
         let fix = "mount -t cgroup2 none /sys/fs/cgroup";
-        return Err(Refusal {
+        return Err(Unavailable {
             reason: "no hierarchy of control groups is mounted".into(),
             fix: fix.into(),
         });
@@ -63,7 +64,7 @@ pub(super) fn detect(mounts: &Mounts, has_swap: bool) -> Result<V2, Refusal> {
         if found.count() == 0 {
             continue;
         }
-        // Moving a process takes write access to the process list of the group above both ends of the move.
+        // Moving a process requires write access to the process list of the common ancestor.
         if !writable(group) || !writable(&group.join("cgroup.procs")) {
             return Err(refused(
                 "no group above this process is writable for this user",
@@ -81,8 +82,8 @@ fn handed_down(group: &Path) -> Vec<String> {
     names.split_ascii_whitespace().map(str::to_owned).collect()
 }
 
-fn refused(reason: &str) -> Refusal {
-    Refusal {
+fn refused(reason: &str) -> Unavailable {
+    Unavailable {
         reason: reason.to_owned(),
         fix: "have the administrator delegate a cgroup with the controllers cpu, memory and pids"
             .to_owned(),
@@ -107,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_group_that_hands_controllers_down_is_used() {
+    fn nearest_group_with_enabled_controllers_is_used() {
         let folder = tempfile::tempdir().expect("a folder");
         let mount = folder.path();
         let slice = mount.join("user.slice/app.slice");
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_handed_down_is_said() {
+    fn missing_controllers_are_reported() {
         let folder = tempfile::tempdir().expect("a folder");
         let refusal = detect(&mounts(folder.path(), folder.path()), true).expect_err("empty");
         assert!(refusal.reason.contains("hands down"), "{refusal:?}");

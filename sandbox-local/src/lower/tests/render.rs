@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use sandbox_agent::protocol::Mount;
 use sandbox_host::confinement::{PLATFORM_ETC, PLATFORM_READ_ROOTS};
 
-use super::super::{Entry, LocalPlan};
+use super::super::{EtcEntry, LocalPlan};
 
 pub(super) fn render(plan: &LocalPlan) -> String {
     let mut text = String::new();
@@ -44,14 +44,14 @@ pub(super) fn render(plan: &LocalPlan) -> String {
     }
     for (path, entry) in plan.etc.iter().flat_map(|etc| &etc.entries) {
         match entry {
-            Entry::File(content) => {
+            EtcEntry::File(content) => {
                 line(format!(
                     "etc {} {:?}",
                     path.display(),
                     String::from_utf8_lossy(content)
                 ));
             }
-            Entry::Copy(_) => line(format!("etc {} copied", path.display())),
+            EtcEntry::Copy(_) => line(format!("etc {} copied", path.display())),
             entry => line(format!("etc {} {entry:?}", path.display())),
         }
     }
@@ -81,7 +81,7 @@ pub(super) fn render(plan: &LocalPlan) -> String {
             "landlock fs {:#x} net {:#x} scoped {:#x}",
             rules.handled_fs, rules.handled_net, rules.scoped
         ));
-        // The platform's own list is somebody else's to test.
+        // The platform's rules are tested elsewhere.
         let platform = [PLATFORM_READ_ROOTS, PLATFORM_ETC].concat();
         let known = |path: &[u8]| platform.iter().any(|known| known.as_bytes() == path);
         for rule in rules.paths.iter().filter(|rule| !known(&rule.path)) {
@@ -99,7 +99,7 @@ pub(super) fn render(plan: &LocalPlan) -> String {
 }
 
 fn mount_line(mount: &Mount) -> String {
-    // The key of the prepared /etc is a hash, which another compiler may make otherwise.
+    // The key of the prepared `/etc` is a hash that depends on the compiler version.
     let path = |path: &[u8]| match std::str::from_utf8(path).expect("samples are text") {
         path if path.starts_with("/run/sandbox/etc/") => "/run/sandbox/etc/KEY".to_owned(),
         path => path.to_owned(),

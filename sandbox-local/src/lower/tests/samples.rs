@@ -1,22 +1,24 @@
-//! Hosts, and what plans name of them.
+//! Sample hosts and sample paths of the host.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use sandbox_core::{CapabilityPolicy, Plan, Result, SandboxSpec};
 
-use super::super::{LocalPlan, Site, lower};
+use super::super::{LocalPlan, LoweringContext, lower};
 use crate::host::cgroup::{Swap, V1, V2};
-use crate::host::{Cgroups, Host, Isolation, Kind, Material, Root, Seccomp, Stamp, Support, User};
+use crate::host::{
+    Availability, Cgroups, FileKind, Host, Isolation, PlanPaths, Root, Seccomp, Stamp, User,
+};
 
 pub(super) struct Sample {
     pub(super) host: Host,
     pub(super) isolation: Isolation,
-    pub(super) material: Material,
+    pub(super) host_paths: PlanPaths,
 }
 
 impl Sample {
-    /// Root with control groups of version 1.
+    /// Root with cgroup v1.
     pub(super) fn root() -> Self {
         let folder = |name: &str| Some(Path::new("/sys/fs/cgroup").join(name));
         Self {
@@ -24,11 +26,11 @@ impl Sample {
                 user: User {
                     id: 0,
                     group: 0,
-                    can_split: true,
+                    can_map_ids: true,
                 },
-                namespaces: Support::Present,
-                proc_mount: Support::Present,
-                mapped_mounts: Support::Present,
+                namespaces: Availability::Present,
+                proc_mount: Availability::Present,
+                id_mapped_mounts: Availability::Present,
                 cgroups: Cgroups::V1(V1 {
                     memory: folder("memory"),
                     cpu: folder("cpu"),
@@ -42,20 +44,20 @@ impl Sample {
                 },
             },
             isolation: Isolation::Privileged,
-            material: Material {
+            host_paths: PlanPaths {
                 platform: platform(),
-                ..Material::default()
+                ..PlanPaths::default()
             },
         }
     }
 
-    /// An ordinary user whose systemd delegates memory and pids of version 2.
+    /// An ordinary user whose systemd delegates memory and pids on cgroup v2.
     pub(super) fn user() -> Self {
         let mut sample = Self::root();
         sample.host.user = User {
             id: 1234,
             group: 1234,
-            can_split: false,
+            can_map_ids: false,
         };
         sample.host.cgroups = Cgroups::V2(V2 {
             folder: "/sys/fs/cgroup/user.slice/app.slice".into(),
@@ -69,10 +71,10 @@ impl Sample {
         sample
     }
 
-    /// An ordinary user of a host that denies user namespaces and control groups.
+    /// An ordinary user on a host without user namespaces and control groups.
     pub(super) fn landlock() -> Self {
         let mut sample = Self::user();
-        let missing = Support::Missing {
+        let missing = Availability::Missing {
             reason: "denied".into(),
             fix: "allow them".into(),
         };
@@ -90,11 +92,11 @@ impl Sample {
         let landlock = self.isolation == Isolation::Landlock;
         lower(
             plan,
-            &Site {
+            &LoweringContext {
                 tier: "local",
                 host: &self.host,
                 isolation: self.isolation,
-                material: &self.material,
+                host_paths: &self.host_paths,
                 state: Path::new("/run/sandbox"),
                 private: Path::new("/run/sandbox/private-1"),
                 agent: if landlock { 4321 } else { 1 },
@@ -110,11 +112,11 @@ pub(super) fn plan(spec: &SandboxSpec, policy: &CapabilityPolicy) -> Plan {
 
 pub(super) fn folder(path: &str) -> Root {
     Root {
-        asked: path.into(),
+        requested: path.into(),
         object: None,
         links: Vec::new(),
         path: path.into(),
-        kind: Kind::Folder,
+        kind: FileKind::Folder,
         owner: (1234, 1234),
         mode: 0o755,
         named: true,
@@ -124,7 +126,7 @@ pub(super) fn folder(path: &str) -> Root {
 
 pub(super) fn file(path: &str) -> Root {
     Root {
-        kind: Kind::File,
+        kind: FileKind::File,
         mode: 0o644,
         ..folder(path)
     }
@@ -137,7 +139,7 @@ pub(super) fn link(at: &str, says: &str, root: Root) -> Root {
     }
 }
 
-/// A small platform with a merged /usr.
+/// A small platform with a merged `/usr`.
 fn platform() -> Arc<[Root]> {
     Arc::new([
         folder("/usr"),

@@ -1,9 +1,15 @@
-//! How they come to be: once, or not at all.
+//! Creation: complete or not at all, and one per name.
 
 use super::*;
+use crate::harness::{Test, test};
 
-#[tokio::test]
-async fn twenty_at_once_want_one_name_and_one_gets_it() {
+pub const TESTS: &[Test] = &[
+    test!(async concurrent_creations_of_one_name_yield_one_sandbox),
+    test!(async cancelled_detached_creation_leaves_nothing),
+    test!(sync detached_sandbox_survives_its_killed_creator),
+];
+
+async fn concurrent_creations_of_one_name_yield_one_sandbox() {
     let state = state();
     let name = unique("wanted");
     let creations = (0..20).map(|_| {
@@ -27,8 +33,7 @@ async fn twenty_at_once_want_one_name_and_one_gets_it() {
     });
 }
 
-#[tokio::test]
-async fn a_creation_that_is_given_up_leaves_nothing() {
+async fn cancelled_detached_creation_leaves_nothing() {
     let state = state();
     let client = client(state.path(), policy());
     let prefix = unique("given-up");
@@ -62,9 +67,8 @@ async fn a_creation_that_is_given_up_leaves_nothing() {
 const OWNER: &str = "SANDBOX_TEST_DETACHED_OWNER";
 
 /// The creator is killed: what it has created lives on.
-#[test]
-fn a_sandbox_survives_its_killed_creator() {
-    let test = "detached::creation::a_sandbox_survives_its_killed_creator";
+fn detached_sandbox_survives_its_killed_creator() {
+    let test = "detached::creation::detached_sandbox_survives_its_killed_creator";
     if let Some(state) = std::env::var_os(OWNER) {
         return own(Path::new(&state));
     }

@@ -1,9 +1,17 @@
-//! How they end, with or without their keeper.
+//! The end of detached sandboxes, with or without their supervisor.
 
 use super::*;
+use crate::harness::{Test, test};
 
-#[tokio::test]
-async fn its_time_ends_it_wholly() {
+pub const TESTS: &[Test] = &[
+    test!(async detached_sandbox_ends_after_its_lifetime),
+    test!(async killed_supervisor_ends_the_sandbox_and_leftovers_are_removable),
+    test!(async reused_process_id_is_not_killed),
+    test!(async sandbox_of_another_pid_namespace_is_not_touched),
+    test!(async folders_without_permissions_are_removed),
+];
+
+async fn detached_sandbox_ends_after_its_lifetime() {
     let state = state();
     let name = unique("timed");
     let creator = client(state.path(), policy());
@@ -20,8 +28,7 @@ async fn its_time_ends_it_wholly() {
     sandbox.kill().await.expect("harmless");
 }
 
-#[tokio::test]
-async fn a_killed_keeper_takes_the_sandbox_along_and_what_is_left_can_be_removed() {
+async fn killed_supervisor_ends_the_sandbox_and_leftovers_are_removable() {
     let state = state();
     let client = client(state.path(), policy());
     for way in ["prune", "remove"] {
@@ -70,8 +77,7 @@ async fn a_killed_keeper_takes_the_sandbox_along_and_what_is_left_can_be_removed
     assert!(left(state.path()).is_empty() && users_are_free(state.path()));
 }
 
-#[tokio::test]
-async fn a_foreign_process_with_a_noted_number_is_left_alone() {
+async fn reused_process_id_is_not_killed() {
     let state = state();
     let client = client(state.path(), policy());
     let name = unique("reused");
@@ -115,8 +121,7 @@ async fn a_foreign_process_with_a_noted_number_is_left_alone() {
     foreign.wait().expect("ended");
 }
 
-#[tokio::test]
-async fn a_sandbox_of_another_process_namespace_is_left_alone() {
+async fn sandbox_of_another_pid_namespace_is_not_touched() {
     let state = state();
     let client = client(state.path(), policy());
     let name = unique("elsewhere");
@@ -147,8 +152,7 @@ async fn a_sandbox_of_another_process_namespace_is_left_alone() {
     assert!(left(state.path()).is_empty());
 }
 
-#[tokio::test]
-async fn what_the_code_has_closed_is_removed_too() {
+async fn folders_without_permissions_are_removed() {
     let state = state();
     let client = client(state.path(), policy());
     for way in ["closed-by-keeper", "closed-by-others"] {

@@ -1,9 +1,17 @@
-//! Their memory, and their keeper's.
+//! The memory of detached sandboxes and of their supervisors.
+
+use sandbox_core::Capability;
 
 use super::*;
+use crate::harness::{Need, Test, test};
 
-#[tokio::test]
-async fn a_keeper_is_small_and_names_what_it_keeps() {
+pub const TESTS: &[Test] = &[
+    test!(async supervisor_uses_less_than_one_mib),
+    test!(async supervisor_samples_memory_without_cgroups),
+    test!(async memory_kills_are_reported_to_the_client_that_ran_them, Need::Enforced(Capability::Memory)),
+];
+
+async fn supervisor_uses_less_than_one_mib() {
     let state = state();
     let name = unique("small");
     let client = client(state.path(), policy());
@@ -17,8 +25,7 @@ async fn a_keeper_is_small_and_names_what_it_keeps() {
     sandbox.kill().await.expect("ended");
 }
 
-#[tokio::test]
-async fn without_control_groups_the_keeper_holds_memory() {
+async fn supervisor_samples_memory_without_cgroups() {
     let state = state();
     let name = unique("sampled");
     let config = LocalConfig::new()
@@ -57,18 +64,13 @@ async fn without_control_groups_the_keeper_holds_memory() {
     sandbox.kill().await.expect("ended");
 }
 
-#[tokio::test]
-async fn kills_for_memory_are_told_to_who_ran_them() {
+async fn memory_kills_are_reported_to_the_client_that_ran_them() {
     let state = state();
     let name = unique("memory");
     let mut policy = policy();
     policy.memory = Some(ByteSize::mib(64));
     let client = client(state.path(), policy);
     drop(client.create(&spec(&name)).await.expect("created"));
-    if parts(state.path(), &name).groups.is_empty() {
-        // Sampled: another test.
-        return client.remove(&name).await.expect("ended");
-    }
     let hog = "exec python3 -c 'a = [bytearray(1 << 20) for _ in range(300)]'";
     let first = client.get(&name).await.expect("found");
     let result = first.exec(&sh(hog)).await.expect("it runs");

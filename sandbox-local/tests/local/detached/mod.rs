@@ -1,8 +1,8 @@
 //! Sandboxes that outlive their creator.
 
-mod creation;
-mod ending;
-mod memory;
+pub mod creation;
+pub mod ending;
+pub mod memory;
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -17,7 +17,15 @@ use sandbox_core::{
 };
 use sandbox_local::{LocalBackend, LocalConfig, UnsafeLocalBackend};
 
+use crate::harness::{Test, test};
 use crate::support::{eventually, is_root, namespaces, policy, processes_with, sh};
+
+pub const TESTS: &[Test] = &[
+    test!(async detached_sandbox_serves_several_clients_and_ends_completely),
+    test!(async creation_policy_limits_later_clients),
+    test!(async unsafe_tier_has_separate_detached_sandboxes),
+    test!(async code_cannot_reach_the_sandbox_folder),
+];
 
 /// A client of its own backend, as another process would have it.
 fn client(state: &Path, policy: CapabilityPolicy) -> SandboxClient {
@@ -94,7 +102,7 @@ fn runs(pid: Pid) -> bool {
     stat.is_ok_and(|stat| !stat.contains(") Z "))
 }
 
-/// Nothing of a sandbox is there any more.
+/// Whether nothing of the sandbox is left.
 fn is_gone(state: &Path, name: &str, parts: &Parts) -> bool {
     !runs(parts.keeper)
         && !runs(parts.agent)
@@ -103,7 +111,8 @@ fn is_gone(state: &Path, name: &str, parts: &Parts) -> bool {
         && users_are_free(state)
 }
 
-/// No keeper of this state folder holds a range of users. Their locks are in one folder of the host, which others use as well.
+/// No keeper of this state folder holds a range of users. Their locks are in one folder of the
+/// host, which others use as well.
 fn users_are_free(state: &Path) -> bool {
     let own = std::process::id().to_string();
     let processes = std::fs::read_dir("/proc").expect("procfs").flatten();
@@ -130,8 +139,7 @@ async fn lingering(sandbox: &SandboxHandle, marker: &str) {
     assert!(!result.is_ok_and(|result| result.ok()), "it was ended");
 }
 
-#[tokio::test]
-async fn a_detached_sandbox_is_used_by_others_and_ends_wholly() {
+async fn detached_sandbox_serves_several_clients_and_ends_completely() {
     let state = state();
     let name = unique("used");
     let creator = client(state.path(), policy());
@@ -186,8 +194,7 @@ async fn a_detached_sandbox_is_used_by_others_and_ends_wholly() {
     }
 }
 
-#[tokio::test]
-async fn the_policy_it_was_created_under_governs() {
+async fn creation_policy_limits_later_clients() {
     let state = state();
     let name = unique("governed");
     let mut creators = policy();
@@ -224,8 +231,7 @@ async fn the_policy_it_was_created_under_governs() {
     assert!(left(state.path()).is_empty());
 }
 
-#[tokio::test]
-async fn the_unsafe_tier_has_detached_sandboxes_of_its_own() {
+async fn unsafe_tier_has_separate_detached_sandboxes() {
     let state = state();
     let name = unique("uninsulated");
     let config = LocalConfig::new().state_folder(state.path());
@@ -268,8 +274,7 @@ async fn the_unsafe_tier_has_detached_sandboxes_of_its_own() {
     });
 }
 
-#[tokio::test]
-async fn its_own_code_cannot_reach_its_folder() {
+async fn code_cannot_reach_the_sandbox_folder() {
     use std::os::unix::fs::DirBuilderExt;
     let outer = state();
     let state = outer.path().join("state");

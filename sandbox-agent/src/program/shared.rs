@@ -1,0 +1,89 @@
+//! State that all clients of the agent share.
+
+use alloc::{collections::BTreeMap, string::ToString};
+
+use crate::runtime::Pid;
+
+use super::{
+    failures::refusal, output_log::OutputLog, prefork_pool::PreforkPool,
+    prepared_sandbox::PreparedSandbox,
+};
+use crate::protocol::{FailStep, Failure, MAX_STREAMS};
+
+/// Identifies a stream among all clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct StreamName {
+    /// The client's number.
+    pub(super) client: u32,
+    /// The stream's number on that client's connection.
+    pub(super) stream: u32,
+}
+
+/// State that all clients share.
+#[derive(Debug)]
+pub(super) struct SharedState {
+    pub(super) sandbox: PreparedSandbox,
+    pub(super) log: OutputLog,
+    /// Supervisors that have not been reaped, with their streams.
+    pub(super) supervisors: BTreeMap<Pid, StreamName>,
+    /// A pre-forked execution, while no code runs.
+    pub(super) prefork_pool: PreforkPool,
+    /// Number of open streams.
+    streams: usize,
+    /// The grace period of the first request to stop, in milliseconds.
+    stop_grace_ms: Option<u32>,
+}
+
+impl SharedState {
+    pub(super) fn new(sandbox: PreparedSandbox, log: OutputLog) -> Self {
+        Self {
+            sandbox,
+            log,
+            supervisors: BTreeMap::new(),
+            prefork_pool: PreforkPool::new(),
+            streams: 0,
+            stop_grace_ms: None,
+        }
+    }
+
+    /// Counts a new stream.
+    ///
+    /// # Errors
+    ///
+    /// When [`MAX_STREAMS`] are open.
+    pub(super) fn open_stream(&mut self) -> Result<(), Failure> {
+        if self.streams >= MAX_STREAMS {
+            let detail = MAX_STREAMS.to_string() + " streams are open already";
+            return Err(refusal(FailStep::Request, detail));
+        }
+        self.streams += 1;
+        Ok(())
+    }
+
+    /// Counts closed streams.
+    pub(super) fn close_streams(&mut self, count: usize) {
+        self.streams = self.streams.saturating_sub(count);
+    }
+
+    /// Records a client's request to stop. The first request's grace period counts.
+    pub(super) fn request_stop(&mut self, grace: u32) {
+        self.stop_grace_ms.get_or_insert(grace);
+    }
+
+    /// The grace period in milliseconds, once a client has asked for a stop.
+    pub(super) fn stop_grace(&self) -> Option<u32> {
+        self.stop_grace_ms
+    }
+
+    /// Checks that executions may still start.
+    ///
+    /// # Errors
+    ///
+    /// When the sandbox is being stopped.
+    pub(super) fn check_running(&self) -> Result<(), Failure> {
+        if self.stop_grace_ms.is_some() {
+            return Err(refusal(FailStep::Request, "the sandbox is being stopped"));
+        }
+        Ok(())
+    }
+}

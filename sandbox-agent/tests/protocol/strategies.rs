@@ -1,0 +1,247 @@
+//! Generators of arbitrary messages.
+
+use proptest::{collection::vec, option, prelude::*};
+use sandbox_agent::protocol::{
+    Builtin, Confinement, ExecRequest, ExitKind, ExitReport, FailStep, Failure, Key, LandlockPath,
+    LandlockRules, Limit, Mount, Object, Placed, Program, Settings, Setup, UserLimit,
+};
+
+pub fn bytes() -> impl Strategy<Value = Vec<u8>> {
+    vec(any::<u8>(), 0..40)
+}
+
+pub fn builtin() -> impl Strategy<Value = Builtin> {
+    prop_oneof![
+        (bytes(), any::<u32>()).prop_map(|(path, mode)| Builtin::Put { path, mode }),
+        bytes().prop_map(|path| Builtin::Get { path }),
+        (bytes(), any::<u32>()).prop_map(|(path, depth)| Builtin::List { path, depth }),
+        (bytes(), any::<u32>()).prop_map(|(path, mode)| Builtin::MakeDir { path, mode }),
+        bytes().prop_map(|path| Builtin::Remove { path }),
+    ]
+}
+
+pub fn request() -> impl Strategy<Value = ExecRequest> {
+    let program = prop_oneof![
+        vec(bytes(), 1..5).prop_map(|argv| Program::Command { argv }),
+        builtin().prop_map(Program::Builtin),
+    ];
+    (
+        program,
+        vec(bytes(), 0..5),
+        bytes(),
+        any::<bool>(),
+        any::<u64>(),
+        any::<bool>(),
+    )
+        .prop_map(
+            |(program, env, workdir, stdin, timeout_ms, log)| ExecRequest {
+                program,
+                env,
+                workdir,
+                stdin,
+                timeout_ms,
+                log,
+            },
+        )
+}
+
+pub fn object() -> impl Strategy<Value = Option<Object>> {
+    option::of(any::<(u64, u64)>().prop_map(|(device, inode)| Object { device, inode }))
+}
+
+pub fn mount() -> impl Strategy<Value = Mount> {
+    prop_oneof![
+        (bytes(), bytes(), any::<[bool; 3]>(), object()).prop_map(
+            |(source, target, [read_only, devices, optional], object)| Mount::Bind {
+                source,
+                target,
+                read_only,
+                devices,
+                optional,
+                object,
+            }
+        ),
+        (bytes(), any::<(u64, u64, u32)>(), any::<[bool; 2]>()).prop_map(
+            |(target, (size, inodes, mode), [exec, owned])| Mount::Tmpfs {
+                target,
+                size,
+                inodes,
+                mode,
+                exec,
+                owned
+            }
+        ),
+        bytes().prop_map(|target| Mount::Proc { target }),
+        bytes().prop_map(|target| Mount::Mqueue { target }),
+        (bytes(), bytes()).prop_map(|(points_to, target)| Mount::Symlink { points_to, target }),
+        (bytes(), any::<u32>(), any::<bool>()).prop_map(|(target, mode, owned)| Mount::Dir {
+            target,
+            mode,
+            owned
+        }),
+        (bytes(), bytes(), any::<u32>()).prop_map(|(target, content, mode)| Mount::File {
+            target,
+            content,
+            mode
+        }),
+        bytes().prop_map(|target| Mount::ReadOnly { target }),
+        (bytes(), object()).prop_map(|(target, object)| Mount::Mask { target, object }),
+        bytes().prop_map(|target| Mount::Pin { target }),
+        bytes().prop_map(|target| Mount::ReadOnlyPart { target }),
+    ]
+}
+
+pub fn setup() -> impl Strategy<Value = Setup> {
+    (
+        vec(mount(), 0..6),
+        bytes(),
+        any::<[bool; 5]>(),
+        any::<(u32, u32)>(),
+        vec((bytes(), any::<u64>()), 0..3),
+    )
+        .prop_map(|(mounts, hostname, flags, owner, user_limits)| {
+            let [new_root, loopback, user_namespace, pid_one, die_with_parent] = flags;
+            Setup {
+                new_root,
+                mounts,
+                hostname,
+                loopback,
+                user_namespace,
+                user_limits: user_limits
+                    .into_iter()
+                    .map(|(name, most)| UserLimit { name, most })
+                    .collect(),
+                owner,
+                pid_one,
+                die_with_parent,
+            }
+        })
+}
+
+pub fn settings() -> impl Strategy<Value = Settings> {
+    let landlock = (
+        any::<bool>(),
+        any::<[u64; 3]>(),
+        vec((bytes(), any::<u64>(), object()), 0..4),
+    )
+        .prop_map(
+            |(adapts, [handled_fs, handled_net, scoped], paths)| LandlockRules {
+                adapts,
+                handled_fs,
+                handled_net,
+                scoped,
+                paths: paths
+                    .into_iter()
+                    .map(|(path, access, object)| LandlockPath {
+                        path,
+                        access,
+                        object,
+                    })
+                    .collect(),
+            },
+        );
+    let confinement = (
+        option::of(any::<(u32, u32)>()),
+        vec(any::<(u32, u64)>(), 0..4),
+        option::of(landlock),
+        vec(any::<[u8; 8]>(), 0..4),
+        any::<bool>(),
+        any::<u32>(),
+    )
+        .prop_map(
+            |(identity, limits, landlock, seccomp, exec_once, umask)| Confinement {
+                identity,
+                limits: limits
+                    .into_iter()
+                    .map(|(resource, value)| Limit { resource, value })
+                    .collect(),
+                landlock,
+                seccomp: seccomp.concat(),
+                exec_once,
+                umask,
+            },
+        );
+    let rest = (
+        any::<[u64; 2]>(),
+        any::<[bool; 2]>(),
+        any::<u32>(),
+        bytes(),
+        [vec(bytes(), 0..3), vec(bytes(), 0..3), vec(bytes(), 0..3)],
+    );
+    let placed = (bytes(), any::<[u64; 2]>()).prop_map(|(path, [device, inode])| Placed {
+        path,
+        device,
+        inode,
+    });
+    let placed = vec(placed, 0..3);
+    let all = (any::<[u8; 32]>(), rest, placed, confinement);
+    all.prop_map(|(key, rest, placed, confinement)| {
+        let (
+            [lease_ms, lifetime_ms],
+            [owned, handed_over],
+            log_bytes,
+            workdir,
+            [give_dirs, make_dirs, kill_counts],
+        ) = rest;
+        Settings {
+            key: Key::new(key),
+            lease_ms,
+            owned,
+            handed_over,
+            lifetime_ms,
+            log_bytes,
+            workdir,
+            placed,
+            give_dirs,
+            make_dirs,
+            kill_counts,
+            confinement,
+        }
+    })
+}
+
+pub fn report() -> impl Strategy<Value = ExitReport> {
+    let kind = prop_oneof![
+        any::<u8>().prop_map(ExitKind::Exited),
+        (1u8..=64).prop_map(ExitKind::Signaled),
+        Just(ExitKind::TimedOut),
+        Just(ExitKind::Killed),
+        Just(ExitKind::Lost),
+    ];
+    let numbers = (any::<[u64; 5]>(), any::<[u32; 4]>(), any::<Option<u64>>());
+    (kind, numbers, any::<bool>()).prop_map(
+        |(
+            kind,
+            (
+                [stdout_total, stderr_total, cpu_us, max_rss_kib, wall_us],
+                [stragglers, survivors, refused_programs, refused_processes],
+                memory_kills,
+            ),
+            drain_cut,
+        )| {
+            ExitReport {
+                kind,
+                stdout_total,
+                stderr_total,
+                stragglers,
+                survivors,
+                drain_cut,
+                cpu_us,
+                max_rss_kib,
+                wall_us,
+                refused_programs,
+                refused_processes,
+                memory_kills,
+            }
+        },
+    )
+}
+
+pub fn failure() -> impl Strategy<Value = Failure> {
+    let step = proptest::sample::select(&FailStep::ALL);
+    (any::<i32>(), ".{0,50}", step).prop_map(|(errno, detail, step)| Failure {
+        step,
+        errno,
+        detail,
+    })
+}

@@ -1,0 +1,198 @@
+//! Bind mounts of host folders and files: at the same path, the workspace at its own.
+
+use std::path::Path;
+
+use bollard::models::{Mount, MountBindOptions, MountBindOptionsPropagationEnum, MountType};
+use sandbox_core::{Error, ErrorKind, Plan, Result};
+use sandbox_host::WORK_FOLDER;
+use sandbox_host::disk_split::is_below;
+
+use crate::Tier;
+use crate::engine::EngineFacts;
+use crate::folders::HostFolders;
+use crate::volume;
+
+/// Since this API version, a read-only bind also makes nested mounts read-only, or fails.
+const RECURSIVE_READ_ONLY: (usize, usize) = (1, 44);
+
+/// Trees that the container provides itself.
+const CONTAINER_TREES: [&str; 3] = ["/proc", "/sys", "/dev"];
+
+/// The bind mounts of a plan, with the paths that were opened.
+///
+/// # Errors
+///
+/// `Unsupported` for an engine on another host, and for paths that a container cannot share with
+/// its host.
+pub(crate) fn binds(
+    tier: Tier,
+    plan: &Plan,
+    facts: &EngineFacts,
+    folders: &HostFolders,
+) -> Result<Vec<Mount>> {
+    let mut binds = Vec::new();
+    let bind = |field, path: &Path, target, read_only| {
+        bind(
+            tier,
+            field,
+            (path, folders.source(path)),
+            target,
+            read_only,
+            facts,
+        )
+    };
+    for root in &plan.read_roots {
+        // A root that is also writable is mounted once.
+        if !plan.write_roots.contains(root) {
+            binds.push(bind("filesystem_read_roots", root, None, true)?);
+        }
+    }
+    for root in &plan.write_roots {
+        binds.push(bind("filesystem_write_roots", root, None, false)?);
+    }
+    if let Some(workspace) = &plan.workspace {
+        let (path, read_only) = (&workspace.path, workspace.read_only);
+        binds.push(bind("workspace", path, Some(WORK_FOLDER), read_only)?);
+    }
+    for provided in &plan.provided {
+        let target = provided.target.to_str();
+        binds.push(bind("packages", &provided.source, target, true)?);
+    }
+    if !binds.is_empty() && !facts.local {
+        return Err(refused(
+            tier,
+            "the engine runs on another host, which has other files".into(),
+            "use a local engine, or leave the roots and the workspace out",
+        ));
+    }
+    Ok(binds)
+}
+
+fn bind(
+    tier: Tier,
+    field: &str,
+    (path, source): (&Path, &Path),
+    target: Option<&str>,
+    read_only: bool,
+    facts: &EngineFacts,
+) -> Result<Mount> {
+    let bad = |why: &str| {
+        let context = format!("{field}: {} {why}", path.display());
+        refused(
+            tier,
+            context,
+            "name the folders below it that the code needs",
+        )
+    };
+    let text = path.to_str().ok_or_else(|| bad("is not UTF-8"))?;
+    let source = source
+        .to_str()
+        .ok_or_else(|| bad("leads to what is not UTF-8"))?;
+    if !path.is_absolute() {
+        return Err(bad("is not absolute"));
+    }
+    let target = target.unwrap_or(text);
+    if target.trim_end_matches('/').is_empty() {
+        return Err(bad("cannot be mounted over the root of a container"));
+    }
+    let tree = CONTAINER_TREES
+        .iter()
+        .chain([&volume::FOLDER, &volume::SOCKET_FOLDER])
+        .find(|tree| is_below(target, tree));
+    if let Some(tree) = tree {
+        return Err(bad(&format!(
+            "cannot be mounted: a container has a {tree} of its own"
+        )));
+    }
+    // Nested mounts would stay writable, so older engines leave them out.
+    let recursive = facts.api_at_least(RECURSIVE_READ_ONLY.0, RECURSIVE_READ_ONLY.1);
+    Ok(Mount {
+        target: Some(target.to_owned()),
+        source: Some(source.to_owned()),
+        typ: Some(MountType::BIND),
+        read_only: Some(read_only),
+        bind_options: Some(MountBindOptions {
+            propagation: Some(MountBindOptionsPropagationEnum::RPRIVATE),
+            non_recursive: (read_only && !recursive).then_some(true),
+            read_only_force_recursive: (read_only && recursive).then_some(true),
+            ..MountBindOptions::default()
+        }),
+        ..Mount::default()
+    })
+}
+
+fn refused(tier: Tier, context: String, fix: &str) -> Error {
+    Error::new(ErrorKind::Unsupported, "create sandbox", context)
+        .on(tier)
+        .with_fix(fix)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Without opened folders.
+    fn binds(tier: Tier, plan: &Plan, facts: &EngineFacts) -> Result<Vec<Mount>> {
+        super::binds(tier, plan, facts, &HostFolders::default())
+    }
+    use crate::family::samples::TIER;
+    use crate::lowering::samples::plan;
+    use sandbox_core::{CapabilityPolicy, SandboxSpec};
+
+    fn roots(read: &[&str], write: &[&str]) -> Plan {
+        let mut policy = CapabilityPolicy::new();
+        policy.filesystem_read_roots = Some(read.iter().map(Into::into).collect());
+        policy.filesystem_write_roots = Some(write.iter().map(Into::into).collect());
+        plan(&SandboxSpec::new("sb"), &policy)
+    }
+
+    #[test]
+    fn paths_that_the_container_provides_are_refused() {
+        for path in [
+            "/",
+            "/proc",
+            "/proc/1",
+            "/sys/fs",
+            "/dev",
+            "/.sandbox-agent",
+        ] {
+            let error = binds(TIER, &roots(&[path], &[]), &EngineFacts::sample()).expect_err(path);
+            assert_eq!(error.kind(), ErrorKind::Unsupported, "{path}");
+            assert!(error.fix().is_some());
+        }
+    }
+
+    #[test]
+    fn root_that_is_also_writable_is_mounted_once() {
+        let mounts = binds(TIER, &roots(&["/a", "/b"], &["/b"]), &EngineFacts::sample());
+        let mounts = mounts.expect("binds");
+        let seen = mounts
+            .iter()
+            .map(|m| (m.target.as_deref(), m.read_only))
+            .collect::<Vec<_>>();
+        assert_eq!(seen, [(Some("/a"), Some(true)), (Some("/b"), Some(false))]);
+    }
+
+    #[test]
+    fn nested_mounts_of_a_read_only_bind_are_excluded_or_read_only() {
+        let mut facts = EngineFacts::sample();
+        let options = |facts: &EngineFacts| {
+            let mounts = binds(TIER, &roots(&["/a"], &[]), facts).expect("binds");
+            mounts[0].bind_options.clone().expect("options")
+        };
+        assert_eq!(options(&facts).non_recursive, Some(true));
+        facts.api = (1, 47);
+        assert_eq!(options(&facts).non_recursive, None);
+        assert_eq!(options(&facts).read_only_force_recursive, Some(true));
+    }
+
+    #[test]
+    fn remote_engine_refuses_binds() {
+        let facts = EngineFacts {
+            local: false,
+            ..EngineFacts::sample()
+        };
+        assert!(binds(TIER, &roots(&["/a"], &[]), &facts).is_err());
+        assert!(binds(TIER, &roots(&[], &[]), &facts).is_ok());
+    }
+}

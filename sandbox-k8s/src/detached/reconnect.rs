@@ -1,0 +1,27 @@
+//! Connects a later client to a detached sandbox.
+
+use std::sync::Arc;
+
+use sandbox_core::Result;
+use sandbox_host::{AgentInstance, AttachedSandbox, Key};
+
+use crate::cluster::Cluster;
+use crate::connector::PodConnector;
+use crate::isolator::PodIsolator;
+
+/// Becomes a client of the agent in a pod. On failure the sandbox stays unchanged.
+///
+/// # Errors
+///
+/// Errors of the cluster, and as [`AgentInstance::attach_by`].
+pub(super) async fn attach(
+    cluster: &Cluster,
+    key: &Key,
+    sandbox: AttachedSandbox,
+    isolator: &PodIsolator,
+) -> Result<AgentInstance> {
+    let connector = PodConnector::new(cluster.pods(), isolator.pod().clone());
+    isolator.set_stderr_tail(connector.last_words());
+    let boxed = Box::new(isolator.clone());
+    AgentInstance::attach_by(Arc::new(connector), key, sandbox, boxed).await
+}

@@ -1,0 +1,496 @@
+//! Turns a plan into a pod whose agent answers.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Pod;
+use sandbox_agent::protocol::LandlockRules;
+use sandbox_core::{EnforcementReport, Error, ErrorKind, Plan, Result};
+use sandbox_host::confinement::{self, Isolation, Kernel, Mode, Paths, Profile};
+use sandbox_host::seccomp::Arch;
+use sandbox_host::{AgentInstance, Sandbox};
+use tokio::sync::Mutex;
+
+use crate::adopt::{ForeignContainer, PodAdoption};
+use crate::agent::AgentConfigMap;
+use crate::cluster::Cluster;
+use crate::config::{KubernetesConfig, SHORTEST_LEASE};
+use crate::connector::PodConnector;
+use crate::detached::{DetachedPods, PodHandOver};
+use crate::identity::PodIdentity;
+use crate::isolator::PodIsolator;
+use crate::lowering::{self, PodInputs, PodStorage};
+use crate::network::{self, NetworkCanary, NetworkDenial};
+use crate::pod::PodGuard;
+use crate::pool::{self, Shape};
+use crate::report::{self, PodFacts};
+use crate::requested::RequestedPod;
+use crate::requests::RequestGate;
+use crate::started_pod::StartedPod;
+use crate::wait::StartTimeouts;
+use crate::{TIER, exec_probe, labels, observed, pod, sweep, wait};
+
+/// Creates sandboxes for callers and for the warm pool.
+#[derive(Debug)]
+pub(crate) struct PodLauncher {
+    pub(crate) config: KubernetesConfig,
+    pub(crate) agent: AgentConfigMap,
+    pub(crate) gate: Arc<RequestGate>,
+    /// The cluster, once found. Cleared when it stops answering, so that the next call looks again.
+    cluster: Mutex<Option<Cluster>>,
+}
+
+/// Decisions about a sandbox, made before its pod is created.
+pub(crate) struct PodPlan {
+    identity: PodIdentity,
+    mode: Mode,
+    storage: PodStorage,
+    kernel: Kernel,
+    denial: Option<NetworkDenial>,
+    pub(crate) report: EnforcementReport,
+}
+
+impl PodLauncher {
+    /// Creates the launcher. It connects to the cluster on first use.
+    pub(crate) fn new(config: KubernetesConfig) -> Self {
+        let program = config
+            .agent
+            .clone()
+            .unwrap_or_else(|| sandbox_agent::program().into());
+        Self {
+            gate: Arc::new(RequestGate::new(config.requests_at_once)),
+            config,
+            agent: AgentConfigMap::new(program),
+            cluster: Mutex::new(None),
+        }
+    }
+
+    pub(crate) async fn cluster(&self) -> Result<Cluster> {
+        let mut known = self.cluster.lock().await;
+        if let Some(cluster) = &*known {
+            return Ok(cluster.clone());
+        }
+        self.agent.check()?;
+        let cluster = Cluster::find(&self.config, &self.gate).await?;
+        let swept = cluster.clone();
+        tokio::spawn(async move {
+            if let Err(error) = sweep::sweep(&swept).await {
+                tracing::warn!(tier = TIER, %error, "leftovers of ended sandboxes could not be removed");
+            }
+        });
+        Ok(known.insert(cluster).clone())
+    }
+
+    /// Forgets the cluster if it does not answer: a later call may find another one.
+    pub(crate) async fn forget_if_unavailable<T>(&self, result: Result<T>) -> Result<T> {
+        if let Err(error) = &result
+            && error.kind() == ErrorKind::SandboxUnavailable
+        {
+            *self.cluster.lock().await = None;
+        }
+        result
+    }
+
+    pub(crate) async fn plan_pod(
+        &self,
+        plan: &Plan,
+        cluster: &Cluster,
+        identity: PodIdentity,
+    ) -> Result<PodPlan> {
+        sandbox_host::check_export_paths(&plan.export_paths).map_err(|error| error.on(TIER))?;
+        let exports = confinement::export_folders(&plan.export_paths);
+        let exports = exports
+            .iter()
+            .filter_map(|folder| folder.to_str())
+            .map(ToOwned::to_owned)
+            .collect::<Vec<_>>();
+        let storage = PodStorage::new(plan, &exports);
+        let profile = self.config.profile;
+        let mode = lowering::mode(plan, profile, &identity);
+        let kernel = kernel()?;
+        let mut pod_plan = PodPlan {
+            identity,
+            mode,
+            storage,
+            kernel,
+            denial: None,
+            report: EnforcementReport::new(),
+        };
+        if lowering::leaves_network_to_policy(plan, profile) {
+            pod_plan.denial = Some(self.denial(plan, cluster, &pod_plan).await?);
+        }
+        pod_plan.report = self.report(plan, cluster, &pod_plan);
+        Ok(pod_plan)
+    }
+
+    fn report(&self, plan: &Plan, cluster: &Cluster, pod_plan: &PodPlan) -> EnforcementReport {
+        let facts = PodFacts {
+            profile: self.config.profile,
+            version: &cluster.version,
+            kernel: &pod_plan.kernel,
+            mode: pod_plan.mode,
+            storage: &pod_plan.storage,
+            denial: pod_plan.denial.as_ref(),
+            own_user: plan.user.is_none(),
+        };
+        report::report(plan, &facts)
+    }
+
+    /// Whether a NetworkPolicy denies this plan's pods their network.
+    async fn denial(
+        &self,
+        plan: &Plan,
+        cluster: &Cluster,
+        pod_plan: &PodPlan,
+    ) -> Result<NetworkDenial> {
+        let canary = NetworkCanary {
+            cluster,
+            agent: &self.agent,
+            inputs: &self.inputs(plan, pod_plan)?,
+            targets: &self.config.canary_targets,
+            timeouts: self.timeouts(),
+        };
+        network::denial(&canary).await
+    }
+
+    fn inputs<'a>(&'a self, plan: &'a Plan, pod_plan: &'a PodPlan) -> Result<PodInputs<'a>> {
+        Ok(PodInputs {
+            identity: &pod_plan.identity,
+            profile: self.config.profile,
+            arch: pod_plan.kernel.arch,
+            image: self.image(plan)?,
+            pull: plan.pull.unwrap_or(self.config.pull),
+            agent: &self.agent.name,
+            storage: &pod_plan.storage,
+            template: self.config.pod_template.as_ref(),
+            detached: plan.detached,
+            denial: pod_plan.denial.as_ref(),
+        })
+    }
+
+    fn timeouts(&self) -> StartTimeouts {
+        StartTimeouts {
+            start: self.config.start_timeout,
+            scheduling: self.config.scheduling_timeout,
+        }
+    }
+
+    /// The plan's image, if the policy allows it.
+    fn image<'a>(&'a self, plan: &'a Plan) -> Result<&'a str> {
+        let image = plan.image.as_deref().unwrap_or(&self.config.default_image);
+        plan.check_image(&image.parse()?)
+            .map_err(|error| error.on(TIER))?;
+        Ok(image)
+    }
+
+    /// Lowers a plan to a pod. Only the identity does not come from the plan.
+    fn lower_plan(&self, plan: &Plan, pod_plan: &PodPlan) -> Result<(Pod, Sandbox)> {
+        let inputs = self.inputs(plan, pod_plan)?;
+        Ok((lowering::pod(plan, &inputs)?, self.sandbox(plan, pod_plan)?))
+    }
+
+    /// The pool shape of a plan; `None` for a plan that the pool cannot serve.
+    pub(crate) async fn shape(&self, plan: &Plan, cluster: &Cluster) -> Result<Option<Shape>> {
+        if !pool::is_poolable(plan, plan.pull.unwrap_or(self.config.pull)) {
+            return Ok(None);
+        }
+        // The identity is not part of a shape, so a constant one is used.
+        let identity = PodIdentity::of(plan, 0);
+        let pod_plan = self.plan_pod(plan, cluster, identity).await?;
+        let (pod, sandbox) = self.lower_plan(plan, &pod_plan)?;
+        Shape::of(pod, sandbox).map(Some)
+    }
+
+    pub(crate) async fn create(&self, plan: &Plan, cluster: Cluster) -> Result<AgentInstance> {
+        check_workspace(plan)?;
+        let mut started = self.start(plan, cluster, true).await?;
+        copy_workspace_in(plan, &mut started.instance).await?;
+        Ok(started.instance)
+    }
+
+    /// Starts a pod for the pool.
+    pub(crate) async fn start_for_pool(&self, plan: &Plan) -> Result<StartedPod> {
+        let cluster = self.cluster().await?;
+        self.forget_if_unavailable(self.start(plan, cluster, false).await)
+            .await
+    }
+
+    /// Turns a pod of the pool into this plan's sandbox.
+    pub(crate) async fn claim_pod(
+        &self,
+        plan: &Plan,
+        cluster: &Cluster,
+        started: StartedPod,
+    ) -> Result<AgentInstance> {
+        check_workspace(plan)?;
+        let StartedPod {
+            mut instance,
+            identity,
+            ..
+        } = started;
+        let pod = identity.pod.clone();
+        let mut pod_plan = self.plan_pod(plan, cluster, identity).await?;
+        let sandbox = self.sandbox(plan, &pod_plan)?;
+        pod_plan.kernel.landlock_abi = instance.landlock_abi();
+        let mut report = self.report(plan, cluster, &pod_plan);
+        self.correct_report(&mut report, &instance, plan).await;
+        report::from_pool(&mut report, &pod);
+        instance.set_enforcement(report);
+        instance.set_environment(sandbox.env);
+        copy_workspace_in(plan, &mut instance).await?;
+        Ok(instance)
+    }
+
+    /// Downgrades the report to what the kernel shows inside the pod.
+    async fn correct_report(
+        &self,
+        report: &mut EnforcementReport,
+        instance: &AgentInstance,
+        plan: &Plan,
+    ) {
+        let no_network = lowering::takes_network_down(plan, self.config.profile);
+        observed::downgrade(report, instance, plan, no_network).await;
+    }
+
+    /// Starts a pod and connects to its agent. With `probe_early`, tries `exec` before the kubelet reports
+    /// that the container runs.
+    async fn start(&self, plan: &Plan, cluster: Cluster, probe_early: bool) -> Result<StartedPod> {
+        let mut pod_plan = self
+            .plan_pod(plan, &cluster, PodIdentity::new(plan)?)
+            .await?;
+        let (request, sandbox) = self.lower_plan(plan, &pod_plan)?;
+        #[cfg(feature = "mutants")]
+        let (request, sandbox) = match self.config.mutation {
+            Some(mutation) => mutation.of(request, sandbox),
+            None => (request, sandbox),
+        };
+        let mut request = request;
+        labels::add_client(&mut request, &cluster.owner);
+        let timeouts = self.timeouts();
+        labels::add_patience(&mut request, timeouts.start);
+        let requested = match self.skips_pod_check() {
+            true => None,
+            false => Some(RequestedPod::of(&request)?),
+        };
+        let requested = requested.as_ref();
+        self.agent.provide(&cluster).await?;
+        let cluster = cluster.for_sandbox();
+        // Subscribe before the pod is created, so that no change is missed.
+        let PodIdentity { pod, creation, .. } = &pod_plan.identity;
+        let mut subscription = cluster.watch.subscribe(pod, creation);
+        let (created, guard) = self.create_pod(plan, &cluster, request, requested).await?;
+        subscription.mark_created();
+        let pods = cluster.pods();
+        let target = pod::reference(&created)?;
+        let connector = Arc::new(PodConnector::new(pods.clone(), target.clone()));
+        let isolator = PodIsolator::new(cluster.clone(), target, guard, connector.last_words());
+        // Later clients find a detached sandbox by its pod's status, so wait for that status.
+        let running = match probe_early && !plan.detached {
+            true => {
+                let latency = &cluster.latency;
+                exec_probe::until_connected(
+                    &pods,
+                    &mut subscription,
+                    timeouts,
+                    requested,
+                    &connector,
+                    latency,
+                )
+                .await
+            }
+            false => wait::until_running(&pods, &mut subscription, timeouts, requested, None)
+                .await
+                .map(Some),
+        };
+        let running = match running {
+            Ok(running) => running,
+            Err(error) => return Err(isolator.remove_after(error).await),
+        };
+        subscription.mark_running();
+        let hand_over = plan.detached.then(|| PodHandOver {
+            cluster: &cluster,
+            plan,
+            pod: &created,
+            key: sandbox.settings.key.clone(),
+            env: sandbox.env.clone(),
+            isolator: isolator.clone(),
+        });
+        let connected =
+            AgentInstance::connect_by(Arc::clone(&connector) as _, sandbox, Box::new(isolator))
+                .await;
+        let mut instance = connected.map_err(|error| connector.explain(error))?;
+        pod_plan.kernel.landlock_abi = instance.landlock_abi();
+        let mut report = self.report(plan, &cluster, &pod_plan);
+        if !self.skips_report_check() {
+            self.correct_report(&mut report, &instance, plan).await;
+        }
+        instance.set_enforcement(report);
+        if let Some(hand_over) = hand_over {
+            instance = hand_over.finish(instance).await?;
+        }
+        Ok(StartedPod {
+            instance,
+            identity: pod_plan.identity,
+            subscription,
+            image: running.as_ref().and_then(pod::image),
+        })
+    }
+
+    /// Creates a pod. The name of a detached sandbox that has ended is freed first.
+    async fn create_pod(
+        &self,
+        plan: &Plan,
+        cluster: &Cluster,
+        pod: Pod,
+        requested: Option<&RequestedPod>,
+    ) -> Result<(Pod, PodGuard)> {
+        let again = plan.detached.then(|| pod.clone());
+        match (pod::create(cluster, pod, requested).await, again) {
+            (Err(taken), Some(pod)) if taken.kind() == ErrorKind::AlreadyExists => {
+                DetachedPods { cluster }.free_name(&plan.name).await?;
+                pod::create(cluster, pod, requested).await
+            }
+            (created, _) => created,
+        }
+    }
+
+    /// Looks at a running container that another tool created.
+    pub(crate) async fn adoption<'a>(
+        &self,
+        cluster: &'a Cluster,
+        container: &str,
+        plan: &'a Plan,
+    ) -> Result<PodAdoption<'a>> {
+        sandbox_host::check_export_paths(&plan.export_paths).map_err(|error| error.on(TIER))?;
+        if !plan.packages.is_empty() {
+            // A policy may accept missing enforcement, but missing packages would break the code.
+            let context = "packages are not installed in adopted containers";
+            return Err(
+                Error::new(ErrorKind::Unsupported, "install packages", context)
+                    .on(TIER)
+                    .with_fix("adopt a container that has them"),
+            );
+        }
+        Ok(PodAdoption {
+            cluster,
+            plan,
+            container: ForeignContainer::find(cluster, container, plan).await?,
+            kernel: kernel()?,
+        })
+    }
+
+    /// Runs `act` on the registry of detached sandboxes.
+    pub(crate) async fn with_registry<T>(
+        &self,
+        act: impl AsyncFnOnce(DetachedPods<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let cluster = self.cluster().await?;
+        let done = act(DetachedPods { cluster: &cluster }).await;
+        self.forget_if_unavailable(done).await
+    }
+
+    /// Whether a mutant is active that must not be rejected by the check of the created pod.
+    fn skips_pod_check(&self) -> bool {
+        #[cfg(feature = "mutants")]
+        return self.config.mutation.is_some();
+        #[cfg(not(feature = "mutants"))]
+        false
+    }
+
+    /// Whether a mutant is active whose report must not be corrected by the kernel's state.
+    fn skips_report_check(&self) -> bool {
+        #[cfg(feature = "mutants")]
+        return !matches!(
+            self.config.mutation,
+            None | Some(crate::Mutation::Comparison | crate::Mutation::Labels)
+        );
+        #[cfg(not(feature = "mutants"))]
+        false
+    }
+
+    fn sandbox(&self, plan: &Plan, pod_plan: &PodPlan) -> Result<Sandbox> {
+        let mut paths = Paths::of(plan, Isolation::Container);
+        paths.write.extend(pod_plan.storage.folders());
+        let mut profile = Profile::new(Isolation::Container, paths);
+        profile.pids_by_rlimit = plan.user.is_none();
+        // The kubelet gives every container a world-writable file on the node's disk for its last
+        // message. Only an agent with a user of its own can close it.
+        profile.disk_by_rlimit = true;
+        let mut confinement =
+            confinement::confinement(plan, &pod_plan.kernel, pod_plan.mode, &profile);
+        confinement.landlock = landlock(plan, &pod_plan.kernel, &profile);
+        let sandbox = Sandbox::new(plan, confinement, pod_plan.report.clone())?;
+        let mut sandbox = sandbox.counting_memory_kills();
+        if let Some(lifetime) = plan.lifetime {
+            sandbox = sandbox.ending_after(lifetime);
+        }
+        let settings = &mut sandbox.settings;
+        let lease = self.config.lease.max(SHORTEST_LEASE);
+        settings.lease_ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
+        // Mounted folders exist already, and the rest of the root is read-only.
+        settings
+            .make_dirs
+            .retain(|folder| pod_plan.storage.covers(folder));
+        if let Mode::Split { .. } = pod_plan.mode {
+            settings.give_dirs = pod_plan.storage.owned_by_code();
+        }
+        Ok(match plan.detached {
+            true => sandbox.handed_over(),
+            false => sandbox,
+        })
+    }
+}
+
+/// Fails early, before a pod is created, if the workspace is not a folder.
+fn check_workspace(plan: &Plan) -> Result<()> {
+    let Some(workspace) = &plan.workspace else {
+        return Ok(());
+    };
+    let path = &workspace.path;
+    let why = match std::fs::metadata(path) {
+        Ok(found) if found.is_dir() => return Ok(()),
+        Ok(_) => "it is not a folder".to_owned(),
+        Err(cause) => cause.to_string(),
+    };
+    let context = format!("workspace {}: {why}", path.display());
+    Err(Error::new(ErrorKind::InvalidSpec, "create sandbox", context).on(TIER))
+}
+
+async fn copy_workspace_in(plan: &Plan, instance: &mut AgentInstance) -> Result<()> {
+    match &plan.workspace {
+        Some(workspace) => instance.bring_workspace(workspace, plan.disk).await,
+        None => Ok(()),
+    }
+}
+
+/// The newest Landlock ABI whose rights are used.
+const NEWEST_LANDLOCK: u32 = 7;
+
+/// The Landlock domain of executions, behind the pod's mounts and users. The agent drops the rights
+/// that its node's kernel does not know.
+fn landlock(plan: &Plan, kernel: &Kernel, profile: &Profile) -> Option<LandlockRules> {
+    let newest = Kernel {
+        landlock_abi: NEWEST_LANDLOCK,
+        ..*kernel
+    };
+    let rules = confinement::landlock(plan, &newest, profile)?;
+    Some(LandlockRules {
+        adapts: true,
+        ..rules
+    })
+}
+
+/// What every node that can run our pods supports. A pod selects this process's architecture, and a
+/// runtime without seccomp would refuse it. An ordinary account cannot query anything else about a
+/// node's kernel.
+fn kernel() -> Result<Kernel> {
+    let arch = Arch::native().ok_or_else(|| {
+        let fix = "use a machine with x86_64 or aarch64";
+        Error::unavailable(TIER, "this machine's architecture has no agent", fix)
+    })?;
+    Ok(Kernel {
+        arch,
+        landlock_abi: 0,
+        seccomp: true,
+        seccomp_notify: false,
+    })
+}

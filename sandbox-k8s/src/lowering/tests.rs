@@ -1,0 +1,209 @@
+use super::*;
+use sandbox_core::{CapabilityPolicy, ImageRetention, SandboxSpec};
+
+pub(crate) fn plan(spec: &SandboxSpec, policy: &CapabilityPolicy) -> Plan {
+    Plan::resolve(spec, policy).expect("a plan")
+}
+
+fn lowered(spec: &SandboxSpec, policy: &CapabilityPolicy, profile: PodProfile) -> Result<Pod> {
+    lowered_with(spec, policy, profile, None)
+}
+
+pub(crate) fn lowered_with(
+    spec: &SandboxSpec,
+    policy: &CapabilityPolicy,
+    profile: PodProfile,
+    template: Option<&PodTemplate>,
+) -> Result<Pod> {
+    lowered_under(spec, policy, profile, template, None)
+}
+
+pub(crate) fn lowered_under(
+    spec: &SandboxSpec,
+    policy: &CapabilityPolicy,
+    profile: PodProfile,
+    template: Option<&PodTemplate>,
+    denial: Option<&NetworkDenial>,
+) -> Result<Pod> {
+    let plan = plan(spec, policy);
+    let storage = PodStorage::new(&plan, &["/output".to_owned()]);
+    let identity = PodIdentity::of(&plan, 0x1234_5678_9abc_def0);
+    let inputs = PodInputs {
+        template,
+        denial,
+        ..inputs(&storage, &identity, profile)
+    };
+    pod(&plan, &inputs)
+}
+
+pub(crate) fn inputs_with<T>(profile: PodProfile, use_them: impl FnOnce(&PodInputs<'_>) -> T) -> T {
+    let plan = plan(&SandboxSpec::new("job"), &CapabilityPolicy::new());
+    let storage = PodStorage::new(&plan, &[]);
+    let identity = PodIdentity::of(&plan, 7);
+    use_them(&inputs(&storage, &identity, profile))
+}
+
+fn inputs<'a>(
+    storage: &'a PodStorage,
+    identity: &'a PodIdentity,
+    profile: PodProfile,
+) -> PodInputs<'a> {
+    PodInputs {
+        identity,
+        profile,
+        arch: Arch::X86_64,
+        image: "python:3.11-slim",
+        pull: PullPolicy::Never,
+        agent: "sandbox-agent-0123456789abcdef",
+        storage,
+        template: None,
+        detached: false,
+        denial: None,
+    }
+}
+
+/// Removes the version, which changes with each release, from a snapshot.
+pub(crate) fn shown(mut pod: Pod) -> Pod {
+    let labels = pod.metadata.labels.get_or_insert_default();
+    assert!(labels.remove("sandbox.version").is_some());
+    pod
+}
+
+#[test]
+fn hardened() {
+    let spec = SandboxSpec::new("job").lifetime(std::time::Duration::from_secs(90));
+    let pod = lowered(&spec, &CapabilityPolicy::new(), PodProfile::Hardened).expect("a pod");
+    insta::assert_json_snapshot!(shown(pod));
+}
+
+#[test]
+fn detached() {
+    let spec = SandboxSpec::new("kept_one").detached(true);
+    let pod = lowered(&spec, &CapabilityPolicy::new(), PodProfile::Hardened).expect("a pod");
+    let metadata = shown(pod.clone()).metadata;
+    // The specification equals that of an attached sandbox.
+    insta::assert_json_snapshot!(metadata);
+    let deadline = pod.spec.and_then(|spec| spec.active_deadline_seconds);
+    assert_eq!(deadline, Some(3600));
+}
+
+#[test]
+fn restricted() {
+    let spec = SandboxSpec::new("job").label("team", "a");
+    let pod = lowered(&spec, &CapabilityPolicy::new(), PodProfile::Restricted).expect("a pod");
+    insta::assert_json_snapshot!(shown(pod));
+}
+
+#[test]
+fn restricted_under_a_policy() {
+    let witnesses = ["10.96.0.1:443", "[fd00::1]:443"].map(|to| to.parse().expect("an address"));
+    let denial = NetworkDenial::Proven {
+        witnesses: witnesses.into(),
+    };
+    let spec = SandboxSpec::new("job");
+    let policy = CapabilityPolicy::new();
+    let pod = lowered_under(&spec, &policy, PodProfile::Restricted, None, Some(&denial));
+    let steps = pod
+        .expect("a pod")
+        .spec
+        .and_then(|spec| spec.init_containers);
+    insta::assert_json_snapshot!(steps);
+}
+
+#[test]
+fn the_canary() {
+    let pod = inputs_with(PodProfile::Restricted, |inputs| {
+        canary(inputs, inputs.identity, 7070, true).expect("a pod")
+    });
+    insta::assert_json_snapshot!(shown(pod));
+}
+
+#[test]
+fn no_profile_exposes_the_cluster() {
+    for profile in [PodProfile::Hardened, PodProfile::Restricted] {
+        let pod = lowered(&SandboxSpec::new("sb"), &CapabilityPolicy::new(), profile);
+        let spec = pod.expect("a pod").spec.expect("a specification");
+        assert_eq!(spec.automount_service_account_token, Some(false));
+        assert_eq!(spec.enable_service_links, Some(false));
+        assert_eq!(spec.restart_policy.as_deref(), Some("Never"));
+        assert_eq!(spec.dns_policy.as_deref(), Some("None"));
+        for container in spec
+            .containers
+            .iter()
+            .chain(spec.init_containers.iter().flatten())
+        {
+            let context = container.security_context.as_ref().expect("a context");
+            assert_eq!(context.read_only_root_filesystem, Some(true));
+            assert_eq!(context.allow_privilege_escalation, Some(false));
+            let resources = container.resources.as_ref().expect("resources");
+            assert_eq!(resources.requests, resources.limits);
+        }
+        // Only an agent that gives the capability up may have it.
+        let adds = |container: &Container| {
+            let context = container.security_context.as_ref();
+            let capabilities = context.and_then(|context| context.capabilities.as_ref());
+            capabilities
+                .and_then(|set| set.add.clone())
+                .unwrap_or_default()
+        };
+        let main = &spec.containers[0];
+        let cuts = profile == PodProfile::Hardened;
+        assert_eq!(adds(main).contains(&"NET_ADMIN".to_owned()), cuts);
+        let command = main.command.as_ref().expect("a command");
+        assert_eq!(command.contains(&CUT_NETWORK.to_owned()), cuts);
+        assert_eq!(spec.init_containers, None);
+    }
+}
+
+#[test]
+fn full_network_is_kept() {
+    let mut policy = CapabilityPolicy::new();
+    policy.network = Some(NetworkPolicy::Full);
+    let spec = SandboxSpec::new("sb");
+    let pod = lowered(&spec, &policy, PodProfile::Hardened).expect("a pod");
+    let spec = pod.spec.expect("a specification");
+    assert_eq!(spec.dns_config, None);
+    let main = serde_json::to_string(&spec.containers[0]).expect("JSON");
+    assert!(!main.contains(CUT_NETWORK) && !main.contains("NET_ADMIN"));
+}
+
+#[test]
+fn unsupported_requests_are_refused() {
+    let policy = CapabilityPolicy::new();
+    let spec = SandboxSpec::new("sb");
+    for (spec, kind) in [
+        (
+            spec.clone()
+                .detached(true)
+                .workspace(sandbox_core::Workspace::read_only("/tmp")),
+            ErrorKind::Unsupported,
+        ),
+        (spec.clone().writable_root(true), ErrorKind::Unsupported),
+        (
+            spec.clone().image_retention(ImageRetention::Remove),
+            ErrorKind::InvalidSpec,
+        ),
+        (spec.clone().user("0:0"), ErrorKind::Unsupported),
+        (
+            spec.clone().memory(ByteSize::mib(8)),
+            ErrorKind::InvalidSpec,
+        ),
+        (
+            spec.clone().label("sandbox.tier", "x"),
+            ErrorKind::InvalidSpec,
+        ),
+    ] {
+        let error = lowered(&spec, &policy, PodProfile::Hardened).expect_err("refused");
+        assert_eq!(error.kind(), kind, "{error}");
+    }
+    let mut packages = CapabilityPolicy::new();
+    packages.packages = vec!["six".into()];
+    let mut roots = CapabilityPolicy::new();
+    roots.filesystem_read_roots = Some(vec!["/srv".into()]);
+    for (policy, named) in [(packages, "packages: "), (roots, "filesystem_read_roots, ")] {
+        let error = lowered(&spec, &policy, PodProfile::Hardened).expect_err(named);
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+        assert!(error.context().starts_with(named), "{error}");
+        assert!(error.fix().is_some(), "{error}");
+    }
+}

@@ -1,0 +1,203 @@
+//! Makes installed packages visible in a sandbox, and protects them from others.
+
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Component, Path, PathBuf};
+
+use sandbox_core::{Error, ErrorKind, Plan, Provided, Result};
+
+use super::{PackageSettings, TARGET, USER_BASE};
+
+/// The kernel's limit.
+const MOST_LINKS: usize = 40;
+
+/// Adds a folder of [`super::provide`] to a plan. Code sees it at `seen`. Sets the variables that
+/// make Python find the packages, and their programs after those in `path` (as in `PATH`).
+/// Variables of the specification take precedence.
+#[must_use]
+pub fn shown(plan: &Plan, source: PathBuf, seen: String, path: &str) -> Plan {
+    let mut plan = plan.clone();
+    let path = format!("{path}:{seen}/bin");
+    plan.env.entry("PATH".into()).or_insert(path);
+    plan.env.entry(USER_BASE.into()).or_insert(seen);
+    plan.provided.push(Provided {
+        source,
+        target: TARGET.into(),
+    });
+    plan
+}
+
+/// The folder of installed packages, if the plan's code might write to it because it may write to a
+/// folder of the host. Packages changed there would run in other sandboxes. `None` if code may
+/// write to no folder of the host, or if there is no package folder.
+///
+/// Creates the folder if it is missing and code could create it: only an existing folder can be
+/// masked. The caller must also prevent code from renaming its parents.
+///
+/// # Errors
+///
+/// [`ErrorKind::SetupFailed`] if the folder cannot be created, or if a link on its path is in a
+/// folder that code can write to: code could then redirect the package folder of the next sandbox.
+pub fn in_reach(plan: &Plan, settings: &PackageSettings) -> Result<Option<PathBuf>> {
+    let writable = writable(plan);
+    if writable.is_empty() {
+        return Ok(None);
+    }
+    // Without a cache folder in the environment there is none.
+    let Ok(folder) = settings.folder() else {
+        return Ok(None);
+    };
+    let Ok((cache, is_there)) = real(&folder, &writable)? else {
+        return Ok(None);
+    };
+    if !is_there {
+        if !writable.iter().any(|root| cache.starts_with(root)) {
+            return Ok(None);
+        }
+        let mut folders = std::fs::DirBuilder::new();
+        let made = folders.recursive(true).mode(0o700).create(&cache);
+        made.map_err(|cause| refused(&cache, &format!("it cannot be made ({cause})")))?;
+    }
+    Ok(Some(cache))
+}
+
+fn refused(cache: &Path, why: &str) -> Error {
+    let context = format!("installed packages in {}: {why}", cache.display());
+    Error::new(
+        ErrorKind::SetupFailed,
+        "protect installed packages",
+        context,
+    )
+    .with_fix("give the code a folder that is not around the cache, or set another XDG_CACHE_HOME")
+}
+
+/// The folders of the host that a plan makes writable, with links resolved.
+fn writable(plan: &Plan) -> Vec<PathBuf> {
+    let workspace = plan.workspace.iter().filter(|it| !it.read_only);
+    let roots = plan.write_roots.iter();
+    // A missing folder cannot be written to.
+    roots
+        .chain(workspace.map(|it| &it.path))
+        .filter_map(|root| root.canonicalize().ok())
+        .collect()
+}
+
+/// Resolves the links of a path, and tells whether the target exists. Missing components stay
+/// unchanged.
+fn real(path: &Path, writable: &[PathBuf]) -> Result<std::io::Result<(PathBuf, bool)>> {
+    let mut real = PathBuf::from("/");
+    let mut rest = path.to_owned();
+    for _ in 0..MOST_LINKS {
+        let mut parts = rest.components();
+        let mut link = None;
+        for part in parts.by_ref() {
+            match part {
+                Component::Normal(part) => real.push(part),
+                Component::ParentDir => drop(real.pop()),
+                Component::RootDir => real = "/".into(),
+                Component::CurDir | Component::Prefix(_) => {}
+            }
+            match std::fs::symlink_metadata(&real) {
+                Ok(found) if found.is_symlink() => {
+                    link = Some(real.clone());
+                    break;
+                }
+                Ok(_) => {}
+                Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => {
+                    return Ok(Ok((real.join(parts.as_path()), false)));
+                }
+                Err(cause) => return Ok(Err(cause)),
+            }
+        }
+        let Some(link) = link else {
+            return Ok(Ok((real, true)));
+        };
+        real.pop();
+        if writable.iter().any(|root| real.starts_with(root)) {
+            let why = format!("code could change the link {}", link.display());
+            return Err(refused(path, &why));
+        }
+        let target = match std::fs::read_link(&link) {
+            Ok(target) => target,
+            Err(cause) => return Ok(Err(cause)),
+        };
+        rest = target.join(parts.as_path());
+    }
+    Ok(Err(rustix::io::Errno::LOOP.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use sandbox_core::{CapabilityPolicy, SandboxSpec, Workspace};
+
+    use super::*;
+
+    fn plan(spec: &SandboxSpec) -> Plan {
+        Plan::resolve(spec, &CapabilityPolicy::new()).expect("a plan")
+    }
+
+    #[test]
+    fn variables_of_the_specification_take_precedence() {
+        let spec = SandboxSpec::new("test").env("PATH", "/mine");
+        let shown = shown(&plan(&spec), "/cache/base".into(), TARGET.into(), "/bin");
+        assert_eq!(shown.env["PATH"], "/mine");
+        assert_eq!(shown.env[USER_BASE], TARGET);
+        assert_eq!(shown.provided.len(), 1);
+    }
+
+    fn settings(folder: PathBuf) -> PackageSettings {
+        PackageSettings {
+            folder: Some(folder),
+            ..PackageSettings::default()
+        }
+    }
+
+    fn of(workspace: Workspace, settings: &PackageSettings) -> Result<Option<PathBuf>> {
+        let plan = plan(&SandboxSpec::new("test").workspace(workspace));
+        in_reach(&plan, settings)
+    }
+
+    #[test]
+    fn cache_is_protected_only_from_plans_that_write() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let base = folder.path().canonicalize().expect("a path");
+        let cache = base.join("sandbox/packages");
+        let settings = settings(cache.clone());
+        let spec = SandboxSpec::new("test");
+        assert_eq!(in_reach(&plan(&spec), &settings).expect("none"), None);
+        let elsewhere = || Workspace::read_write(base.with_file_name("elsewhere"));
+        assert_eq!(of(elsewhere(), &settings).expect("none"), None);
+        std::fs::create_dir_all(&cache).expect("made");
+        let read_only = Workspace::read_only(&base);
+        assert_eq!(of(read_only, &settings).expect("none"), None);
+        let inside = Workspace::read_write(base.join("sandbox"));
+        assert_eq!(of(inside, &settings).expect("covered"), Some(cache));
+    }
+
+    #[test]
+    fn missing_cache_in_a_writable_folder_is_created() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let base = folder.path().canonicalize().expect("a path");
+        let cache = base.join("packages");
+        let settings = settings(cache.clone());
+        assert!(!cache.exists());
+        let found = of(Workspace::read_write(&base), &settings).expect("made");
+        assert_eq!(found, Some(cache.clone()));
+        let mode = std::os::unix::fs::MetadataExt::mode(&cache.metadata().expect("there"));
+        assert_eq!(mode & 0o777, 0o700);
+    }
+
+    #[test]
+    fn replaceable_link_to_the_cache_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let base = folder.path().canonicalize().expect("a path");
+        std::fs::create_dir_all(base.join("home")).expect("made");
+        std::fs::create_dir_all(base.join("scratch/packages")).expect("made");
+        std::os::unix::fs::symlink("../scratch", base.join("home/.cache")).expect("a link");
+        let settings = settings(base.join("home/.cache/packages"));
+        let error = of(Workspace::read_write(base.join("home")), &settings).expect_err("a link");
+        assert!(error.context().contains("home/.cache"), "{error}");
+        let other = Workspace::read_write(base.join("scratch"));
+        let found = of(other, &settings).expect("covered");
+        assert_eq!(found, Some(base.join("scratch/packages")));
+    }
+}

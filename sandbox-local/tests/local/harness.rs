@@ -1,0 +1,159 @@
+//! Runs the tests of a program. A test whose requirements this run does not meet is listed as
+//! ignored, with the reason.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::sync::OnceLock;
+
+use libtest_mimic::{Arguments, Trial};
+use sandbox_core::spi::Backend;
+use sandbox_core::{Capability, Enforcement, EnforcementReport, Plan};
+
+use crate::support::{backend, is_root, namespaces, policy, spec};
+
+/// One test.
+pub struct Test {
+    /// The path of its module, which begins with the name of the program.
+    pub module: &'static str,
+    pub name: &'static str,
+    pub run: fn(),
+    pub needs: &'static [Need],
+}
+
+/// What a test needs of the run or of the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(dead_code, reason = "the test programs need different ones")]
+pub enum Need {
+    /// A run as root.
+    Root,
+    /// A run as an ordinary user.
+    OrdinaryUser,
+    /// Sandboxes with namespaces.
+    Namespaces,
+    /// A run that was not started by another run, and that no other run follows.
+    FirstRun,
+    /// A Python with pip on the host.
+    Pip,
+    /// A capability that the host enforces without a gap.
+    Enforced(Capability),
+}
+
+impl Need {
+    /// Why the need is not met; `None` if it is.
+    ///
+    /// # Panics
+    ///
+    /// If it is not met although `SANDBOX_REQUIRE` names it.
+    fn missing(self) -> Option<String> {
+        let (met, reason) = match self {
+            Self::Root => (is_root(), "needs root".to_owned()),
+            Self::OrdinaryUser => (!is_root(), "needs an ordinary user".to_owned()),
+            Self::Namespaces => (namespaces(), "needs namespaces".to_owned()),
+            Self::FirstRun => return crate::users::why_not_again().map(str::to_owned),
+            Self::Pip => (crate::has_pip(), "needs pip".to_owned()),
+            Self::Enforced(capability) => {
+                let met = report()
+                    .get(capability)
+                    .is_some_and(Enforcement::is_enforced);
+                // Without root or namespaces a gap is expected.
+                assert!(
+                    met || !is_required("local") || !is_root() || !namespaces(),
+                    "SANDBOX_REQUIRE names local, and the host does not enforce {capability}"
+                );
+                (met, format!("needs {capability} without a gap"))
+            }
+        };
+        (!met).then_some(reason)
+    }
+}
+
+/// Whether `SANDBOX_REQUIRE` contains this name.
+fn is_required(name: &str) -> bool {
+    std::env::var("SANDBOX_REQUIRE")
+        .is_ok_and(|list| list.split(',').any(|entry| entry.trim() == name))
+}
+
+/// What the host enforces of a plan that has every demand the tests are about.
+fn report() -> &'static EnforcementReport {
+    static REPORT: OnceLock<EnforcementReport> = OnceLock::new();
+    REPORT.get_or_init(|| {
+        let mut policy = policy();
+        policy.subprocess_execution = Some(false);
+        let plan = Plan::resolve(&spec(), &policy).expect("a plan");
+        block_on(backend().assess(&plan)).expect("assessed")
+    })
+}
+
+/// Runs a future on a single-threaded runtime.
+pub fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime.expect("a runtime").block_on(future)
+}
+
+/// Runs a future on a runtime with two threads.
+#[allow(dead_code, reason = "one of the two test programs needs it")]
+pub fn block_on_threads<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build();
+    runtime.expect("a runtime").block_on(future)
+}
+
+/// Runs the tests that the program's arguments select.
+pub fn main(modules: &[&[Test]]) -> ExitCode {
+    let arguments = Arguments::from_args();
+    // Detect them here: the detection needs a runtime, and tests already run in one.
+    namespaces();
+    let only = arguments.filter.as_deref().filter(|_| arguments.exact);
+    let mut checked = BTreeMap::new();
+    let trials = modules.iter().copied().flatten().map(|test| {
+        let module = test.module.split_once("::").map_or("", |(_, path)| path);
+        let name = format!("{module}::{}", test.name);
+        // The needs of tests that do not run are not checked: that can take a while.
+        let selected = only.is_none_or(|only| only == name);
+        let needs = test.needs.iter().filter(|_| selected);
+        let reasons = needs
+            .filter_map(|need| {
+                checked
+                    .entry(*need)
+                    .or_insert_with(|| need.missing())
+                    .clone()
+            })
+            .collect::<Vec<_>>();
+        let run = test.run;
+        Trial::test(name, move || {
+            run();
+            Ok(())
+        })
+        .with_kind(reasons.join(", "))
+        .with_ignored_flag(!reasons.is_empty())
+    });
+    let trials = trials.collect();
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// Describes a test: `sync` or `async` (`threads` for a runtime with threads), its function, and
+/// what it needs.
+macro_rules! test {
+    (sync $name:ident $(, $need:expr)*) => {
+        test!(@ $name, $name $(, $need)*)
+    };
+    (async $name:ident $(, $need:expr)*) => {
+        test!(@ $name, || $crate::harness::block_on($name()) $(, $need)*)
+    };
+    (threads $name:ident $(, $need:expr)*) => {
+        test!(@ $name, || $crate::harness::block_on_threads($name()) $(, $need)*)
+    };
+    (@ $name:ident, $run:expr $(, $need:expr)*) => {
+        $crate::harness::Test {
+            module: module_path!(),
+            name: stringify!($name),
+            run: $run,
+            needs: &[$($need),*],
+        }
+    };
+}
+pub(crate) use test;

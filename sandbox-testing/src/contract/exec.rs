@@ -1,0 +1,229 @@
+//! Executions: input, output and outcome.
+
+use sandbox_core::{ArtifactLimits, CapabilityPolicy, ErrorKind, ExecRequest, OneShot, Outcome};
+
+use super::{
+    BUSYBOX_USER, ContractTest, PYTHON, SCRATCH, TestBackend, TestResult, output, run, shell,
+};
+
+pub const TESTS: &[ContractTest] = &[
+    ("exec::exit_codes_and_signals", exit_codes_and_signals),
+    (
+        "exec::arguments_and_streams_are_kept_apart",
+        arguments_and_streams,
+    ),
+    ("exec::standard_input_reaches_the_program", standard_input),
+    (
+        "exec::sixteen_mebibytes_each_way_are_intact",
+        sixteen_mebibytes,
+    ),
+    ("exec::an_image_without_any_program_can_be_used", scratch),
+    (
+        "exec::user_workdir_and_entrypoint_of_the_image_are_overridden",
+        image_configuration,
+    ),
+    ("exec::python_runs_on_the_python_image", python),
+    ("exec::artifacts_come_out", artifacts),
+    ("exec::ten_sandboxes_at_once_do_not_mix", parallel),
+    ("exec::ten_executions_at_once_in_one_sandbox", concurrent),
+];
+
+fn exit_codes_and_signals(backend: &'static dyn TestBackend) -> TestResult {
+    run(async {
+        let sandbox = backend.sandbox().await?;
+        assert!(sandbox.exec(&ExecRequest::new("true")).await?.ok());
+        assert_eq!(shell(&sandbox, "exit 7").await?.exit_code(), Some(7));
+        assert_eq!(shell(&sandbox, "exit 255").await?.exit_code(), Some(255));
+        let killed = shell(&sandbox, "kill -TERM $$").await?;
+        assert_eq!(killed.outcome, Outcome::Signaled { signal: 15 });
+        let error = sandbox
+            .exec(&ExecRequest::new("no-such-program"))
+            .await
+            .expect_err("missing");
+        assert_eq!(error.kind(), ErrorKind::ProgramNotFound);
+        let folder = sandbox
+            .exec(&ExecRequest::new("/tmp"))
+            .await
+            .expect_err("a folder");
+        assert_eq!(folder.kind(), ErrorKind::NotExecutable);
+        let nowhere = ExecRequest::new("true").workdir("/no-such-folder");
+        let error = sandbox.exec(&nowhere).await.expect_err("no folder");
+        assert_eq!(error.kind(), ErrorKind::BadWorkdir);
+        sandbox.kill().await
+    })
+}
+
+fn arguments_and_streams(backend: &'static dyn TestBackend) -> TestResult {
+    run(async {
+        let sandbox = backend.sandbox().await?;
+        let echo = ExecRequest::new("echo")
+            .arg("a b")
+            .arg("$HOME; id")
+            .arg(b"\xff".to_vec());
+        assert_eq!(
+            sandbox.exec(&echo).await?.stdout.bytes,
+            b"a b $HOME; id \xff\n"
+        );
+        let both = shell(&sandbox, "echo out; echo err >&2").await?;
+        assert_eq!(
+            (both.stdout_text(), both.stderr_text()),
+            ("out\n".into(), "err\n".into())
+        );
+        sandbox.kill().await
+    })
+}
+
+fn standard_input(backend: &'static dyn TestBackend) -> TestResult {
+    run(async {
+        let sandbox = backend.sandbox().await?;
+        let stdin: sandbox_core::spi::Source = Box::new(&b"one\ntwo\n"[..]);
+        let result = sandbox
+            .exec_with(&ExecRequest::new("cat"), Some(stdin), None)
+            .await?;
+        assert_eq!(result.stdout_text(), "one\ntwo\n");
+        assert_eq!(
+            output(&sandbox, "cat").await?,
+            "",
+            "without input it is empty"
+        );
+        sandbox.kill().await
+    })
+}
+
+/// Pseudorandom bytes, which compress badly and do not repeat.
+fn noise(length: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut bytes = Vec::with_capacity(length + 8);
+    while bytes.len() < length {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        bytes.extend_from_slice(&state.to_le_bytes());
+    }
+    bytes.truncate(length);
+    bytes
+}
+
+fn sixteen_mebibytes(backend: &'static dyn TestBackend) -> TestResult {
+    run(async {
+        let sandbox = backend.sandbox().await?;
+        let content = noise(16 << 20);
+        let source = std::io::Cursor::new(content.clone());
+        sandbox
+            .put("/tmp/deep/noise", 0o600, Box::new(source))
+            .await?;
+        let result = sandbox
+            .exec(&ExecRequest::new("cat").arg("/tmp/deep/noise"))
+            .await?;
+        assert!(result.ok() && !result.truncated() && result.incomplete.is_none());
+        assert!(
+            result.stdout.bytes == content,
+            "what came out is not what went in"
+        );
+        assert!(sandbox.fetch("/tmp/deep/noise", 32 << 20).await? == content);
+        sandbox.kill().await
+    })
+}
+
+fn scratch(backend: &'static dyn TestBackend) -> TestResult {
+    run(async {
+        let client = backend.client(CapabilityPolicy::new());
+        let sandbox = client.create(&backend.spec().image(SCRATCH)).await?;
+        assert_eq!(sandbox.fetch("/only-file", 1024).await?, b"the only file\n");
+        sandbox
+            .put("/workspace/made", 0o644, Box::new(&b"here"[..]))
+            .await?;
+        assert_eq!(sandbox.fetch("/workspace/made", 1024).await?, b"here");
+        let error = sandbox.shell("true").await.expect_err("there is no shell");
+        assert_eq!(error.kind(), ErrorKind::ProgramNotFound);
+        sandbox.kill().await
+    })
+}
+
+fn image_configuration(backend: &'static dyn TestBackend) -> TestResult {
+    run(async {
+        let client = backend.client(CapabilityPolicy::new());
+        let sandbox = client
+            .create(&backend.spec().image(BUSYBOX_USER).user("1234:5678"))
+            .await?;
+        assert_eq!(
+            output(&sandbox, "id -u; id -g; pwd").await?,
+            "1234\n5678\n/workspace\n"
+        );
+        assert_eq!(output(&sandbox, "echo x > file && cat file").await?, "x\n");
+        sandbox.kill().await
+    })
+}
+
+fn python(backend: &'static dyn TestBackend) -> TestResult {
+    run(async {
+        let client = backend.client(CapabilityPolicy::new());
+        let options = OneShot::new(backend.spec().image(PYTHON));
+        let result = client.run_python("print(6 * 7)", options).await?;
+        assert_eq!(result.stdout_text(), "42\n", "{result:?}");
+        Ok(())
+    })
+}
+
+fn artifacts(backend: &'static dyn TestBackend) -> TestResult {
+    run(async {
+        let mut policy = CapabilityPolicy::new();
+        policy.artifact_export_paths = vec!["/output/*.txt".into(), "/workspace/r.json".into()];
+        let sandbox = backend.client(policy).create(&backend.spec()).await?;
+        output(
+            &sandbox,
+            "echo a > /output/a.txt; echo b > /output/b.bin; echo {} > r.json",
+        )
+        .await?;
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let export = sandbox
+            .export(folder.path(), ArtifactLimits::default())
+            .await?;
+        let mut paths = export
+            .artifacts
+            .iter()
+            .map(|a| a.source.clone())
+            .collect::<Vec<_>>();
+        paths.sort();
+        assert_eq!(paths, ["/output/a.txt", "/workspace/r.json"], "{export:?}");
+        sandbox.kill().await
+    })
+}
+
+fn parallel(backend: &'static dyn TestBackend) -> TestResult {
+    run(async {
+        let client = backend.client(CapabilityPolicy::new());
+        let runs = (0..10).map(|number: u8| {
+            let client = client.clone();
+            tokio::spawn(async move {
+                let script = format!("echo {number}; exit {number}");
+                client.run_shell(script, OneShot::new(backend.spec())).await
+            })
+        });
+        for (number, run) in runs.collect::<Vec<_>>().into_iter().enumerate() {
+            let result = run.await.expect("no panic")?;
+            assert_eq!(
+                result.exit_code(),
+                Some(i32::try_from(number).expect("small"))
+            );
+            assert_eq!(result.stdout_text(), format!("{number}\n"));
+        }
+        Ok(())
+    })
+}
+
+fn concurrent(backend: &'static dyn TestBackend) -> TestResult {
+    run(async {
+        let sandbox = std::sync::Arc::new(backend.sandbox().await?);
+        let runs = (0..10).map(|number| {
+            let sandbox = sandbox.clone();
+            tokio::spawn(
+                async move { output(&sandbox, &format!("sleep 0.1; echo {number}")).await },
+            )
+        });
+        for (number, run) in runs.collect::<Vec<_>>().into_iter().enumerate() {
+            assert_eq!(run.await.expect("no panic")?, format!("{number}\n"));
+        }
+        sandbox.kill().await
+    })
+}

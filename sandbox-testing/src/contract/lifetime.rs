@@ -1,0 +1,149 @@
+//! When sandboxes end, and that they leave nothing.
+
+use std::time::{Duration, Instant};
+
+use sandbox_core::{CapabilityPolicy, ErrorKind, ExecRequest};
+
+use super::{ContractTest, TestBackend, TestResult, output, run};
+
+pub const TESTS: &[ContractTest] = &[
+    ("lifetime::kill_returns_when_the_container_is_gone", kill),
+    ("lifetime::stop_ends_programs_and_the_container", stop),
+    ("lifetime::a_dropped_handle_removes_the_container", dropped),
+    (
+        "lifetime::a_dropped_creation_leaves_nothing",
+        dropped_creation,
+    ),
+    ("lifetime::a_sandbox_ends_at_its_time_to_live", time_to_live),
+    ("lifetime::a_name_is_used_once", name_taken),
+    ("lifetime::a_vanished_container_ends_the_sandbox", vanished),
+];
+
+fn container(name: &str) -> String {
+    format!("sandbox-{name}")
+}
+
+fn kill(backend: &'static dyn TestBackend) -> TestResult {
+    run(async {
+        let sandbox = backend.sandbox().await?;
+        let id = container(sandbox.name());
+        assert!(backend.exists(&id).await);
+        sandbox.kill().await?;
+        assert!(!backend.exists(&id).await);
+        sandbox.kill().await?;
+        let error = sandbox
+            .exec(&ExecRequest::new("true"))
+            .await
+            .expect_err("ended");
+        assert_eq!(error.kind(), ErrorKind::SandboxEnded);
+        Ok(())
+    })
+}
+
+fn stop(backend: &'static dyn TestBackend) -> TestResult {
+    run(async {
+        let sandbox = std::sync::Arc::new(backend.sandbox().await?);
+        let other = sandbox.clone();
+        let script = "trap 'echo asked; exit 3' TERM; echo ready; while :; do sleep 0.05; done";
+        let program = tokio::spawn(async move { other.exec(&ExecRequest::shell(script)).await });
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let start = Instant::now();
+        sandbox.stop().await?;
+        assert!(
+            start.elapsed() < Duration::from_secs(5),
+            "{:?}",
+            start.elapsed()
+        );
+        assert!(!backend.exists(&container(sandbox.name())).await);
+        let result = program.await.expect("no panic")?;
+        assert_eq!(result.stdout_text(), "ready\nasked\n", "{result:?}");
+        Ok(())
+    })
+}
+
+fn dropped(backend: &'static dyn TestBackend) -> TestResult {
+    run(async {
+        let sandbox = backend.sandbox().await?;
+        let id = container(sandbox.name());
+        drop(sandbox);
+        backend.wait_gone(&id, Duration::from_secs(5)).await;
+        Ok(())
+    })
+}
+
+fn dropped_creation(backend: &'static dyn TestBackend) -> TestResult {
+    run(async {
+        let client = backend.client(CapabilityPolicy::new());
+        let mut cut = 0;
+        // From before the first request until the container starts.
+        for delay in [0, 3, 6, 10, 15, 20, 30, 50, 80, 120] {
+            let spec = backend.spec();
+            let creation = client.create(&spec);
+            let made = tokio::time::timeout(Duration::from_millis(delay), creation).await;
+            cut += usize::from(made.is_err());
+            drop(made);
+            // `settle` also waits for the removal of what the engine has yet to make.
+            client.settle().await;
+            assert!(
+                !backend.exists(&container(&spec.name)).await,
+                "after {delay} ms"
+            );
+        }
+        assert!(cut >= 5, "only {cut} creations were cut off");
+        Ok(())
+    })
+}
+
+fn time_to_live(backend: &'static dyn TestBackend) -> TestResult {
+    run(async {
+        let client = backend.client(CapabilityPolicy::new());
+        let sandbox = client
+            .create(
+                &backend
+                    .spec()
+                    .lifetime(backend.expectations().short_lifetime),
+            )
+            .await?;
+        assert_eq!(output(&sandbox, "echo alive").await?, "alive\n");
+        backend
+            .wait_gone(
+                &container(sandbox.name()),
+                backend.expectations().short_lifetime + Duration::from_secs(5),
+            )
+            .await;
+        Ok(())
+    })
+}
+
+fn name_taken(backend: &'static dyn TestBackend) -> TestResult {
+    run(async {
+        let first = backend.sandbox().await?;
+        let client = backend.client(CapabilityPolicy::new());
+        let second = client
+            .create(&sandbox_core::SandboxSpec::new(first.name()))
+            .await;
+        assert_eq!(second.expect_err("taken").kind(), ErrorKind::AlreadyExists);
+        assert_eq!(output(&first, "echo alive").await?, "alive\n");
+        first.kill().await
+    })
+}
+
+fn vanished(backend: &'static dyn TestBackend) -> TestResult {
+    run(async {
+        let sandbox = std::sync::Arc::new(backend.sandbox().await?);
+        let other = sandbox.clone();
+        let program =
+            tokio::spawn(async move { other.exec(&ExecRequest::new("sleep").arg("20")).await });
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        backend.remove(&container(sandbox.name())).await;
+        let start = Instant::now();
+        let result = program.await.expect("no panic")?;
+        assert!(
+            start.elapsed() < Duration::from_secs(5),
+            "{:?}",
+            start.elapsed()
+        );
+        assert!(result.exit_code().is_none() && !result.ok(), "{result:?}");
+        sandbox.kill().await
+    })
+}

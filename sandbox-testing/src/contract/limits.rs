@@ -1,0 +1,260 @@
+//! Limits: each stops what exceeds it, reports that, and leaves the sandbox usable.
+
+use std::time::{Duration, Instant};
+
+use sandbox_core::{
+    ByteSize, Capability, CapabilityPolicy, DenialKind, ErrorKind, ExecRequest, ExecResult,
+    Outcome, SandboxHandle,
+};
+
+use super::{ContractTest, TestBackend, TestResult, output, run, shell};
+
+pub const TESTS: &[ContractTest] = &[
+    ("limits::memory_kills_are_attributed_to_executions", memory),
+    ("limits::a_timeout_kills_the_tree", timeout),
+    ("limits::the_disk_is_bounded_in_total", disk),
+    ("limits::empty_files_are_bounded", empty_files),
+    ("limits::a_fork_bomb_is_stopped", pids),
+    ("limits::unenforceable_limits_are_refused", refused),
+    ("limits::output_is_cut_at_its_cap", output_cap),
+    ("limits::open_files_are_bounded", open_files),
+    (
+        "limits::a_process_that_holds_the_output_open_does_not_stall",
+        stragglers,
+    ),
+];
+
+fn memory(backend: &'static dyn TestBackend) -> TestResult {
+    run(async {
+        let client = backend.client(CapabilityPolicy::new());
+        let sandbox = client
+            .create(&backend.spec().memory(ByteSize::mib(64)))
+            .await?;
+        assert_memory_kills_are_attributed(&sandbox).await?;
+        if backend.expectations().limits_swap {
+            let file = "/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes";
+            if let Ok(limit) = sandbox.fetch(file, 64).await {
+                let limit = String::from_utf8_lossy(&limit).trim().to_owned();
+                assert_eq!(limit, (64 << 20).to_string(), "swap counts into the limit");
+            }
+        }
+        sandbox.kill().await
+    })
+}
+
+/// How many memory kills an execution reports.
+fn memory_kills(result: &ExecResult) -> u64 {
+    let denials = result.denials.as_slice().iter();
+    denials
+        .filter(|denial| denial.kind == DenialKind::Memory)
+        .map(|denial| denial.times)
+        .sum()
+}
+
+/// Asserts, in a sandbox of 64 MiB, that a memory kill is reported by the executions that ran at
+/// that time, whatever their outcome, and by no later one.
+pub async fn assert_memory_kills_are_attributed(
+    sandbox: &SandboxHandle,
+) -> sandbox_core::Result<()> {
+    // Nothing reads the counters in between: the second execution must not report the first one's
+    // kills.
+    let own_signal = async || {
+        let killed = shell(sandbox, "kill -9 $$").await?;
+        let signaled = Outcome::Signaled { signal: 9 };
+        assert_eq!(killed.outcome, signaled, "{killed:?}");
+        assert_eq!(memory_kills(&killed), 0, "{killed:?}");
+        sandbox_core::Result::Ok(())
+    };
+    own_signal().await?;
+    for _ in 0..2 {
+        let hungry = ExecRequest::new("tail").arg("/dev/zero");
+        let hungry = sandbox.exec(&hungry).await?;
+        assert_eq!(hungry.outcome, Outcome::OutOfMemory, "{hungry:?}");
+        assert_eq!(memory_kills(&hungry), 1, "{hungry:?}");
+        own_signal().await?;
+    }
+    let swallowing = "tail /dev/zero; echo child ended with $?";
+    for _ in 0..2 {
+        let child = shell(sandbox, swallowing).await?;
+        assert_eq!(child.stdout_text(), "child ended with 137\n", "{child:?}");
+        assert_eq!(memory_kills(&child), 1, "{child:?}");
+        own_signal().await?;
+    }
+    // The kernel counts kills per sandbox, so all running executions report them.
+    let neighbour = "touch /tmp/up; until [ -e /tmp/go ]; do sleep 0.1; done";
+    let inner = async {
+        shell(sandbox, "until [ -e /tmp/up ]; do sleep 0.1; done").await?;
+        let child = shell(sandbox, swallowing).await?;
+        assert_eq!(memory_kills(&child), 1, "{child:?}");
+        own_signal().await?;
+        shell(sandbox, "touch /tmp/go").await
+    };
+    let (neighbour, inner) = tokio::join!(shell(sandbox, neighbour), inner);
+    inner?;
+    let neighbour = neighbour?;
+    assert!(neighbour.ok(), "{neighbour:?}");
+    assert_eq!(memory_kills(&neighbour), 1, "{neighbour:?}");
+    own_signal().await
+}
+
+fn timeout(backend: &'static dyn TestBackend) -> TestResult {
+    run(async {
+        let sandbox = backend.sandbox().await?;
+        let script = "trap '' TERM; echo first; setsid sh -c 'trap \"\" TERM; sleep 1001' & \
+                      (setsid sleep 1002 &) ; sleep 1003";
+        let request = ExecRequest::shell(script).timeout(Duration::from_millis(400));
+        let start = Instant::now();
+        let result = sandbox.exec(&request).await?;
+        assert_eq!(result.outcome, Outcome::TimedOut);
+        assert_eq!(result.stdout_text(), "first\n");
+        assert!(
+            start.elapsed() < Duration::from_secs(2),
+            "{:?}",
+            start.elapsed()
+        );
+        let left = output(
+            &sandbox,
+            "ps | grep 'sleep 100[0-9]' | grep -v grep || true",
+        )
+        .await?;
+        assert_eq!(left, "");
+        sandbox.kill().await
+    })
+}
+
+fn disk(backend: &'static dyn TestBackend) -> TestResult {
+    run(async {
+        let mut policy = CapabilityPolicy::new();
+        policy.disk = Some(ByteSize::mib(16));
+        // For empty files; see `empty_files`.
+        policy.allow_partial.push(Capability::Disk);
+        let sandbox = backend.client(policy).create(&backend.spec()).await?;
+        let fill = |place: &str| format!("dd if=/dev/zero of={place}/big bs=64k count=512 2>&1");
+        for place in ["/tmp", "/workspace", "/dev/shm"] {
+            let result = shell(&sandbox, &fill(place)).await?;
+            assert!(
+                result.output().contains("No space left"),
+                "{place}: {result:?}"
+            );
+        }
+        let script = "cat /tmp/big /workspace/big /dev/shm/big | wc -c";
+        let written: u64 = output(&sandbox, script)
+            .await?
+            .trim()
+            .parse()
+            .expect("a number");
+        assert!(written <= 16 << 20, "{written}");
+        assert!(written >= 12 << 20, "{written}");
+        sandbox.kill().await
+    })
+}
+
+/// The storage limits the number of inodes, or the memory limit does: the kernel charges inodes to
+/// it.
+fn empty_files(backend: &'static dyn TestBackend) -> TestResult {
+    run(async {
+        let mut policy = CapabilityPolicy::new();
+        policy.disk = Some(ByteSize::mib(16));
+        policy.allow_partial.push(Capability::Disk);
+        let spec = backend.spec().memory(ByteSize::mib(32));
+        let sandbox = backend.client(policy).create(&spec).await?;
+        if backend.expectations().bounds_empty_files {
+            let script = "cd /tmp; seq 1 9999 | xargs touch 2>/dev/null; ls | wc -l";
+            let made = output(&sandbox, script).await?;
+            let made: u64 = made.trim().parse().expect("a number");
+            assert!((1000..=4096).contains(&made), "{made} empty files");
+        } else {
+            // At 500 bytes each, less than the kernel needs, these exceed the memory limit.
+            let script = "cd /tmp; seq 1 70000 | xargs touch";
+            let result = shell(&sandbox, script).await?;
+            assert!(!result.ok(), "{result:?}");
+            let killed = result.outcome == Outcome::OutOfMemory || !result.denials.is_empty();
+            assert!(killed, "{result:?}");
+        }
+        sandbox.kill().await
+    })
+}
+
+fn pids(backend: &'static dyn TestBackend) -> TestResult {
+    run(async {
+        let mut policy = CapabilityPolicy::new();
+        policy.pids = Some(20);
+        // Where the limit is per user.
+        policy.allow_partial.push(Capability::Pids);
+        let sandbox = backend.client(policy).create(&backend.spec()).await?;
+        let script = "i=0; while [ $i -lt 100 ]; do sleep 5 & i=$((i+1)); done; echo all";
+        let result = shell(&sandbox, script).await?;
+        assert!(!result.stdout_text().contains("all"), "{result:?}");
+        assert_eq!(output(&sandbox, "echo alive").await?, "alive\n");
+        sandbox.kill().await
+    })
+}
+
+/// A backend that cannot enforce limits refuses them. Otherwise it accepts them, and the other
+/// tests show that they work.
+fn refused(backend: &'static dyn TestBackend) -> TestResult {
+    run(async {
+        let client = backend.client(CapabilityPolicy::new());
+        let limited = client
+            .create(&backend.spec().memory(ByteSize::mib(64)))
+            .await;
+        if backend.unenforceable_limits().await.is_none() {
+            return limited?.kill().await;
+        }
+        let error = limited.expect_err("a limit that was written");
+        assert_eq!(error.kind(), ErrorKind::NotEnforceable, "{error}");
+        let sandbox = client.create(&backend.spec()).await?;
+        let entry = sandbox.enforcement().get(Capability::Memory);
+        assert_eq!(entry.map(|entry| entry.status()), Some("unenforced"));
+        let killed = shell(&sandbox, "kill -9 $$").await?;
+        assert_eq!(
+            killed.outcome,
+            Outcome::Signaled { signal: 9 },
+            "no kill for memory: {killed:?}"
+        );
+        sandbox.kill().await
+    })
+}
+
+fn output_cap(backend: &'static dyn TestBackend) -> TestResult {
+    run(async {
+        let mut policy = CapabilityPolicy::new();
+        policy.stdout_max_bytes = Some(ByteSize::kib(64));
+        let sandbox = backend.client(policy).create(&backend.spec()).await?;
+        let result = shell(&sandbox, "yes | head -c 200000").await?;
+        assert_eq!(result.stdout.bytes.len(), 64 * 1024);
+        assert_eq!(result.stdout.total, 200_000);
+        let endless = sandbox.exec(&ExecRequest::new("yes")).await?;
+        assert_eq!(endless.outcome, Outcome::OutputLimit);
+        assert_eq!(output(&sandbox, "echo alive").await?, "alive\n");
+        sandbox.kill().await
+    })
+}
+
+fn open_files(backend: &'static dyn TestBackend) -> TestResult {
+    run(async {
+        let mut policy = CapabilityPolicy::new();
+        policy.open_files = Some(32);
+        let sandbox = backend.client(policy).create(&backend.spec()).await?;
+        assert_eq!(
+            output(&sandbox, "ulimit -n; ulimit -Hn; ulimit -c").await?,
+            "32\n32\n0\n"
+        );
+        sandbox.kill().await
+    })
+}
+
+fn stragglers(backend: &'static dyn TestBackend) -> TestResult {
+    run(async {
+        let sandbox = backend.sandbox().await?;
+        let start = Instant::now();
+        let result = shell(&sandbox, "(setsid sleep 60 &) ; echo done").await?;
+        assert!(
+            result.ok() && start.elapsed() < Duration::from_secs(3),
+            "{result:?}"
+        );
+        assert_eq!(result.stdout_text(), "done\n");
+        assert!(result.stragglers > 0, "{result:?}");
+        sandbox.kill().await
+    })
+}

@@ -1,0 +1,487 @@
+//! Containers that the backend has not made, and sandboxes that become images.
+
+use std::task::Poll;
+use std::time::Duration;
+
+use bollard::errors::Error;
+use bollard::models::{ContainerCreateBody, HostConfig};
+use bollard::query_parameters::{
+    CreateContainerOptions, RemoveContainerOptions, RemoveImageOptions,
+};
+use sandbox_core::{
+    Capability, CapabilityPolicy, ErrorKind, ExecRequest, Outcome, SandboxClient, unique_name,
+};
+
+use super::{EngineTest, TestEngine};
+use crate::contract::{BUSYBOX, SCRATCH, TestResult, output, run, shell};
+
+pub const TESTS: &[EngineTest] = &[
+    (
+        "adopt::a_foreign_container_is_entered_and_left_as_it_was",
+        entered,
+    ),
+    ("adopt::admission_checks_a_foreign_container", gate),
+    ("adopt::processes_end_with_the_handle", ends),
+    (
+        "adopt::a_missing_or_stopped_container_is_an_error",
+        not_there,
+    ),
+    ("adopt::a_read_only_root_cannot_be_entered", read_only),
+    (
+        "adopt::an_interrupted_adoption_leaves_nothing_in_the_container",
+        interrupted,
+    ),
+    (
+        "commit::an_image_has_the_codes_files_and_nothing_of_the_agent",
+        committed,
+    ),
+    ("commit::no_name_is_taken_from_another_image", taken),
+    ("commit::the_agent_keeps_running", goes_on),
+];
+
+pub fn no_network() -> HostConfig {
+    HostConfig {
+        network_mode: Some("none".into()),
+        ..HostConfig::default()
+    }
+}
+
+/// A container that the backend has not made. `ForeignContainer::remove` removes it.
+pub struct ForeignContainer {
+    engine: &'static TestEngine,
+    pub name: String,
+}
+
+impl ForeignContainer {
+    pub async fn start(
+        engine: &'static TestEngine,
+        image: &str,
+        command: &[&str],
+        host: HostConfig,
+    ) -> Self {
+        let name = unique_name("foreign");
+        let body = ContainerCreateBody {
+            image: Some(image.to_owned()),
+            entrypoint: Some(command.iter().map(|&part| part.to_owned()).collect()),
+            cmd: Some(Vec::new()),
+            env: Some(vec!["THEIRS=1".to_owned()]),
+            host_config: Some(host),
+            ..ContainerCreateBody::default()
+        };
+        let options = CreateContainerOptions {
+            name: Some(name.clone()),
+            ..CreateContainerOptions::default()
+        };
+        let api = engine.api();
+        api.create_container(Some(options), body)
+            .await
+            .expect("container");
+        api.start_container(&name, None).await.expect("started");
+        Self { engine, name }
+    }
+
+    async fn busybox(engine: &'static TestEngine, command: &[&str]) -> Self {
+        Self::start(engine, BUSYBOX, command, no_network()).await
+    }
+
+    async fn changes(&self) -> Vec<String> {
+        let changes = self
+            .engine
+            .api()
+            .container_changes(&self.name)
+            .await
+            .expect("changes");
+        changes
+            .into_iter()
+            .flatten()
+            .map(|change| change.path)
+            .collect()
+    }
+
+    async fn is_running(&self) -> bool {
+        let found = match self.engine.api().inspect_container(&self.name, None).await {
+            // Podman's state of a container that has ended and is not cleaned up. Docker's API does
+            // not know it.
+            Err(Error::JsonDataError { message, .. }) if message.contains("`stopped`") => {
+                return false;
+            }
+            found => found.expect("container"),
+        };
+        found.state.and_then(|state| state.running) == Some(true)
+    }
+
+    pub async fn remove(self) {
+        let options = RemoveContainerOptions {
+            force: true,
+            ..RemoveContainerOptions::default()
+        };
+        self.engine
+            .api()
+            .remove_container(&self.name, Some(options))
+            .await
+            .expect("removed");
+    }
+}
+
+/// A client that accepts what cannot be enforced in a foreign container.
+pub fn accepting(engine: &'static TestEngine, more: &[Capability]) -> SandboxClient {
+    let mut policy = CapabilityPolicy::new();
+    policy.allow_partial = vec![Capability::EnvVarAccess, Capability::Processes];
+    policy.allow_unenforced = more.to_vec();
+    engine.client(policy)
+}
+
+fn entered(engine: &'static TestEngine) -> TestResult {
+    run(async {
+        let foreign = ForeignContainer::busybox(engine, &["/bin/sleep", "300"]).await;
+        let before = foreign.changes().await;
+        let sandbox = accepting(engine, &[])
+            .adopt(&foreign.name, &engine.spec())
+            .await?;
+        assert_eq!(
+            foreign.changes().await,
+            before,
+            "the agent's program is gone"
+        );
+        // Code runs as the container's user, without its capabilities and variables.
+        assert_eq!(
+            output(&sandbox, "id -u; pwd; echo ${THEIRS-none}").await?,
+            "0\n/\nnone\n"
+        );
+        let status = output(&sandbox, "cat /proc/self/status").await?;
+        for line in ["CapEff:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2"] {
+            assert!(status.contains(line), "{line} in {status}");
+        }
+        sandbox
+            .put("/tmp/file", 0o644, Box::new(&b"content"[..]))
+            .await?;
+        assert_eq!(sandbox.fetch("/tmp/file", 100).await?, b"content");
+        let failed = sandbox.exec(&ExecRequest::shell("exit 7")).await?;
+        assert_eq!(failed.exit_code(), Some(7));
+        let late = ExecRequest::shell("sleep 60").timeout(Duration::from_millis(300));
+        assert_eq!(sandbox.exec(&late).await?.outcome, Outcome::TimedOut);
+        sandbox.stop().await?;
+        assert!(foreign.is_running().await, "never stopped");
+        let left = foreign.changes().await;
+        assert!(left.iter().all(|path| !path.contains("agent")), "{left:?}");
+        foreign.remove().await;
+        Ok(())
+    })
+}
+
+/// Drops a future after this many polls. Returns its result if it is ready before.
+async fn at_most<T>(polls: usize, future: impl Future<Output = T>) -> Option<T> {
+    let mut future = std::pin::pin!(future);
+    let mut left = polls;
+    std::future::poll_fn(|context| match future.as_mut().poll(context) {
+        Poll::Ready(done) => Poll::Ready(Some(done)),
+        Poll::Pending if left == 0 => Poll::Ready(None),
+        Poll::Pending => {
+            left -= 1;
+            Poll::Pending
+        }
+    })
+    .await
+}
+
+fn interrupted(engine: &'static TestEngine) -> TestResult {
+    run(async {
+        let foreign = ForeignContainer::busybox(engine, &["/bin/sleep", "300"]).await;
+        let before = foreign.changes().await;
+        let client = accepting(engine, &[]);
+        // Finds the engine first, so that the attempts are interrupted in the adoption itself.
+        client
+            .adopt(&foreign.name, &engine.spec())
+            .await?
+            .kill()
+            .await?;
+        let mut completed = false;
+        for polls in 0..MOST_POLLS {
+            let spec = engine.spec();
+            let adopted = at_most(polls, client.adopt(&foreign.name, &spec)).await;
+            client.settle().await;
+            assert_eq!(foreign.changes().await, before, "after {polls} polls");
+            if let Some(adopted) = adopted {
+                adopted?.kill().await?;
+                completed = true;
+                break;
+            }
+        }
+        assert!(
+            completed,
+            "no adoption was complete after {MOST_POLLS} polls"
+        );
+        foreign.remove().await;
+        Ok(())
+    })
+}
+
+/// More polls than an adoption takes.
+const MOST_POLLS: usize = 200;
+
+fn gate(engine: &'static TestEngine) -> TestResult {
+    run(async {
+        let host = HostConfig {
+            binds: Some(vec!["/usr:/host:ro".into()]),
+            ..HostConfig::default()
+        };
+        let foreign = ForeignContainer::start(engine, BUSYBOX, &["/bin/sleep", "300"], host).await;
+        let plain = engine.client(CapabilityPolicy::new());
+        let error = plain
+            .adopt(&foreign.name, &engine.spec())
+            .await
+            .expect_err("refused");
+        assert_eq!(error.kind(), ErrorKind::NotEnforceable, "{error}");
+        let mut unmet = error
+            .unmet()
+            .iter()
+            .map(|unmet| unmet.demand.capability)
+            .collect::<Vec<_>>();
+        unmet.sort();
+        use Capability::*;
+        assert_eq!(
+            unmet,
+            [FilesystemReadRoots, NetworkAccess, EnvVarAccess, Processes]
+        );
+        assert!(error.to_string().contains("/usr of the host"), "{error}");
+        let client = accepting(engine, &[FilesystemReadRoots, NetworkAccess]);
+        let sandbox = client.adopt(&foreign.name, &engine.spec()).await?;
+        assert_eq!(
+            sandbox.enforcement().get(Memory).map(|e| e.status()),
+            Some("unenforced")
+        );
+        sandbox.kill().await?;
+        // A refused adoption changes nothing. An explicit limit is required for foreign containers
+        // as well.
+        let limited = engine.spec().memory(sandbox_core::ByteSize::mib(64));
+        let error = client
+            .adopt(&foreign.name, &limited)
+            .await
+            .expect_err("no limit");
+        assert_eq!(error.kind(), ErrorKind::NotEnforceable, "{error}");
+        let mut policy = CapabilityPolicy::new();
+        policy.images = Some(vec!["python:*".into()]);
+        let listed = engine.client(policy);
+        let error = listed
+            .adopt(&foreign.name, &engine.spec())
+            .await
+            .expect_err("another image");
+        assert_eq!(error.kind(), ErrorKind::PolicyExceeded, "{error}");
+        foreign.remove().await;
+        Ok(())
+    })
+}
+
+fn ends(engine: &'static TestEngine) -> TestResult {
+    run(async {
+        let foreign = ForeignContainer::busybox(engine, &["/bin/sleep", "300"]).await;
+        let client = accepting(engine, &[]);
+        let sandbox = client.adopt(&foreign.name, &engine.spec()).await?;
+        let started = sandbox
+            .start(
+                &ExecRequest::shell("exec sleep 287"),
+                sandbox_core::Stdin::Null,
+            )
+            .await?;
+        let other = client.adopt(&foreign.name, &engine.spec()).await?;
+        let runs = "ps | grep -c '[s]leep 287'";
+        assert_eq!(shell(&other, runs).await?.stdout_text(), "1\n");
+        drop(started);
+        drop(sandbox);
+        let mut left = String::new();
+        for _ in 0..100 {
+            left = shell(&other, runs).await?.stdout_text();
+            if left == "0\n" {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        assert_eq!(left, "0\n", "still there after 5 s");
+        // The sandbox ends with the container.
+        foreign.remove().await;
+        let error = other.exec(&ExecRequest::shell("true")).await;
+        let ended = match error {
+            Err(error) => error.kind() == ErrorKind::SandboxEnded,
+            Ok(result) => matches!(result.outcome, Outcome::Unknown { .. }),
+        };
+        assert!(ended);
+        other.kill().await
+    })
+}
+
+fn not_there(engine: &'static TestEngine) -> TestResult {
+    run(async {
+        let client = accepting(engine, &[]);
+        let error = client
+            .adopt("no-such-container", &engine.spec())
+            .await
+            .expect_err("none");
+        assert_eq!(error.kind(), ErrorKind::SandboxNotFound, "{error}");
+        for bad in ["", "../images", "a b", "-x"] {
+            let error = client.adopt(bad, &engine.spec()).await.expect_err(bad);
+            assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{error}");
+        }
+        let foreign = ForeignContainer::busybox(engine, &["/bin/true"]).await;
+        for _ in 0..100 {
+            if !foreign.is_running().await {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let error = client
+            .adopt(&foreign.name, &engine.spec())
+            .await
+            .expect_err("ended");
+        assert_eq!(error.kind(), ErrorKind::SandboxEnded, "{error}");
+        foreign.remove().await;
+        let sandbox = client.create(&engine.spec()).await?;
+        let name = format!("sandbox-{}", sandbox.name());
+        let error = client
+            .adopt(&name, &engine.spec())
+            .await
+            .expect_err("a sandbox");
+        assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{error}");
+        sandbox.kill().await
+    })
+}
+
+fn read_only(engine: &'static TestEngine) -> TestResult {
+    run(async {
+        let host = HostConfig {
+            network_mode: Some("none".into()),
+            readonly_rootfs: Some(true),
+            ..HostConfig::default()
+        };
+        let foreign = ForeignContainer::start(engine, BUSYBOX, &["/bin/sleep", "300"], host).await;
+        let error = accepting(engine, &[])
+            .adopt(&foreign.name, &engine.spec())
+            .await
+            .expect_err("read-only");
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+        foreign.remove().await;
+        Ok(())
+    })
+}
+
+async fn remove_image(engine: &'static TestEngine, name: &str) {
+    let api = engine.api();
+    let removed = api.remove_image(name, None::<RemoveImageOptions>, None);
+    removed.await.expect("the image");
+}
+
+fn committed(engine: &'static TestEngine) -> TestResult {
+    run(async {
+        let client = engine.client(CapabilityPolicy::new());
+        let asked = engine
+            .spec()
+            .writable_root(true)
+            .env("OURS", "1")
+            .label("team", "x");
+        let sandbox = client.create(&asked).await?;
+        let disk = sandbox
+            .enforcement()
+            .get(Capability::Disk)
+            .expect("an entry");
+        assert_eq!(disk.status(), "partial", "{disk}");
+        // The code's user owns its folder, and root owns the image's files.
+        let script = "echo kept > file; echo gone > /tmp/file; echo x > /etc/passwd; id -u";
+        assert_eq!(output(&sandbox, script).await?, "1000\n");
+        let tag = format!("sandbox-test/{}:1", unique_name("committed"));
+        let image = sandbox.commit(&tag).await?;
+        assert_eq!(image.names, [format!("docker.io/{tag}")]);
+        sandbox.kill().await?;
+        let api = engine.api();
+        let made = api.inspect_image(&tag).await.expect("image");
+        let base = api.inspect_image(BUSYBOX).await.expect("image");
+        assert_eq!(
+            made.config, base.config,
+            "configured like the image it comes from"
+        );
+        let text = format!("{made:?}");
+        for trace in ["sandbox.tier", "OURS", "stdio", "sandbox-agent"] {
+            assert!(!text.contains(trace), "{trace} in {text}");
+        }
+        let again = client.create(&engine.spec().image(&tag)).await?;
+        assert_eq!(shell(&again, "ls /tmp/file").await?.exit_code(), Some(1));
+        again.kill().await?;
+        // In a sandbox, the work folder hides the image's. A plain container shows the image's.
+        let foreign =
+            ForeignContainer::start(engine, &tag, &["/bin/sleep", "300"], no_network()).await;
+        let all = accepting(engine, &[Capability::NetworkAccess]);
+        let sandbox = all.adopt(&foreign.name, &engine.spec()).await?;
+        assert_eq!(output(&sandbox, "cat /workspace/file").await?, "kept\n");
+        sandbox.kill().await?;
+        foreign.remove().await;
+        remove_image(engine, &tag).await;
+        let dangling = std::collections::HashMap::from([
+            ("dangling".to_owned(), vec!["true".to_owned()]),
+            ("label".to_owned(), vec!["sandbox.passing".to_owned()]),
+        ]);
+        let options = bollard::query_parameters::ListImagesOptions {
+            filters: Some(dangling),
+            ..Default::default()
+        };
+        // Podman fails to list images while another test removes one.
+        let mut left = api.list_images(Some(options.clone())).await;
+        for _ in 0..100 {
+            if left.is_ok() {
+                break;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+            left = api.list_images(Some(options.clone())).await;
+        }
+        let left = left.expect("images");
+        // Another test may be committing an image.
+        assert!(left.iter().all(|other| other.id != image.id), "{left:?}");
+        Ok(())
+    })
+}
+
+fn taken(engine: &'static TestEngine) -> TestResult {
+    run(async {
+        let client = engine.client(CapabilityPolicy::new());
+        let sandbox = client.create(&engine.spec().writable_root(true)).await?;
+        for name in [BUSYBOX, SCRATCH, "docker.io/sandbox-test/busybox"] {
+            let error = sandbox.commit(name).await.expect_err(name);
+            assert_eq!(error.kind(), ErrorKind::AlreadyExists, "{error}");
+        }
+        sandbox.kill().await?;
+        let error = sandbox
+            .commit("sandbox-test/never:1")
+            .await
+            .expect_err("ended");
+        assert_eq!(error.kind(), ErrorKind::SandboxEnded, "{error}");
+        let plain = client.create(&engine.spec()).await?;
+        let error = plain
+            .commit("sandbox-test/never:1")
+            .await
+            .expect_err("read-only");
+        assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{error}");
+        plain.kill().await
+    })
+}
+
+fn goes_on(engine: &'static TestEngine) -> TestResult {
+    run(async {
+        let client = engine.client(CapabilityPolicy::new());
+        let sandbox = client
+            .create(&engine.spec().writable_root(true).user("0"))
+            .await?;
+        // Not directly in `/`, which is not writable on Podman. Large enough that an agent that is
+        // stopped meanwhile is noticed, with files of many kinds.
+        let script = "dd if=/dev/zero of=/etc/big bs=1M count=64 2>/dev/null; ln -s big /etc/link; \
+                      mkdir /etc/ünï; : > /etc/ünï/empty; chmod 750 /etc/ünï; rm /bin/vi";
+        output(&sandbox, script).await?;
+        let tag = format!("sandbox-test/{}:1", unique_name("goes-on"));
+        sandbox.commit(&tag).await?;
+        assert_eq!(output(&sandbox, "echo on").await?, "on\n");
+        sandbox.kill().await?;
+        let again = client.create(&engine.spec().image(&tag).user("0")).await?;
+        let script = "stat -c '%s %a' /etc/big /etc/ünï/empty; stat -c %a /etc/ünï; readlink /etc/link; ls /bin/vi";
+        let seen = shell(&again, script).await?.stdout_text();
+        assert_eq!(seen, "67108864 644\n0 644\n750\nbig\n", "{seen}");
+        again.kill().await?;
+        remove_image(engine, &tag).await;
+        Ok(())
+    })
+}

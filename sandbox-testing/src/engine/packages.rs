@@ -1,0 +1,430 @@
+//! Packages of a policy, installed in a container of the sandbox's image.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use bollard::query_parameters::RemoveImageOptions;
+use sandbox_container::PackageSource;
+use sandbox_core::{
+    ByteSize, Enforcement, ErrorKind, ExecRequest, SandboxHandle, Workspace, unique_name,
+};
+
+use super::containers::everything_allowed;
+use super::package_cache::{
+    TestCache, creation_error, index_at, is_mounted, over_host_network, policy_with,
+};
+use super::{EngineTest, TestEngine, owner};
+use crate::contract::{BUSYBOX, PYTHON, TestResult, client_of, run, shell};
+use crate::package_index::{IndexResponse, PackageIndex, page, wheel};
+
+pub const TESTS: &[EngineTest] = &[
+    ("packages::can_be_imported_and_not_changed", found),
+    (
+        "packages::outlive_the_creator_of_a_detached_sandbox",
+        detached,
+    ),
+    ("packages::are_cached_per_image", of_images),
+    (
+        "packages::a_missing_package_is_an_error_on_every_call",
+        missing,
+    ),
+    ("packages::an_image_without_pip_is_an_error", without_pip),
+    (
+        "packages::an_index_is_reached_over_the_configured_network",
+        networks,
+    ),
+    ("packages::an_installation_ends_at_its_limits", limits),
+    ("packages::a_cancelled_installation_leaves_nothing", dropped),
+    ("packages::a_killed_owner_leaves_nothing", killed),
+    ("packages::at_the_same_time_are_installed_once", together),
+    ("packages::code_cannot_reach_the_cache", reach),
+    ("packages::are_refused_where_no_policy_applies", unconfined),
+];
+
+const SHOW: &str = "import demo; print(demo.version)";
+
+async fn python(sandbox: &SandboxHandle, code: &str) -> sandbox_core::Result<String> {
+    let request = ExecRequest::new("python3").arg("-c").arg(code);
+    let result = sandbox.exec(&request).await?;
+    assert!(result.ok(), "{code}: {}", result.stderr_text());
+    Ok(result.stdout_text())
+}
+
+fn found(engine: &'static TestEngine) -> TestResult {
+    run(async {
+        let cache = TestCache::with_wheels(engine);
+        let client = cache.client(&["Demo==1.0"]);
+        let sandbox = client.create(&engine.spec()).await?;
+        for status in ["packages", "package_installation"] {
+            let capability = status.parse().expect("a capability");
+            let enforcement = sandbox.enforcement().get(capability).expect("reported");
+            let partial = matches!(enforcement, Enforcement::Partial { .. });
+            assert_eq!(partial, status == "package_installation", "{enforcement}");
+        }
+        assert_eq!(python(&sandbox, SHOW).await?, "1.0\n");
+        let program = sandbox.exec(&ExecRequest::new("demo")).await?;
+        assert_eq!(
+            program.stdout_text(),
+            "ran 1.0\n",
+            "{}",
+            program.stderr_text()
+        );
+        let attack = "d=$(python3 -c 'import demo; print(demo.__file__)'); echo 'version = 3' > $d; \
+                      rm -f $d; touch $(dirname $d)/new; chmod 777 $d; mv $d /tmp; touch /packages/new";
+        assert!(!shell(&sandbox, attack).await?.ok());
+        sandbox.kill().await?;
+
+        let again = client.create(&engine.spec()).await?;
+        assert_eq!(python(&again, SHOW).await?, "1.0\n");
+        assert_eq!((cache.left("entries"), cache.left("staging")), (1, 0));
+
+        // Another version has another folder, and no packages have no folder.
+        let newest = cache.client(&["demo"]).create(&engine.spec()).await?;
+        assert_eq!(python(&newest, SHOW).await?, "2.0\n");
+        let none = cache.client(&[]).create(&engine.spec()).await?;
+        assert!(!shell(&none, "python3 -c 'import demo'").await?.ok());
+        for sandbox in [again, newest, none] {
+            sandbox.kill().await?;
+        }
+        assert!(!is_mounted(engine, cache.folder.path()).await);
+        Ok(())
+    })
+}
+
+fn detached(engine: &'static TestEngine) -> TestResult {
+    run(async {
+        let cache = TestCache::with_wheels(engine);
+        let state = tempfile::tempdir().expect("a folder");
+        let client = |packages: &[&str]| {
+            let config = cache.config().state_folder(state.path().join("state"));
+            engine.client_with(config, policy_with(packages))
+        };
+        let spec = engine
+            .spec()
+            .detached(true)
+            .lifetime(Duration::from_secs(60));
+        drop(client(&["demo==1.0"]).create(&spec).await?);
+        let found = client(&[]).get(&spec.name).await?;
+        assert_eq!(python(&found, SHOW).await?, "1.0\n");
+        client(&[]).remove(&spec.name).await
+    })
+}
+
+fn of_images(engine: &'static TestEngine) -> TestResult {
+    run(async {
+        let cache = TestCache::with_wheels(engine);
+        let other = engine
+            .image_of(PYTHON, "true", "LABEL sandbox-test.other=1")
+            .await;
+        for image in [PYTHON, other.as_str()] {
+            let sandbox = cache
+                .client(&["demo"])
+                .create(&engine.spec().image(image))
+                .await?;
+            assert_eq!(python(&sandbox, SHOW).await?, "2.0\n");
+            sandbox.kill().await?;
+        }
+        assert_eq!(cache.left("entries"), 2);
+        remove_image(engine, &other).await;
+        Ok(())
+    })
+}
+
+async fn remove_image(engine: &'static TestEngine, image: &str) {
+    let removed = engine
+        .api()
+        .remove_image(image, None::<RemoveImageOptions>, None)
+        .await;
+    removed.expect("the image is removed");
+}
+
+fn missing(engine: &'static TestEngine) -> TestResult {
+    run(async {
+        let cache = TestCache::with_wheels(engine);
+        for _ in 0..2 {
+            let error = cache.creation_error(&["no-such-package"]).await;
+            assert_eq!(error.kind(), ErrorKind::PackageNotFound, "{error}");
+            assert!(error.context().contains("no-such-package"), "{error}");
+        }
+        let error = cache.creation_error(&["demo==99"]).await;
+        assert_eq!(error.kind(), ErrorKind::PackageNotFound, "{error}");
+        assert!(
+            error.context().contains("1.0, 2.0"),
+            "pip's own words: {error}"
+        );
+        cache.assert_clean();
+        assert!(!is_mounted(engine, cache.folder.path()).await);
+        Ok(())
+    })
+}
+
+fn without_pip(engine: &'static TestEngine) -> TestResult {
+    run(async {
+        let cache = TestCache::with_wheels(engine);
+        let script = "rm -r /usr/lib/python3/dist-packages/pip*";
+        let bare = engine
+            .image_of(PYTHON, script, "LABEL sandbox-test.other=2")
+            .await;
+        let mut errors = Vec::new();
+        for image in [BUSYBOX, bare.as_str()] {
+            let client = cache.client(&["demo"]);
+            let created = client.create(&engine.spec().image(image)).await;
+            errors.push(created.expect_err("no pip"));
+        }
+        remove_image(engine, &bare).await;
+        for (error, lacking) in errors.iter().zip(["python3", "no pip"]) {
+            assert_eq!(error.kind(), ErrorKind::InstallFailed, "{error}");
+            assert!(error.context().contains(lacking), "{error}");
+            assert!(
+                error.fix().is_some_and(|fix| fix.contains("image")),
+                "{error}"
+            );
+        }
+        cache.assert_clean();
+        Ok(())
+    })
+}
+
+fn name_of(file: &Path) -> String {
+    let name = file.file_name().expect("a name");
+    name.to_string_lossy().into_owned()
+}
+
+/// The path and content of a wheel, as the index's pages link to it.
+fn served(file: &Path) -> (String, IndexResponse) {
+    let content = std::fs::read(file).expect("there");
+    (
+        format!("/files/{}", name_of(file)),
+        IndexResponse::Content(content),
+    )
+}
+
+fn networks(engine: &'static TestEngine) -> TestResult {
+    run(async {
+        let files = tempfile::tempdir().expect("a folder");
+        let file = wheel(files.path(), "demo", "1.0", 0);
+        let name = name_of(&file);
+        let registry = PackageIndex::start([
+            ("/simple/demo/".into(), page(&[&name])),
+            served(&file),
+            ("/simple/source/".into(), page(&["source-1.0.tar.gz"])),
+            (
+                "/simple/denied/".into(),
+                IndexResponse::Status("403 Forbidden"),
+            ),
+        ]);
+        let cache = TestCache::new(engine, index_at(&registry.url));
+        // The engine's network has another loopback than the host.
+        let error = cache.creation_error(&["demo"]).await;
+        assert_eq!(error.kind(), ErrorKind::RegistryUnreachable, "{error}");
+        assert!(
+            error.fix().is_some_and(|fix| fix.contains("host")),
+            "{error}"
+        );
+        assert_eq!(registry.requests(), Vec::<String>::new());
+
+        let over_host = |packages: &[&str]| {
+            let config = over_host_network(engine.config(), &registry.url, cache.folder.path());
+            engine.client_with(config, policy_with(packages))
+        };
+        for (package, kind) in [
+            ("source", ErrorKind::PackageNeedsBuild),
+            ("denied", ErrorKind::RegistryUnreachable),
+            ("other", ErrorKind::PackageNotFound),
+        ] {
+            let error = creation_error(engine, &over_host(&[package])).await;
+            assert_eq!(error.kind(), kind, "{error}");
+        }
+        assert!(
+            !registry
+                .requests()
+                .iter()
+                .any(|path| path.contains("tar.gz"))
+        );
+        cache.assert_clean();
+        let sandbox = over_host(&["demo"]).create(&engine.spec()).await?;
+        assert_eq!(python(&sandbox, SHOW).await?, "1.0\n");
+        let installation = "package_installation".parse().expect("a capability");
+        let enforcement = sandbox.enforcement().get(installation).expect("reported");
+        assert!(enforcement.to_string().contains("host"), "{enforcement}");
+        // Only the installation has the network.
+        let interfaces = shell(&sandbox, "cat /proc/net/dev").await?.stdout_text();
+        assert_eq!(interfaces.lines().count(), 3, "{interfaces}");
+        sandbox.kill().await?;
+
+        let unknown = cache.config().package_network(unique_name("no-network"));
+        let error = creation_error(
+            engine,
+            &engine.client_with(unknown, policy_with(&["other"])),
+        )
+        .await;
+        assert_eq!(error.kind(), ErrorKind::RegistryUnreachable, "{error}");
+        assert!(error.context().contains("no-network"), "{error}");
+        Ok(())
+    })
+}
+
+fn limits(engine: &'static TestEngine) -> TestResult {
+    run(async {
+        let registry = PackageIndex::start([("/simple/demo/".into(), IndexResponse::Silence)]);
+        let mut cache = TestCache::new(engine, index_at(&registry.url));
+        cache.settings.timeout = Duration::from_secs(5);
+        let config = cache.config().package_network("host");
+        let error =
+            creation_error(engine, &engine.client_with(config, policy_with(&["demo"]))).await;
+        assert_eq!(error.kind(), ErrorKind::InstallTimedOut, "{error}");
+        cache.assert_clean();
+        assert!(!is_mounted(engine, cache.folder.path()).await);
+
+        let mut cache = TestCache::with_wheels(engine);
+        wheel(&cache.wheels(), "large", "1.0", 64 << 20);
+        cache.settings.storage = ByteSize::mib(8);
+        let error = cache.creation_error(&["large"]).await;
+        assert_eq!(error.kind(), ErrorKind::StorageFull, "{error}");
+        cache.assert_clean();
+        // The other wheels are below the limit.
+        cache
+            .client(&["demo"])
+            .create(&engine.spec())
+            .await?
+            .kill()
+            .await
+    })
+}
+
+/// Waits until an installer has sent a request.
+async fn asked(registry: &PackageIndex) {
+    let start = Instant::now();
+    while registry.requests().is_empty() {
+        assert!(
+            start.elapsed() < Duration::from_secs(60),
+            "pip asks for nothing"
+        );
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+fn dropped(engine: &'static TestEngine) -> TestResult {
+    run(async {
+        let registry = PackageIndex::start([("/simple/demo/".into(), IndexResponse::Silence)]);
+        let cache = TestCache::new(engine, index_at(&registry.url));
+        let config = cache.config().package_network("host");
+        let client = engine.client_with(config, policy_with(&["demo"]));
+        let sandbox = engine.spec();
+        tokio::select! {
+            _ = client.create(&sandbox) => panic!("the index does not answer"),
+            () = asked(&registry) => {}
+        }
+        cache.wait_clean().await;
+        cache.assert_clean();
+        Ok(())
+    })
+}
+
+fn killed(engine: &'static TestEngine) -> TestResult {
+    run(async {
+        let registry = PackageIndex::start([("/simple/demo/".into(), IndexResponse::Silence)]);
+        let cache = TestCache::with_wheels(engine);
+        let mut owner =
+            owner::installing(&unique_name("owner"), &registry.url, cache.folder.path());
+        asked(&registry).await;
+        assert!(is_mounted(engine, cache.folder.path()).await);
+        owner.kill();
+        let start = Instant::now();
+        while is_mounted(engine, cache.folder.path()).await {
+            assert!(
+                start.elapsed() < Duration::from_secs(30),
+                "the container is left"
+            );
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        // The next installation of any package removes its folder.
+        assert_eq!(cache.left("staging"), 1);
+        cache
+            .client(&["demo==1.0"])
+            .create(&engine.spec())
+            .await?
+            .kill()
+            .await?;
+        assert_eq!((cache.left("entries"), cache.left("staging")), (1, 0));
+        Ok(())
+    })
+}
+
+fn together(engine: &'static TestEngine) -> TestResult {
+    run(async {
+        let files = tempfile::tempdir().expect("a folder");
+        let file = wheel(files.path(), "demo", "1.0", 1 << 20);
+        let name = name_of(&file);
+        let registry =
+            PackageIndex::start([("/simple/demo/".into(), page(&[&name])), served(&file)]);
+        let cache = TestCache::new(engine, PackageSource::default());
+        let tasks = (0..4).map(|_| {
+            let config = over_host_network(engine.config(), &registry.url, cache.folder.path());
+            let client = engine.client_with(config, policy_with(&["demo==1.0"]));
+            tokio::spawn(async move {
+                let sandbox = client.create(&engine.spec()).await?;
+                let shown = python(&sandbox, SHOW).await?;
+                sandbox.kill().await.map(|()| shown)
+            })
+        });
+        for task in tasks.collect::<Vec<_>>() {
+            assert_eq!(task.await.expect("no panic")?, "1.0\n");
+        }
+        let asked = registry.requests();
+        let fetched = asked.iter().filter(|path| path.ends_with(".whl")).count();
+        assert_eq!(fetched, 1, "{asked:?}");
+        Ok(())
+    })
+}
+
+fn reach(engine: &'static TestEngine) -> TestResult {
+    run(async {
+        let cache = TestCache::with_wheels(engine);
+        // Creates the cache.
+        cache
+            .client(&["demo"])
+            .create(&engine.spec())
+            .await?
+            .kill()
+            .await?;
+        // Code could rename the folder between the workspace and the cache, together with the mount
+        // that hides the cache.
+        let deep = engine
+            .spec()
+            .workspace(Workspace::read_write(cache.folder.path()));
+        let error = cache.client(&["demo"]).create(&deep).await;
+        let error = error.expect_err("deep in the workspace");
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+        let folder = cache.folder.path().join("cache");
+        let mode = std::fs::Permissions::from_mode(0o1777);
+        std::fs::set_permissions(&folder, mode).expect("mode");
+        let workspace = engine.spec().workspace(Workspace::read_write(&folder));
+        let sandbox = cache.client(&["demo"]).create(&workspace).await?;
+        let own = shell(&sandbox, "touch /workspace/own").await?;
+        assert!(own.ok(), "{}", own.stderr_text());
+        let look = shell(&sandbox, "ls /workspace/packages").await?;
+        assert!(
+            !look.ok() && !look.stdout_text().contains("entries"),
+            "{}",
+            look.output()
+        );
+        assert_eq!(python(&sandbox, SHOW).await?, "2.0\n");
+        sandbox.kill().await
+    })
+}
+
+fn unconfined(engine: &'static TestEngine) -> TestResult {
+    run(async {
+        let cache = TestCache::with_wheels(engine);
+        let mut policy = everything_allowed();
+        policy.packages = vec!["demo".into()];
+        let client = client_of(engine.backend_without_policy(cache.config()), policy);
+        let error = creation_error(engine, &client).await;
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+        assert_eq!(error.backend(), Some(engine.family.unsafe_tier), "{error}");
+        assert!(error.fix().is_some());
+        Ok(())
+    })
+}

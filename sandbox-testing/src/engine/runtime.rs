@@ -1,0 +1,50 @@
+//! Sandboxes with gVisor's OCI runtime.
+
+use sandbox_core::CapabilityPolicy;
+
+use super::test_engine::block_on;
+use super::{EngineTest, TestEngine};
+use crate::contract::{TestResult, client_of, output, run, shell};
+
+/// The runtime's name in the engine's configuration.
+const RUNSC: &str = "runsc";
+
+/// Tests that need an engine with the runtime.
+pub const WITH_RUNSC: &[EngineTest] = &[(
+    "runtime::a_sandbox_uses_and_reports_the_configured_runtime",
+    chosen,
+)];
+
+/// Why the engine cannot use the runtime; `None` where it can.
+pub fn missing(engine: &'static TestEngine) -> Option<String> {
+    block_on(async {
+        match engine.api().info().await {
+            Ok(info) => {
+                let known = info.runtimes.unwrap_or_default().contains_key(RUNSC);
+                let fix = "cargo xtask engines up docker --with-runsc";
+                (!known).then(|| format!("the engine has no runtime {RUNSC}; fix: {fix}"))
+            }
+            Err(error) => Some(error.to_string()),
+        }
+    })
+}
+
+fn chosen(engine: &'static TestEngine) -> TestResult {
+    run(async {
+        let backend = engine.backend(engine.config().runtime(RUNSC));
+        let client = client_of(backend, CapabilityPolicy::new());
+        let sandbox = client.create(&engine.spec()).await?;
+        let report = sandbox.enforcement();
+        let named = report
+            .iter()
+            .any(|(_, enforcement)| enforcement.to_string().contains(RUNSC));
+        assert!(named, "no entry names the runtime: {report:?}");
+        let kernel = output(&sandbox, "cat /proc/version").await?;
+        let hosts = std::fs::read_to_string("/proc/version").expect("the host's kernel");
+        assert_ne!(kernel, hosts, "the code's kernel is the host's");
+        let result = shell(&sandbox, "echo to stderr >&2; exit 7").await?;
+        assert_eq!(result.exit_code(), Some(7), "{result:?}");
+        assert_eq!(result.stderr_text(), "to stderr\n");
+        sandbox.kill().await
+    })
+}
