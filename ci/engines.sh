@@ -269,6 +269,7 @@ up() {
 }
 
 down() {
+    [ "$engine" = k8s ] || daemon "$engine" >/dev/null || say "these scripts did not start it, or it has ended"
     case $engine in
         k8s) k8s_down ;;
         podman-rootless) rootless_down ;;

@@ -410,16 +410,17 @@ k8s_down() {
     for name in k8s-kube-scheduler k8s-kube-controller-manager k8s-kube-apiserver k8s-etcd k8s-containerd; do stop "$name"; done
     # Helpers of this runtime: their arguments name its socket.
     for pod in /proc/[0-9]*; do
-        case $(tr '\0' ' ' <"$pod/cmdline" 2>/dev/null) in
+        case $(tr '\0' ' ' 2>/dev/null <"$pod/cmdline") in
             *containerd-shim-runc-v2*" $k8s_socket "*) kill -KILL "${pod#/proc/}" 2>/dev/null || true ;;
         esac
     done
     awk -v a="$k8s_state/" -v b="$k8s_run/" 'index($5, a) == 1 || index($5, b) == 1 { print $5 }' /proc/self/mountinfo |
         sort -r | while read -r mount; do umount -l "$mount"; done
-    for name in "$data"/kubelet/pods/*; do folders+=("*_${name##*/}"); done
-    for name in "${folders[@]}"; do
-        # shellcheck disable=SC2086
-        case $name in ?*_?*) rm -rf /var/log/pods/$name ;; esac
+    # The logs of these pods, and of those whose folders the kubelet still has.
+    for name in "${folders[@]}"; do rm -rf "/var/log/pods/${name:?}"; done
+    for name in "$data"/kubelet/pods/*/; do
+        pod=$(basename "$name")
+        [ ! -d "$name" ] || rm -rf /var/log/pods/*_"${pod:?}"
     done
     find /var/log/containers -xtype l -lname '/var/log/pods/*' -delete 2>/dev/null || true
     for name in /var/lib/cni/results/sandbox-*-eth0; do
@@ -432,6 +433,6 @@ k8s_down() {
         for name in "$services" "$bridge"; do ip link del "$name" 2>/dev/null || true; done
     fi
     for name in /sys/fs/cgroup/*/kubepods /sys/fs/cgroup/kubepods; do
-        [ ! -d "$name" ] || find "$name" -depth -type d -exec rmdir {} +
+        [ ! -d "$name" ] || find "$name" -depth -type d -exec rmdir {} + || say "$name is still in use"
     done
 }

@@ -106,9 +106,9 @@ start() {
 stop() {
     local pid
     if pid=$(daemon "$1"); then
-        kill "$pid"
+        kill "$pid" || true
         # Docker gives its containers 10 s.
-        wait_for 30 eval "! start_ticks $pid" || kill -KILL "$pid"
+        wait_for 30 eval "! start_ticks $pid" || kill -KILL "$pid" || true
         say "stopped $1 (process $pid)"
     fi
     rm -f "$state/$1.json"

@@ -160,7 +160,15 @@ impl Planner<'_> {
             let mut command = self.test_command(test);
             match (&*package, &*test.name, self.extent) {
                 ("sandbox-local", "local", Extent::Quick) => {
-                    command.args(CORE_OF_LOCAL);
+                    // These programs take one filter.
+                    for filter in CORE_OF_LOCAL {
+                        let mut command = self.test_command(test);
+                        command.arg(filter);
+                        let mut job = self.test_job(lane, test, command);
+                        job.name = format!("{} {filter}", job.name);
+                        jobs.push(job);
+                    }
+                    continue;
                 }
                 (_, _, Extent::Quick) if test.kind == Kind::IntegrationTests => continue,
                 (SUITE, "interrupts", _) => {
@@ -173,7 +181,12 @@ impl Planner<'_> {
             }
             if self.user.is_some() && USER_PACKAGES.contains(&&*package) {
                 // Another job of this run is the same as an ordinary user.
-                command.args(["--skip", "as_an_ordinary_user"]);
+                command.args([
+                    "--skip",
+                    "as_an_ordinary_user",
+                    "--skip",
+                    "as_ordinary_user",
+                ]);
             }
             let kills_node = self.extent == Extent::Full
                 && self.owns_cluster

@@ -2,7 +2,7 @@
 
 use std::env;
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -88,7 +88,7 @@ fn supervised(job: &Job) -> Result<Command> {
     Ok(command)
 }
 
-fn judge(status: Result<ExitStatus>, output: &str, kind: Output, log: &PathBuf) -> Done {
+fn judge(status: Result<ExitStatus>, output: &str, kind: Output, log: &Path) -> Done {
     let counts = match kind {
         Output::Plain => Some(Counts::default()),
         Output::Tests => results::last_counts(output),
@@ -133,7 +133,7 @@ mod tests {
 
     fn judged(code: i32, output: &str, kind: Output) -> Done {
         let status = ExitStatus::from_raw(code << 8);
-        judge(Ok(status), output, kind, &PathBuf::from("/log"))
+        judge(Ok(status), output, kind, Path::new("/log"))
     }
 
     #[test]
@@ -144,7 +144,7 @@ mod tests {
             judged(0, "running 3 tests\n", Output::Tests),
             judged(1, OK, Output::Tests),
             judged(1, "", Output::Plain),
-            judge(Err(Failure::new("x")), "", Output::Plain, &PathBuf::new()),
+            judge(Err(Failure::new("x")), "", Output::Plain, Path::new("")),
         ] {
             assert_eq!(bad.counts.failed, 1, "{bad:?}");
             assert!(bad.failure.is_some(), "{bad:?}");

@@ -108,10 +108,10 @@ fn supervise(command: &mut Command, limit: Duration) -> Result<Ended> {
         thread::sleep(PERIOD);
     };
     let mut leaked = Vec::new();
-    if timed_out.is_none() && !wait_until_gone(&running, GRACE, |_| Ok(()))? {
+    if timed_out.is_none() && !wait_until_gone(running, GRACE, |_| Ok(()))? {
         leaked = running().iter().map(describe).collect();
     }
-    if !wait_until_gone(&running, KILL_LIMIT, kill)? {
+    if !wait_until_gone(running, KILL_LIMIT, kill)? {
         let list: Vec<_> = running().iter().map(describe).collect();
         return Err(Failure::new(format!("cannot end {}", list.join(", "))));
     }
