@@ -5,6 +5,6 @@ mod cut;
 mod isolator;
 mod report;
 
-pub use cut::{Cut, ClosableStream};
+pub use cut::{ClosableStream, Cut};
 pub use isolator::{AdoptedIsolator, ForeignAgent};
 pub use report::entry;

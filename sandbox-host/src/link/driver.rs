@@ -12,7 +12,7 @@ use super::answer::{self, AnswerError};
 use super::reconnect_limit::ReconnectLimit;
 use super::session::{self, SessionEnd};
 use super::state::LinkEnding;
-use super::{ByteStream, LinkShared, Connector, Unreachable};
+use super::{ByteStream, Connector, LinkShared, Unreachable};
 
 /// A stream that lasts this long counts as a successful return. Its end starts a new outage.
 const STABLE: Duration = Duration::from_secs(1);
