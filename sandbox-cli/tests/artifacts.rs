@@ -98,7 +98,7 @@ fn empty_artifact_folder_is_removed() {
     );
     assert!(output.status.success());
     assert!(
-        text(&output.stderr).contains("no artifact /output/x: not found"),
+        text(&output.stderr).contains("skipped artifact /output/x: not found"),
         "{}",
         text(&output.stderr)
     );

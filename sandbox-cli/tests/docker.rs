@@ -133,8 +133,9 @@ fn interrupted_creation_leaves_no_container() {
         return;
     }
     let mut seen = 0;
-    // From before the engine knows of the container to well into its start.
-    for delay in [20, 40, 60, 80, 100, 150, 200, 300, 500, 800] {
+    // From before the engine knows of the container to well into its start; the last one waits until
+    // the engine lists it.
+    for delay in [20, 40, 60, 80, 100, 150, 200, 300, 500, 800, 30_000] {
         let mut child = Command::new("env")
             .arg("--default-signal=INT")
             .arg(program())
@@ -153,14 +154,22 @@ fn interrupted_creation_leaves_no_container() {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        std::thread::sleep(Duration::from_millis(delay));
+        let start = Instant::now();
+        let delay = Duration::from_millis(delay);
+        if delay < Duration::from_secs(1) {
+            std::thread::sleep(delay);
+        } else {
+            while containers_of(child.id()).is_empty() && start.elapsed() < delay {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
         seen += usize::from(!containers_of(child.id()).is_empty());
         let interrupt = Command::new("kill")
             .args(["-INT", &child.id().to_string()])
             .status();
         assert!(interrupt.unwrap().success());
         exit_code(&mut child, Duration::from_secs(15));
-        assert_eq!(containers_of(child.id()), [""; 0], "after {delay} ms");
+        assert_eq!(containers_of(child.id()), [""; 0], "after {delay:?}");
     }
     assert!(seen > 0, "no container was ever there to be seen");
 }
