@@ -24,7 +24,7 @@ pub const WORKSPACE: &str = "/workspace";
 /// How such an attack may be stopped.
 pub const STOPPED: &[Denial] = &[
     Denial {
-        sign: "link_refused",
+        sign: LINK_REFUSED,
         means: "a typed error that names the link: it stands where code can write, or leads out of its folder",
     },
     Denial {
@@ -210,6 +210,13 @@ pub async fn meanwhile(stage: &mut Stage, used: Use) -> Result<(), Trouble> {
 /// How many sandboxes an attack meets at least, however slow the tier is.
 const FEWEST: u32 = 3;
 
+/// The most attempts for each creation that is wanted. On a busy host the renaming process may wait for a processor while
+/// the link is in place, and every creation is refused at once.
+const ATTEMPTS: u32 = 100;
+
+/// The sign of a creation that found the link in its path.
+const LINK_REFUSED: &str = "link_refused";
+
 /// How long an attack goes on for each [`crate::CREATIONS`] that are asked for: well within a probe's time limit, which one creation
 /// more must not exceed.
 const LONGEST: Duration = Duration::from_secs(30);
@@ -219,12 +226,20 @@ async fn repeated(stage: &mut Stage, used: Use, scene: &Scene) -> Result<Attempt
     let start = Instant::now();
     let least = stage.creations();
     // Each has a chance of its own to be hit, so that quick ones are made more often.
-    let more = |number: u32| number < least * MORE && start.elapsed() < WHILE;
+    let more = |met: u32| met < least * MORE && start.elapsed() < WHILE;
     let longest = LONGEST * least.div_ceil(crate::CREATIONS).max(1);
-    let enough = |number: u32| number >= least || (number >= FEWEST && start.elapsed() > longest);
-    for number in (0..).take_while(|number| !enough(*number) || more(*number)) {
+    let enough = |met: u32| met >= least || (met >= FEWEST && start.elapsed() > longest);
+    let mut met = 0;
+    for number in 0..least.saturating_mul(ATTEMPTS) {
+        if (enough(met) && !more(met)) || start.elapsed() > longest * 2 {
+            break;
+        }
         match used.attempted(stage, scene).await? {
-            Attempt::Blocked { signature } => signs.extend(signature),
+            Attempt::Blocked { signature } => {
+                // One that met the link was refused before it could be attacked.
+                met += u32::from(!signature.iter().any(|sign| sign == LINK_REFUSED));
+                signs.extend(signature);
+            }
             Attempt::Succeeded { .. } => {
                 let value = format!("in creation {number}");
                 return Ok(Attempt::Succeeded { value });
@@ -232,7 +247,10 @@ async fn repeated(stage: &mut Stage, used: Use, scene: &Scene) -> Result<Attempt
             unclear @ Attempt::Unclear { .. } => return Ok(unclear),
         }
     }
-    Ok(Attempt::blocked(signs))
+    match met {
+        0 => Ok(Attempt::unclear("each creation met the link at once")),
+        _ => Ok(Attempt::blocked(signs)),
+    }
 }
 
 /// Without a sandbox, who uses the path while it is flipped is led to the private folder sooner or later.
@@ -350,7 +368,7 @@ pub fn refusal(error: &Error, link: &Path) -> Attempt {
     let sign = match error.kind() {
         _ if !named => None,
         ErrorKind::InvalidPolicy | ErrorKind::InvalidSpec | ErrorKind::Path | ErrorKind::Io => {
-            let link = text.contains(" link").then_some("link_refused");
+            let link = text.contains(" link").then_some(LINK_REFUSED);
             link.or(text.contains("changed").then_some("changed_refused"))
         }
         ErrorKind::Unsupported => {

@@ -62,7 +62,7 @@ fn refusing() -> Done {
             let error = refusal(&hook, resource, &spec).await;
             assert_eq!(error.kind(), ErrorKind::SetupFailed, "{error}");
             let text = error.to_string();
-            for words in ["admission webhook", WORDS, "a rule of theirs"] {
+            for words in ["admission webhook", WORDS, "admission rules"] {
                 assert!(text.contains(words), "{resource}: {words}: {text}");
             }
         }

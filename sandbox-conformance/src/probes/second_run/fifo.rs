@@ -4,7 +4,6 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::grounds::give_away;
 use crate::pool::Sandbox;
 use crate::probes::prelude::*;
 use crate::probes::scene::{DATA, FILE, Scene};
@@ -57,8 +56,6 @@ async fn run(stage: &mut Stage) -> Result<(), Trouble> {
 
     let scene = Scene::build(stage, "attack")?;
     let source = scene.project.join(DATA).join(FILE);
-    // Code renames what is its own.
-    give_away(&source)?;
     let first = match stage
         .once(&Setting::default().workspace(&scene.project))
         .await

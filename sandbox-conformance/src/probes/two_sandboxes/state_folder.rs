@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::canary::Canary;
-use crate::grounds::{give_away, make_folder};
+use crate::grounds::make_folder;
 use crate::probes::prelude::*;
 use crate::probes::scene::{DATA, FILE, Scene};
 use crate::probes::swap::{self, Flipper, WORKSPACE, refusal};
@@ -81,7 +81,6 @@ async fn run(stage: &mut Stage) -> Result<(), Trouble> {
 fn named(scene: &Scene, name: &Path) -> Result<(std::path::PathBuf, Canary), Trouble> {
     let folder = scene.project.join(DATA).join(name);
     make_folder(&folder)?;
-    give_away(&folder)?;
     let file = Canary::plant(&folder.join(FILE), 0o644)?;
     Ok((folder, file))
 }
