@@ -202,7 +202,10 @@ fn consecutive_processes_share_a_detached_sandbox() {
         "{table}"
     );
     let (code, log, _) = run(&["logs", &sandbox.name]);
-    assert_eq!((code, log.as_str()), (Some(0), "hello\nsandbox\nout\nerr\n"));
+    assert_eq!(
+        (code, log.as_str()),
+        (Some(0), "hello\nsandbox\nout\nerr\n")
+    );
     let (_, log, _) = run(&["logs", "--tail", "2", &sandbox.name]);
     assert_eq!(log, "out\nerr\n");
     let (_, log, _) = run(&["logs", "-o", "json", "--tail", "1", &sandbox.name]);
