@@ -10,7 +10,7 @@ use super::requirements::{Requirement, Requirements};
 use super::user::User;
 use crate::cargo::{BACKENDS, Executable, Kind, SCOPE, Workspace};
 use crate::conformance::PROFILES;
-use crate::failure::{Failure, Result};
+use crate::failure::{Context, Failure, Result};
 
 /// Most time for one tool to check the workspace from nothing on a slow machine.
 const TOOL_LIMIT: Duration = Duration::from_secs(40 * 60);
@@ -61,7 +61,7 @@ impl Planner<'_> {
     /// # Errors
     /// When a program is missing that was to be built.
     pub fn jobs(&self) -> Result<Vec<Job>> {
-        let mut jobs = self.checks();
+        let mut jobs = self.checks()?;
         jobs.extend(self.tests()?);
         jobs.extend(self.local_suites()?);
         if self.extent != Extent::Quick {
@@ -84,7 +84,7 @@ impl Planner<'_> {
         Ok(jobs)
     }
 
-    fn checks(&self) -> Vec<Job> {
+    fn checks(&self) -> Result<Vec<Job>> {
         // A file that was removed and is not committed yet is listed too.
         let format = "git ls-files --deduplicate '*.rs' | while read -r file; do \
                       [ ! -f \"$file\" ] || echo \"$file\"; done | xargs rustfmt --check";
@@ -107,13 +107,16 @@ impl Planner<'_> {
             self.tool("matrix", self.suite_command(&["--check-committed"])),
         ];
         if self.extent == Extent::Quick {
-            return jobs;
+            return Ok(jobs);
         }
         let mut docs = self.workspace.cargo();
         docs.args(["doc", "--workspace", "--no-deps", "--features", BACKENDS]);
         let flags = std::env::var("RUSTDOCFLAGS").unwrap_or_default();
         docs.env("RUSTDOCFLAGS", format!("{flags} -D warnings"));
-        let mut bench = Command::new("/proc/self/exe");
+        // Below `nice`, `/proc/self/exe` would be that program.
+        let own = std::env::current_exe();
+        let own = own.context(|| "cannot find this program".to_owned())?;
+        let mut bench = Command::new(own);
         bench.args(["bench", "--smoke"]);
         let mut examples = self.workspace.cargo();
         examples.args(["test", "--doc"]).args(SCOPE);
@@ -123,7 +126,7 @@ impl Planner<'_> {
             ..self.tool("examples in the documentation", examples)
         });
         jobs.push(self.tool("benchmark, once", bench));
-        jobs
+        Ok(jobs)
     }
 
     fn tool(&self, name: &str, command: Command) -> Job {
