@@ -135,7 +135,10 @@ impl Setting {
         });
         tokio::spawn(Arc::clone(&relay).listen(listener));
         let backend = KubernetesBackend::new(KubernetesConfig::default().kubeconfig(file.path()));
-        let client = SandboxClient::with_backend(Arc::new(backend), CapabilityPolicy::new())?;
+        // Streams that are cut again and again take long on a busy node: no test here is about speed.
+        let mut policy = CapabilityPolicy::new();
+        policy.timeout = Some(Duration::from_secs(120));
+        let client = SandboxClient::with_backend(Arc::new(backend), policy)?;
         Ok(Self {
             relay,
             client,

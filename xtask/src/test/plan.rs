@@ -27,7 +27,8 @@ const USER_PACKAGES: [&str; 5] = [
     SUITE,
 ];
 /// Tests of these packages that are the same for every user.
-const SAME_FOR_ALL_USERS: [(&str, &str); 4] = [
+const SAME_FOR_ALL_USERS: [(&str, &str); 5] = [
+    ("sandbox-agent", "static_program"),
     (SUITE, "attacks"),
     (SUITE, "guide"),
     (SUITE, "toy"),
