@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use sandbox_core::spi::{Backend, Finding, Found, Instance};
+use sandbox_core::spi::{Adopt, Backend, Detached, Finding, Found, Instance};
 use sandbox_core::{EnforcementReport, Plan, Result, SandboxInfo};
 use sandbox_host::AgentInstance;
 
@@ -60,7 +60,7 @@ impl KubernetesBackend {
 
     /// Starts pods ahead for sandboxes with this plan until the warm pool is full. Stops at the
     /// first pod that cannot be started; [`PoolCounts::failure`] says why.
-    /// [`sandbox_core::SandboxClient::check`] returns the plan.
+    /// [`sandbox_core::SandboxClient::plan`] returns the plan.
     ///
     /// Returns how many pods are ready: 0 without a pool, and for a plan that the pool does not
     /// serve.
@@ -115,39 +115,52 @@ impl Backend for KubernetesBackend {
     }
 
     async fn create(&self, plan: &Plan) -> Result<Box<dyn Instance>> {
-        let cluster = self.launcher.cluster().await?;
-        if let Some(claimed) = self.claim(plan, &cluster).await? {
-            return Ok(Box::new(claimed));
+        let created = self
+            .launcher
+            .with_cluster(async |cluster| match self.claim(plan, &cluster).await? {
+                Some(claimed) => Ok(claimed),
+                None => self.launcher.create(plan, cluster).await,
+            })
+            .await?;
+        Ok(Box::new(created))
+    }
+
+    async fn settle(&self) {
+        tokio::join!(
+            pod::REMOVER.settled(),
+            sandbox_host::closed_clients_notified()
+        );
+    }
+
+    async fn diagnose(&self) -> Vec<Finding> {
+        match self.launcher.cluster().await {
+            Ok(cluster) => doctor::findings(&cluster, &self.launcher.config),
+            Err(error) => vec![doctor::missing(&error)],
         }
-        let built = self.launcher.create(plan, cluster).await;
-        Ok(Box::new(self.launcher.forget_if_unavailable(built).await?))
     }
 
-    async fn assess_adopted(&self, container: &str, plan: &Plan) -> Result<EnforcementReport> {
+    async fn profile(&self) -> Result<Vec<(String, String)>> {
         let cluster = self.launcher.cluster().await?;
-        let adoption = self.launcher.adoption(&cluster, container, plan).await;
+        Ok(doctor::profile(&cluster, &self.launcher.config).await)
+    }
+
+    async fn attached(&self) -> Result<Vec<SandboxInfo>> {
         self.launcher
-            .forget_if_unavailable(adoption)
+            .with_registry(async |registry| registry.attached().await)
             .await
-            .map(|adoption| adoption.report())
     }
 
-    async fn adopt(&self, container: &str, plan: &Plan) -> Result<Box<dyn Instance>> {
-        let cluster = self.launcher.cluster().await?;
-        let adopted = async {
-            let adoption = self.launcher.adoption(&cluster, container, plan).await?;
-            adoption.enter(self.launcher.agent.program()).await
-        };
-        let adopted = adopted.await;
-        Ok(Box::new(
-            self.launcher.forget_if_unavailable(adopted).await?,
-        ))
+    fn detached(&self) -> Option<&dyn Detached> {
+        Some(self)
     }
 
-    fn keeps_detached(&self) -> bool {
-        true
+    fn adoption(&self) -> Option<&dyn Adopt> {
+        Some(self)
     }
+}
 
+#[async_trait]
+impl Detached for KubernetesBackend {
     async fn get(&self, name: &str) -> Result<Found> {
         self.launcher
             .with_registry(async |registry| registry.get(name).await)
@@ -167,24 +180,31 @@ impl Backend for KubernetesBackend {
     }
 
     async fn prune(&self) -> Result<Vec<String>> {
-        let cluster = self.launcher.cluster().await?;
-        let swept = sweep::sweep(&cluster).await;
-        self.launcher.forget_if_unavailable(swept).await
+        self.launcher
+            .with_cluster(async |cluster| sweep::sweep(&cluster).await)
+            .await
+    }
+}
+
+#[async_trait]
+impl Adopt for KubernetesBackend {
+    async fn assess_adopted(&self, container: &str, plan: &Plan) -> Result<EnforcementReport> {
+        self.launcher
+            .with_cluster(async |cluster| {
+                let adoption = self.launcher.adoption(&cluster, container, plan).await?;
+                Ok(adoption.report())
+            })
+            .await
     }
 
-    async fn settle(&self) {
-        tokio::join!(pod::settled(), sandbox_host::closed_clients_notified());
-    }
-
-    async fn diagnose(&self) -> Vec<Finding> {
-        match self.launcher.cluster().await {
-            Ok(cluster) => doctor::findings(&cluster, &self.launcher.config),
-            Err(error) => vec![doctor::missing(&error)],
-        }
-    }
-
-    async fn profile(&self) -> Result<Vec<(String, String)>> {
-        let cluster = self.launcher.cluster().await?;
-        Ok(doctor::profile(&cluster, &self.launcher.config).await)
+    async fn adopt(&self, container: &str, plan: &Plan) -> Result<Box<dyn Instance>> {
+        let adopted = self
+            .launcher
+            .with_cluster(async |cluster| {
+                let adoption = self.launcher.adoption(&cluster, container, plan).await?;
+                adoption.enter(self.launcher.agent.program()).await
+            })
+            .await?;
+        Ok(Box::new(adopted))
     }
 }

@@ -186,24 +186,28 @@ impl Cluster {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// The namespace's pods, for the runtime that removes pods in the background. `None` if the
-    /// caller made the client and keeps its runtime alive.
-    pub(crate) fn background_pods(&self) -> Option<Result<Api<Pod>, kube::Error>> {
-        let config = self.config.as_ref()?;
+    /// The namespace's pods, for the runtime of background removals. A client that the caller made
+    /// is used as it is: the caller keeps its runtime alive.
+    pub(crate) fn background_pods(&self) -> Result<Api<Pod>, kube::Error> {
+        let Some(config) = &self.config else {
+            return Ok(self.pods());
+        };
         let client = match self.background_client.get() {
-            Some(client) => Ok(client),
-            None => Client::try_from(config.clone()).map(|client| {
+            Some(client) => client,
+            None => {
+                let client = Client::try_from(config.clone())?;
                 self.background_client
                     .get_or_init(|| self.gate.client(client))
-            }),
+            }
         };
-        Some(client.map(|client| Api::namespaced(client.clone(), &self.namespace)))
+        Ok(Api::namespaced(client.clone(), &self.namespace))
     }
 }
 
 async fn read(config: &KubernetesConfig) -> Result<Config> {
     let fix = "set KUBECONFIG to the configuration of a cluster";
-    let bad = |why: String| Error::unavailable(TIER, sandbox_core::escape(&why).to_string(), fix);
+    let bad =
+        |why: String| Error::unavailable(TIER, sandbox_core::spi::escape(&why).to_string(), fix);
     let options = KubeConfigOptions {
         context: config.context.clone(),
         ..KubeConfigOptions::default()

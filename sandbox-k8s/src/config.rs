@@ -7,14 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sandbox_core::{PullPolicy, Result};
+use sandbox_host::DEFAULT_IMAGE;
 
 use crate::environment;
 use crate::pool::WarmPool;
 use crate::requests::REQUESTS_AT_ONCE;
 use crate::template::PodTemplate;
-
-/// The default image of a sandbox.
-pub const DEFAULT_IMAGE: &str = "python:3.11-slim";
 
 /// The default time for a pod to start running. A node may have to pull the image.
 pub const START_TIMEOUT: Duration = Duration::from_secs(120);

@@ -1,19 +1,20 @@
 //! Connects to a pod's agent, and reconnects after a broken stream.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use sandbox_core::{Error, ErrorKind};
-use sandbox_host::{ByteStream, Connector, StderrTail, Unreachable};
+use sandbox_host::{ByteStream, Connector, StderrTail, Unreachable, lock};
 use tokio::time::sleep;
 
 use crate::TIER;
 use crate::error::{ClusterOperation, cluster_error};
 use crate::failure;
+use crate::isolator::PodIsolator;
 use crate::pod::PodRef;
 use crate::stream::{self, PodStream};
 
@@ -38,11 +39,11 @@ pub(crate) struct PodConnector {
 
 impl PodConnector {
     /// A connector to a running pod.
-    pub(crate) fn new(pods: Api<Pod>, pod: PodRef) -> Self {
+    pub(crate) fn new(pods: Api<Pod>, isolator: &PodIsolator) -> Self {
         Self {
             pods,
-            pod,
-            stderr_tail: StderrTail::default(),
+            pod: isolator.pod().clone(),
+            stderr_tail: isolator.stderr_tail(),
             was_tried: AtomicBool::new(false),
             first: Mutex::new(None),
             end_reason: Mutex::new(None),
@@ -70,11 +71,6 @@ impl PodConnector {
         }
     }
 
-    /// The tail of standard error, over all streams.
-    pub(crate) fn stderr_tail(&self) -> StderrTail {
-        self.stderr_tail.clone()
-    }
-
     /// Checks that the pod still runs.
     async fn check_running(&self) -> Result<(), Unreachable> {
         let found = self.pods.get_opt(&self.pod.name).await;
@@ -87,15 +83,11 @@ impl PodConnector {
         match failure::end_reason(&pod) {
             Some(why) => {
                 *lock(&self.end_reason) = Some(why.clone());
-                Err(gone(sandbox_core::escape(&why).to_string()))
+                Err(gone(sandbox_core::spi::escape(&why).to_string()))
             }
             None => Ok(()),
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn gone(why: String) -> Unreachable {

@@ -104,7 +104,7 @@ pub(crate) fn cluster_error(operation: ClusterOperation, error: ClusterError) ->
             .with_source(error);
         }
     };
-    let message = sandbox_core::escape(&message).to_string();
+    let message = sandbox_core::spi::escape(&message).to_string();
     let new = |kind| Error::new(kind, operation.name(), message.clone()).on(TIER);
     let admitted = operation.makes().then(|| admission(&message)).flatten();
     match (code, admitted) {
@@ -184,7 +184,7 @@ fn causes(error: &ClusterError) -> String {
         }
         cause = error.source();
     }
-    sandbox_core::escape(&text).to_string()
+    sandbox_core::spi::escape(&text).to_string()
 }
 
 #[cfg(test)]

@@ -73,7 +73,7 @@ pub(crate) fn ended_early(why: String) -> Error {
 }
 
 fn failed(kind: ErrorKind, context: String) -> Error {
-    let context = sandbox_core::escape(&context).to_string();
+    let context = sandbox_core::spi::escape(&context).to_string();
     let error = Error::new(kind, "start pod", context).on(TIER);
     match kind {
         ErrorKind::ImageNotFound => error.with_fix(

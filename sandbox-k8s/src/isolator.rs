@@ -1,13 +1,13 @@
 //! The pod around an agent.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Pod;
-use sandbox_core::{Error, ErrorKind, Result};
-use sandbox_host::{Isolator, StderrTail};
+use sandbox_core::Result;
+use sandbox_host::{Isolator, StderrTail, lock};
 
 use crate::TIER;
 use crate::cluster::Cluster;
@@ -31,37 +31,19 @@ struct Inner {
     removing: AtomicBool,
     /// Removes the pod on drop. `None` for a sandbox that this process does not own.
     guard: Mutex<Option<PodGuard>>,
-    stderr_tail: Mutex<StderrTail>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    stderr_tail: StderrTail,
 }
 
 impl PodIsolator {
-    /// Takes ownership of a running pod.
-    pub(crate) fn new(
-        cluster: Cluster,
-        pod: PodRef,
-        guard: PodGuard,
-        stderr_tail: StderrTail,
-    ) -> Self {
-        Self::of(cluster, pod, Some(guard), stderr_tail)
-    }
-
-    /// A running pod that this process does not own.
-    pub(crate) fn foreign(cluster: Cluster, pod: PodRef) -> Self {
-        Self::of(cluster, pod, None, StderrTail::default())
-    }
-
-    fn of(cluster: Cluster, pod: PodRef, guard: Option<PodGuard>, stderr_tail: StderrTail) -> Self {
+    /// Wraps a running pod. `guard` is `None` for a sandbox that this process does not own.
+    pub(crate) fn new(cluster: Cluster, pod: PodRef, guard: Option<PodGuard>) -> Self {
         Self(Arc::new(Inner {
             cluster,
             pod,
             removed: AtomicBool::new(false),
             removing: AtomicBool::new(false),
             guard: Mutex::new(guard),
-            stderr_tail: Mutex::new(stderr_tail),
+            stderr_tail: StderrTail::default(),
         }))
     }
 
@@ -69,28 +51,15 @@ impl PodIsolator {
         &self.0.pod
     }
 
-    /// Replaces the source of the tail of standard error.
-    pub(crate) fn set_stderr_tail(&self, words: StderrTail) {
-        *lock(&self.0.stderr_tail) = words;
+    /// The tail of standard error, over all streams.
+    pub(crate) fn stderr_tail(&self) -> StderrTail {
+        self.0.stderr_tail.clone()
     }
 
     /// Gives up ownership: the pod outlives the isolator.
     pub(crate) fn release(&self) {
         if let Some(guard) = self.take_guard() {
             guard.release();
-        }
-    }
-
-    /// Removes the pod of a sandbox whose creation failed. Returns the error, with a failed removal
-    /// as its source. If the cluster does not answer, returns at once; the guard's drop retries in
-    /// the background.
-    pub(crate) async fn remove_after(&self, failed: Error) -> Error {
-        if failed.kind() == ErrorKind::SandboxUnavailable {
-            return failed;
-        }
-        match self.destroy().await {
-            Ok(()) => failed,
-            Err(left) => failed.with_source(left),
         }
     }
 
@@ -148,8 +117,7 @@ impl Isolator for PodIsolator {
                 Err(error) => Some(format!("the API server does not say why: {error}")),
             },
         };
-        let known = known.map(|words| sandbox_core::escape(&words).to_string());
-        let words = lock(&inner.stderr_tail).text();
-        known.or(words.map(|words| format!("last words: {words}")))
+        let known = known.map(|reason| sandbox_core::spi::escape(&reason).to_string());
+        known.or(inner.stderr_tail.explanation())
     }
 }

@@ -127,6 +127,12 @@ pub(crate) fn detached_selector() -> String {
     format!("{TIER_LABEL}={TIER},{DETACHED}=true")
 }
 
+/// The client that created a pod, if recorded.
+pub(crate) fn client(pod: &Pod) -> Option<&str> {
+    let labels = pod.metadata.labels.as_ref()?;
+    labels.get(CLIENT).map(String::as_str)
+}
+
 /// The name of a pod's sandbox, if recorded.
 pub(crate) fn sandbox_name(pod: &Pod) -> Option<&str> {
     annotation(pod, NAME)

@@ -7,15 +7,15 @@ use sandbox_agent::protocol::LandlockRules;
 use sandbox_core::{EnforcementReport, Error, ErrorKind, Plan, Result};
 use sandbox_host::confinement::{self, Isolation, Kernel, Mode, Paths, Profile};
 use sandbox_host::seccomp::Arch;
-use sandbox_host::{AgentInstance, Sandbox};
-use tokio::sync::Mutex;
+use sandbox_host::state::HandOver;
+use sandbox_host::{AgentInstance, EngineCell, Isolator as _, Sandbox};
 
 use crate::adopt::{ForeignContainer, PodAdoption};
 use crate::agent::AgentConfigMap;
 use crate::cluster::Cluster;
 use crate::config::{KubernetesConfig, SHORTEST_LEASE};
 use crate::connector::PodConnector;
-use crate::detached::{DetachedPods, PodHandOver};
+use crate::detached::{DetachedPods, NewDetachedPod};
 use crate::identity::PodIdentity;
 use crate::isolator::PodIsolator;
 use crate::lowering::{self, PodInputs, PodStorage};
@@ -35,8 +35,7 @@ pub(crate) struct PodLauncher {
     pub(crate) config: KubernetesConfig,
     pub(crate) agent: AgentConfigMap,
     pub(crate) gate: Arc<RequestGate>,
-    /// The cluster, once found. Cleared when it stops answering, so that the next call looks again.
-    cluster: Mutex<Option<Cluster>>,
+    cluster: EngineCell<Cluster>,
 }
 
 /// Decisions about a sandbox, made before its pod is created.
@@ -60,15 +59,24 @@ impl PodLauncher {
             gate: Arc::new(RequestGate::new(config.requests_at_once)),
             config,
             agent: AgentConfigMap::new(program),
-            cluster: Mutex::new(None),
+            cluster: EngineCell::default(),
         }
     }
 
     pub(crate) async fn cluster(&self) -> Result<Cluster> {
-        let mut known = self.cluster.lock().await;
-        if let Some(cluster) = &*known {
-            return Ok(cluster.clone());
-        }
+        self.cluster.get(self.find_cluster()).await
+    }
+
+    /// Calls `act` with the cluster, and forgets a cluster that was unavailable.
+    pub(crate) async fn with_cluster<T>(
+        &self,
+        act: impl AsyncFnOnce(Cluster) -> Result<T>,
+    ) -> Result<T> {
+        self.cluster.run(self.find_cluster(), act).await
+    }
+
+    /// Finds the cluster and starts to remove what ended sandboxes left there.
+    async fn find_cluster(&self) -> Result<Cluster> {
         self.agent.check()?;
         let cluster = Cluster::find(&self.config, &self.gate).await?;
         let swept = cluster.clone();
@@ -77,17 +85,7 @@ impl PodLauncher {
                 tracing::warn!(tier = TIER, %error, "leftovers of ended sandboxes could not be removed");
             }
         });
-        Ok(known.insert(cluster).clone())
-    }
-
-    /// Forgets the cluster if it does not answer: a later call may find another one.
-    pub(crate) async fn forget_if_unavailable<T>(&self, result: Result<T>) -> Result<T> {
-        if let Err(error) = &result
-            && error.kind() == ErrorKind::SandboxUnavailable
-        {
-            *self.cluster.lock().await = None;
-        }
-        result
+        Ok(cluster)
     }
 
     pub(crate) async fn plan_pod(
@@ -209,8 +207,7 @@ impl PodLauncher {
 
     /// Starts a pod for the pool.
     pub(crate) async fn start_for_pool(&self, plan: &Plan) -> Result<StartedPod> {
-        let cluster = self.cluster().await?;
-        self.forget_if_unavailable(self.start(plan, cluster, false).await)
+        self.with_cluster(async |cluster| self.start(plan, cluster, false).await)
             .await
     }
 
@@ -281,8 +278,8 @@ impl PodLauncher {
         subscription.mark_created();
         let pods = cluster.pods();
         let target = pod::reference(&created)?;
-        let connector = Arc::new(PodConnector::new(pods.clone(), target.clone()));
-        let isolator = PodIsolator::new(cluster.clone(), target, guard, connector.stderr_tail());
+        let isolator = PodIsolator::new(cluster.clone(), target, Some(guard));
+        let connector = Arc::new(PodConnector::new(pods.clone(), &isolator));
         // Later clients find a detached sandbox by its pod's status, so wait for that status.
         let running = match probe_early && !plan.detached {
             true => {
@@ -303,15 +300,13 @@ impl PodLauncher {
         };
         let running = match running {
             Ok(running) => running,
-            Err(error) => return Err(isolator.remove_after(error).await),
+            Err(error) => return Err(isolator.destroy_after(error).await),
         };
         subscription.mark_running();
-        let hand_over = plan.detached.then(|| PodHandOver {
+        let detached = plan.detached.then(|| NewDetachedPod {
             cluster: &cluster,
-            plan,
             pod: &created,
-            key: sandbox.settings.key.clone(),
-            env: sandbox.env.clone(),
+            hand_over: HandOver::new(TIER, plan, &sandbox),
             isolator: isolator.clone(),
         });
         let connected =
@@ -324,8 +319,8 @@ impl PodLauncher {
             self.correct_report(&mut report, &instance, plan).await;
         }
         instance.set_enforcement(report);
-        if let Some(hand_over) = hand_over {
-            instance = hand_over.finish(instance).await?;
+        if let Some(detached) = detached {
+            instance = detached.hand_over(instance).await?;
         }
         Ok(StartedPod {
             instance,
@@ -383,9 +378,8 @@ impl PodLauncher {
         &self,
         act: impl AsyncFnOnce(DetachedPods<'_>) -> Result<T>,
     ) -> Result<T> {
-        let cluster = self.cluster().await?;
-        let done = act(DetachedPods { cluster: &cluster }).await;
-        self.forget_if_unavailable(done).await
+        self.with_cluster(async |cluster| act(DetachedPods { cluster: &cluster }).await)
+            .await
     }
 
     /// Whether a mutant is active that must not be rejected by the check of the created pod.

@@ -51,8 +51,8 @@ use sandbox_core::spi::Backend;
 
 pub use backend::KubernetesBackend;
 pub use config::{
-    DEFAULT_IMAGE, KubernetesConfig, LEASE, POD_TEMPLATE_VARIABLE, PodProfile, SCHEDULING_TIMEOUT,
-    SHORTEST_LEASE, START_TIMEOUT,
+    KubernetesConfig, LEASE, POD_TEMPLATE_VARIABLE, PodProfile, SCHEDULING_TIMEOUT, SHORTEST_LEASE,
+    START_TIMEOUT,
 };
 pub use environment::POD_PROFILE_VARIABLE;
 #[cfg(feature = "mutants")]
@@ -60,6 +60,7 @@ pub use environment::POD_PROFILE_VARIABLE;
 pub use mutation::Mutation;
 pub use pool::{POOL_AGE, POOL_SHAPES, PoolCounts, WarmPool};
 pub use requests::{REQUESTS_AT_ONCE, Requests};
+pub use sandbox_host::DEFAULT_IMAGE;
 pub use template::PodTemplate;
 
 /// The tier's name.

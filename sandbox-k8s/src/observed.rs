@@ -103,7 +103,7 @@ async fn remaining_network(instance: &AgentInstance) -> Option<String> {
     let routes_6 = read(instance, ROUTES_6).await;
     // A kernel without IPv6 has no such file.
     if let Some(interface) = route(&routes, routes_6.as_deref().unwrap_or("")) {
-        let interface = sandbox_core::escape(interface);
+        let interface = sandbox_core::spi::escape(interface);
         return Some(format!("the pod has a route over {interface}"));
     }
     for sockets in SOCKETS {

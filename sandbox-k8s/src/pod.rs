@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{DeleteParams, DynamicObject, Preconditions};
 use sandbox_core::{Error, ErrorKind, Result};
-use sandbox_host::Background;
+use sandbox_host::{Background, Retries};
 use tokio::time::{Instant, sleep};
 
 use crate::cluster::Cluster;
@@ -14,10 +14,6 @@ use crate::error::{ClusterOperation, cluster_error};
 use crate::lowering::CONTAINER;
 use crate::requested::RequestedPod;
 use crate::{TIER, creation, labels};
-
-/// How long a background removal retries while the API server does not answer. After that, the pod
-/// ends by itself and a later sweep removes it.
-const REMOVAL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The timeout of one removal, so that an unreachable API server does not block the caller.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -265,86 +261,30 @@ pub(crate) fn image(pod: &Pod) -> Option<String> {
     Some(main.image_id.clone())
 }
 
-static REMOVER: Background = Background::new("sandbox-pods");
+/// This process's removals.
+pub(crate) static REMOVER: Background = Background::new("sandbox-pods");
 
 /// Starts to remove a pod in the background. Needs no runtime, so it works in a drop after the
 /// runtime has ended.
 pub(crate) fn remove_soon(cluster: &Cluster, target: PodRef) {
-    let removal = PodRemoval {
-        cluster: cluster.clone(),
-        target,
-    };
-    let pod = removal.target.name.clone();
-    if !REMOVER.start(removal.run()) {
-        tracing::error!(pod, "no thread to remove a pod; its agent ends by itself");
-    }
-}
-
-/// Waits until all removals of this process have succeeded or given up.
-pub(crate) async fn settled() {
-    REMOVER.settled().await;
-}
-
-#[derive(Debug)]
-struct PodRemoval {
-    cluster: Cluster,
-    target: PodRef,
-}
-
-impl PodRemoval {
-    async fn run(self) {
-        let name = &self.target.name;
-        let pods = match self.cluster.background_pods() {
-            // The caller created the client and keeps its runtime alive.
-            None => self.cluster.pods(),
-            Some(Ok(pods)) => pods,
-            Some(Err(error)) => {
-                tracing::error!(pod = name, %error, "the pod may not be removed");
-                return;
+    let (cluster, pod) = (cluster.clone(), target.name.clone());
+    let removal = async move {
+        let removed = async {
+            let pods = cluster.background_pods();
+            let pods = pods.map_err(|error| cluster_error(ClusterOperation::DeletePod, error))?;
+            let mut retries = Retries::new(PAUSES);
+            let mut removed = remove(&pods, &target).await;
+            while retries.wait_after(&removed).await {
+                removed = remove(&pods, &target).await;
             }
+            removed
         };
-        let deadline = Instant::now() + REMOVAL_TIMEOUT;
-        let [mut pause, longest] = PAUSES;
-        loop {
-            match remove(&pods, &self.target).await {
-                Ok(()) => return,
-                Err(error)
-                    if error.kind() == ErrorKind::SandboxUnavailable
-                        && Instant::now() < deadline =>
-                {
-                    sleep(pause).await;
-                    pause = (2 * pause).min(longest);
-                }
-                Err(error) => {
-                    tracing::error!(pod = name, %error, "the pod may not be removed");
-                    return;
-                }
-            }
+        if let Err(error) = removed.await {
+            let pod = &target.name;
+            tracing::error!(pod, %error, "the pod may not be removed");
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn ended_pod_may_have_a_running_container() {
-        let stopping = |phase: &str, state: serde_json::Value| {
-            let container = json!({
-                "name": CONTAINER, "image": "i", "imageID": "", "ready": false, "restartCount": 0, "state": state,
-            });
-            let pod = json!({"metadata": {}, "status": {"phase": phase, "containerStatuses": [container]}});
-            is_stopping(&serde_json::from_value(pod).expect("a pod"))
-        };
-        let (runs, ended) = (
-            json!({"running": {}}),
-            json!({"terminated": {"exitCode": 1}}),
-        );
-        assert!(stopping("Failed", runs.clone()) && stopping("Succeeded", runs.clone()));
-        assert!(!stopping("Failed", ended.clone()));
-        assert!(!stopping("Running", runs), "who removes it ends it");
-        assert!(!is_stopping(&Pod::default()));
+    };
+    if !REMOVER.start(removal) {
+        tracing::error!(pod, "no thread to remove a pod; its agent ends by itself");
     }
 }

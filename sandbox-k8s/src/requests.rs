@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use http::header::RETRY_AFTER;
 use http::{Method, Request, Response, StatusCode};
 use kube::Client;
 use kube::client::Body;
+use sandbox_host::lock;
 use tokio::sync::Semaphore;
 
 /// The default for how many requests wait for an answer at once: fewer than a server allows one
@@ -85,7 +86,7 @@ impl RequestGate {
     }
 
     fn lock(&self) -> MutexGuard<'_, Requests> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.counts)
     }
 
     pub(crate) fn counted(&self) -> Requests {

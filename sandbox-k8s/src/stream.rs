@@ -6,12 +6,15 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, Shared};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{AttachParams, AttachedProcess};
 use sandbox_core::{Error, ErrorKind, Result};
 use sandbox_host::StderrTail;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::task::coop;
 
 use crate::TIER;
 use crate::error::{ClusterOperation, cluster_error};
@@ -28,10 +31,55 @@ const MAX_OUTPUT: u64 = 64 * 1024;
 
 /// A duplex byte stream to the agent of a pod. Dropping it ends the connection.
 pub(crate) struct PodStream {
-    output: Pin<Box<dyn AsyncRead + Send>>,
-    input: Pin<Box<dyn AsyncWrite + Send>>,
+    output: Half<dyn AsyncRead + Send>,
+    input: Half<dyn AsyncWrite + Send>,
     /// Keeps the connection open.
     _process: AttachedProcess,
+}
+
+/// Resolves when the connection of a program ends, for whatever reason.
+type ConnectionEnd = Shared<BoxFuture<'static, ()>>;
+
+/// One stream of a program, which ends with its connection.
+///
+/// kube 5 passes the bytes through `tokio::io::simplex`, whose halves do not end when the other one
+/// is dropped. Without this type, reads and writes wait forever after the connection breaks.
+struct Half<T: ?Sized> {
+    stream: Pin<Box<T>>,
+    /// `None` once the connection has ended. Each half has its own clone, since a clone wakes only
+    /// the task that polled it last.
+    end: Option<ConnectionEnd>,
+}
+
+impl<T: ?Sized> Half<T> {
+    fn new(stream: Box<T>, end: &ConnectionEnd) -> Self {
+        Self {
+            stream: Box::into_pin(stream),
+            end: Some(end.clone()),
+        }
+    }
+
+    /// Whether the connection has ended; if not, wakes the task when it does.
+    fn has_ended(&mut self, context: &mut Context<'_>) -> bool {
+        if let Some(end) = &mut self.end
+            && end.poll_unpin(context).is_ready()
+        {
+            self.end = None;
+        }
+        self.end.is_none()
+    }
+}
+
+/// When the connection of `process` ends.
+fn connection_end(process: &mut AttachedProcess) -> ConnectionEnd {
+    let status = process.take_status();
+    // The sender of the status is dropped with the connection, so this resolves without one, too.
+    let end = async move {
+        if let Some(status) = status {
+            status.await;
+        }
+    };
+    end.boxed().shared()
 }
 
 /// Runs a program beside the agent that forwards bytes to it. Its standard error goes to
@@ -81,14 +129,16 @@ pub(crate) async fn execute<'a>(
         let context = format!("the cluster's client has no {what}");
         Error::new(ErrorKind::Protocol, "enter pod", context).on(TIER)
     };
+    let end = connection_end(&mut process);
     let input = process.stdin().ok_or_else(|| missing("standard input"))?;
     let output = process.stdout().ok_or_else(|| missing("standard output"))?;
     let errors = process.stderr().ok_or_else(|| missing("standard error"))?;
     // Ends with the process. Unread standard error would block the other streams.
+    let errors = Half::new(Box::new(errors), &end);
     tokio::spawn(keep_tail(errors, stderr_tail.clone()));
     Ok(PodStream {
-        output: Box::pin(output),
-        input: Box::pin(input),
+        output: Half::new(Box::new(output), &end),
+        input: Half::new(Box::new(input), &end),
         _process: process,
     })
 }
@@ -119,9 +169,11 @@ pub(crate) async fn output(
             .exec(pod, command.iter().copied(), &parameters)
             .await
             .map_err(|error| cluster_error(ClusterOperation::Exec, error))?;
+        let end = connection_end(&mut process);
         let output = process
             .stdout()
             .ok_or_else(|| failed("no standard output".into()))?;
+        let output = Half::new(Box::new(output), &end);
         let mut text = String::new();
         let read = output.take(MAX_OUTPUT).read_to_string(&mut text).await;
         read.map_err(|error| failed(error.to_string()))?;
@@ -131,11 +183,49 @@ pub(crate) async fn output(
     ran.map_err(|_| failed(format!("it has not ended after {patience:?}")))?
 }
 
-async fn keep_tail(mut errors: impl AsyncRead + Unpin, words: StderrTail) {
+async fn keep_tail(mut errors: impl AsyncRead + Unpin, tail: StderrTail) {
     let mut bytes = [0; 1024];
     // An error ends the stream, too.
     while let Ok(count @ 1..) = errors.read(&mut bytes).await {
-        words.extend(&bytes[..count]);
+        tail.extend(&bytes[..count]);
+    }
+}
+
+impl<T: AsyncRead + ?Sized> AsyncRead for Half<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        // Asked before the read: what arrived before the end must be read first.
+        let has_ended = self.has_ended(context);
+        let read = self.stream.as_mut().poll_read(context, buffer);
+        // A task that has used up its budget gets `Pending` although bytes are there.
+        if read.is_pending() && has_ended && coop::has_budget_remaining() {
+            return Poll::Ready(Ok(()));
+        }
+        read
+    }
+}
+
+impl<T: AsyncWrite + ?Sized> AsyncWrite for Half<T> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        if self.has_ended(context) {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        self.stream.as_mut().poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stream.as_mut().poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stream.as_mut().poll_shutdown(context)
     }
 }
 
@@ -145,7 +235,7 @@ impl AsyncRead for PodStream {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        self.output.as_mut().poll_read(context, buffer)
+        Pin::new(&mut self.output).poll_read(context, buffer)
     }
 }
 
@@ -155,14 +245,57 @@ impl AsyncWrite for PodStream {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.input.as_mut().poll_write(context, bytes)
+        Pin::new(&mut self.input).poll_write(context, bytes)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.input.as_mut().poll_flush(context)
+        Pin::new(&mut self.input).poll_flush(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.input.as_mut().poll_shutdown(context)
+        Pin::new(&mut self.input).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt;
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    fn ends_with(receiver: oneshot::Receiver<()>) -> ConnectionEnd {
+        receiver.map(drop).boxed().shared()
+    }
+
+    #[tokio::test]
+    async fn bytes_before_the_end_of_a_connection_are_read_and_then_reading_ends() {
+        let (reader, mut writer) = tokio::io::simplex(1 << 20);
+        let (sender, receiver) = oneshot::channel();
+        // More polls than a task has budget for.
+        writer.write_all(&vec![7; 1 << 20]).await.unwrap();
+        drop(sender);
+        let mut half = Half::new(Box::new(reader), &ends_with(receiver));
+        let mut bytes = Vec::new();
+        let mut buffer = [0; 512];
+        loop {
+            match half.read(&mut buffer).await.unwrap() {
+                0 => break,
+                count => bytes.extend_from_slice(&buffer[..count]),
+            }
+        }
+        assert_eq!(bytes.len(), 1 << 20);
+    }
+
+    #[tokio::test]
+    async fn a_waiting_write_fails_when_the_connection_ends() {
+        let (_reader, writer) = tokio::io::simplex(8);
+        let (sender, receiver) = oneshot::channel();
+        let mut half = Half::new(Box::new(writer), &ends_with(receiver));
+        let written = tokio::spawn(async move { half.write_all(&[7; 16]).await });
+        tokio::task::yield_now().await;
+        drop(sender);
+        let error = written.await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
     }
 }

@@ -70,7 +70,7 @@ impl SweepOutcome {
         let kind = first.kind();
         let failures = self.failures.iter().map(|(name, error)| {
             let why = error.context();
-            sandbox_core::escape(&format!("{name}: {why}")).to_string()
+            sandbox_core::spi::escape(&format!("{name}: {why}")).to_string()
         });
         let mut context = format!("not removed: {}", failures.collect::<Vec<_>>().join("; "));
         if !removed.is_empty() {

@@ -1,5 +1,5 @@
-//! Every probe of the conformance suite on the cluster of `KUBECONFIG`, a test each: `[k8s] network::tcp4_host_listener`. The pods'
-//! profile is that of `SANDBOX_K8S_PROFILE`.
+//! Every probe of the conformance suite on the cluster of `KUBECONFIG`, a test each: `[k8s]
+//! network::tcp4_host_listener`. The pods' profile is that of `SANDBOX_K8S_PROFILE`.
 //!
 //! Without a cluster each is ignored, with the reason; `SANDBOX_REQUIRE=k8s` makes that a failure.
 

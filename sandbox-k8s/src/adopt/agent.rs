@@ -5,7 +5,7 @@ use sandbox_core::{Error, ErrorKind, Result};
 use sandbox_host::StderrTail;
 use sandbox_host::adopted::ForeignAgent;
 
-use super::{ForeignContainer, InstalledAgent, script};
+use super::{ForeignContainer, PodProgram, script};
 use crate::TIER;
 use crate::cluster::Cluster;
 
@@ -32,13 +32,13 @@ impl ForeignPodAgent {
     pub(super) fn new(
         cluster: &Cluster,
         container: &ForeignContainer,
-        installed: &InstalledAgent,
+        program: &PodProgram,
         stderr_tail: StderrTail,
     ) -> Self {
         Self {
             cluster: cluster.clone(),
             container: container.clone(),
-            name: installed.name().to_owned(),
+            name: program.name().to_owned(),
             stderr_tail,
         }
     }
@@ -60,8 +60,8 @@ impl ForeignAgent for ForeignPodAgent {
             return Ok(false);
         }
         let (one, two) = self.name.split_at(self.name.len() / 2);
-        let (output, stderr) =
-            script::run(&self.cluster, &self.container, LOOK, &[two, one], b"").await?;
+        let pods = self.cluster.pods();
+        let (output, stderr) = script::run(&pods, &self.container, LOOK, &[two, one], b"").await?;
         match output.trim_ascii() {
             "runs" => Ok(true),
             "ended" => Ok(false),
@@ -76,8 +76,8 @@ impl ForeignAgent for ForeignPodAgent {
         }
     }
 
-    fn stderr_tail(&self) -> Option<String> {
-        self.stderr_tail.text()
+    fn stderr_tail(&self) -> &StderrTail {
+        &self.stderr_tail
     }
 }
 
@@ -95,7 +95,7 @@ mod tests {
                 .output();
             String::from_utf8(output.expect("a shell").stdout).expect("text")
         };
-        let name = sandbox_core::unique_name("looked-for");
+        let name = sandbox_core::spi::unique_name("looked-for");
         assert_eq!(look(&name), "ended\n");
         let mut held = Command::new("sh")
             .args(["-c", "read x; :", &name])

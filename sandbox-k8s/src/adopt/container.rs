@@ -84,7 +84,7 @@ impl ForeignContainer {
         if !runs(pod, &container.name) {
             let why = pod.status.as_ref().and_then(failure::status_reason);
             let why = why.map_or_else(String::new, |why| format!(": {why}"));
-            let why = sandbox_core::escape(&why).to_string();
+            let why = sandbox_core::spi::escape(&why).to_string();
             let context = format!(
                 "container {} of pod {name} does not run{why}",
                 container.name

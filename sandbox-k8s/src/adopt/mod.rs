@@ -8,20 +8,20 @@
 mod agent;
 mod container;
 mod extra_access;
-mod installed;
+mod program;
 mod report;
 mod script;
 
 use sandbox_core::{EnforcementReport, Plan, Result};
-use sandbox_host::adopted::{AdoptedIsolator, ClosableStream};
-use sandbox_host::confinement::{self, Isolation, Kernel, Mode, Paths, Profile};
-use sandbox_host::{AgentInstance, Sandbox, StderrTail};
+use sandbox_host::adopted::{self, AdoptedIsolator, ClosableStream};
+use sandbox_host::confinement::Kernel;
+use sandbox_host::{AgentInstance, StderrTail};
 
 use crate::cluster::Cluster;
 use crate::stream;
 use agent::ForeignPodAgent;
 pub(crate) use container::ForeignContainer;
-use installed::InstalledAgent;
+use program::{PodProgram, ProgramFolders};
 
 /// A container to adopt.
 #[derive(Debug)]
@@ -45,37 +45,24 @@ impl PodAdoption<'_> {
     /// `Unsupported` for a container without the required programs; errors of the cluster or the
     /// agent. The container is then left unchanged.
     pub(crate) async fn enter(self, program: &[u8]) -> Result<AgentInstance> {
-        let installed = InstalledAgent::install(self.cluster, &self.container, program).await?;
-        let entered = self.start(&installed).await;
-        let removed = installed.remove().await;
-        let instance = entered?;
-        removed?;
-        Ok(instance)
+        let (installed, folders) =
+            PodProgram::install(self.cluster, &self.container, program).await?;
+        installed
+            .start(async |program| self.start(program, &folders).await)
+            .await
     }
 
-    async fn start(&self, installed: &InstalledAgent) -> Result<AgentInstance> {
-        let sandbox = self.sandbox(installed)?;
+    async fn start(&self, program: &PodProgram, folders: &ProgramFolders) -> Result<AgentInstance> {
+        let confinement = adopted::confinement(self.plan, &self.kernel);
+        let sandbox = adopted::sandbox(self.plan, confinement, self.report(), &folders.workdir)?;
         let (pods, container) = (self.cluster.pods(), &self.container);
-        let program = installed.program();
-        let command = [&*program, "serve", "--stdio"];
+        let path = folders.program();
+        let command = [&*path, "serve", "--stdio"];
         let stderr_tail = StderrTail::default();
         let stream = stream::execute(&pods, container.names(), command, &stderr_tail).await?;
-        let agent = ForeignPodAgent::new(self.cluster, container, installed, stderr_tail);
+        let agent = ForeignPodAgent::new(self.cluster, container, program, stderr_tail);
         let (stream, cut) = ClosableStream::new(stream);
         let isolator = AdoptedIsolator::new(agent, cut, self.plan.lifetime);
         AgentInstance::connect(stream, sandbox, Box::new(isolator)).await
-    }
-
-    fn sandbox(&self, installed: &InstalledAgent) -> Result<Sandbox> {
-        let paths = Paths::of(self.plan, Isolation::Container);
-        let profile = Profile::new(Isolation::Container, paths);
-        let confinement = confinement::confinement(self.plan, &self.kernel, Mode::Shared, &profile);
-        let mut sandbox = Sandbox::new(self.plan, confinement, self.report())?;
-        // A foreign container gets no new folders.
-        sandbox.settings.make_dirs = Vec::new();
-        if self.plan.workdir.is_none() {
-            sandbox.settings.workdir = installed.workdir().as_bytes().to_vec();
-        }
-        Ok(sandbox)
     }
 }

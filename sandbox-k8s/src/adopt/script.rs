@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
 use sandbox_core::{Error, ErrorKind, Result};
 use sandbox_host::StderrTail;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::ForeignContainer;
 use crate::TIER;
-use crate::cluster::Cluster;
 use crate::stream;
 
 /// The timeout of a script. The longest one reads a program of about a megabyte.
@@ -25,7 +26,7 @@ const MAX_BYTES: u64 = 16 * 1024;
 ///
 /// Errors of the cluster; `Io` after the timeout.
 pub(super) async fn run(
-    cluster: &Cluster,
+    pods: &Api<Pod>,
     container: &ForeignContainer,
     script: &str,
     arguments: &[&str],
@@ -34,9 +35,8 @@ pub(super) async fn run(
     let mut command = vec!["sh", "-c", script, "sh"];
     command.extend(arguments);
     let ran = tokio::time::timeout(PATIENCE, async {
-        let pods = cluster.pods();
         let stderr = StderrTail::default();
-        let stream = stream::execute(&pods, container.names(), command, &stderr).await?;
+        let stream = stream::execute(pods, container.names(), command, &stderr).await?;
         let (reader, mut writer) = tokio::io::split(stream);
         let mut written = Vec::new();
         let mut reader = reader.take(MAX_BYTES);

@@ -15,12 +15,11 @@ use std::time::{Duration, SystemTime};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 use sandbox_core::spi::Found;
-use sandbox_core::{Error, ErrorKind, Result, SandboxInfo, SandboxState};
-use sandbox_host::AttachedSandbox;
+use sandbox_core::{Error, ErrorKind, Result, SandboxInfo, SandboxOwner, SandboxState};
 use sandbox_host::state::{ended, name_is_taken, not_found};
 use tokio::time::{Instant, sleep};
 
-pub(crate) use hand_over::PodHandOver;
+pub(crate) use hand_over::NewDetachedPod;
 
 use crate::cluster::Cluster;
 use crate::error::{ClusterOperation, cluster_error};
@@ -28,7 +27,7 @@ use crate::failure::{self, PodProgress};
 use crate::identity::detached_pod;
 use crate::isolator::PodIsolator;
 use crate::pod::{self, PodRef};
-use crate::{TIER, labels};
+use crate::{TIER, labels, pool};
 use secret::PodLocation;
 
 /// How long a removed pod may take to end. A kubelet grants each pod 2 s and polls every second; on
@@ -87,12 +86,10 @@ impl DetachedPods<'_> {
         let secret = secret.map_err(|error| cluster_error(ClusterOperation::GetSecret, error))?;
         let secret = secret.ok_or_else(|| incomplete(name))?;
         let (record, key) = secret::decode(&secret, &location)?;
-        let isolator = PodIsolator::foreign(self.cluster.clone(), pod::reference(&pod)?);
-        let plan = record.plan.clone();
-        let sandbox = AttachedSandbox::new(&record.plan, record.env, record.enforcement);
-        match reconnect::attach(self.cluster, &key, sandbox, &isolator).await {
+        let isolator = PodIsolator::new(self.cluster.clone(), pod::reference(&pod)?, None);
+        match reconnect::attach(self.cluster, &isolator, &record, &key).await {
             Ok(instance) => Ok(Found {
-                plan,
+                plan: record.plan,
                 instance: Box::new(instance),
             }),
             // The pod may have ended meanwhile.
@@ -109,6 +106,29 @@ impl DetachedPods<'_> {
         let pods = self.cluster.pods().list(&parameters).await;
         let pods = pods.map_err(|error| cluster_error(ClusterOperation::ListPods, error))?;
         let mut list = pods.items.iter().filter_map(info).collect::<Vec<_>>();
+        list.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(list)
+    }
+
+    /// The running attached sandboxes of the namespace, of all clients. Does not include pods of a
+    /// warm pool: they do not have the names of their sandboxes.
+    pub(crate) async fn attached(&self) -> Result<Vec<SandboxInfo>> {
+        let parameters = ListParams::default().labels(&labels::selector());
+        let pods = self.cluster.pods().list(&parameters).await;
+        let pods = pods.map_err(|error| cluster_error(ClusterOperation::ListPods, error))?;
+        let attached = pods.items.iter().filter(|pod| !labels::is_detached(pod));
+        let mut list = Vec::new();
+        for (pod, mut info) in attached.filter_map(|pod| Some((pod, attached_info(pod)?))) {
+            if info.name == pool::NAME {
+                continue;
+            }
+            info.owner = Some(match labels::client(pod) {
+                Some(client) if client == &*self.cluster.owner => SandboxOwner::this_process(),
+                Some(client) => SandboxOwner::labeled(client),
+                None => SandboxOwner::unknown(),
+            });
+            list.push(info);
+        }
         list.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(list)
     }
@@ -179,7 +199,7 @@ impl DetachedPods<'_> {
             DetachedState::Ended(why) => {
                 let error = ended(TIER, name);
                 Err(match why {
-                    Some(why) => error.with_source(sandbox_core::escape(&why).to_string()),
+                    Some(why) => error.with_source(sandbox_core::spi::escape(&why).to_string()),
                     None => error,
                 })
             }
@@ -208,14 +228,26 @@ fn incomplete(name: &str) -> Error {
 
 /// The list entry of a pod; `None` while it is being created or removed.
 fn info(pod: &Pod) -> Option<SandboxInfo> {
+    match DetachedState::of(pod) {
+        DetachedState::Pending => None,
+        DetachedState::Running => describe(pod, SandboxState::Running),
+        DetachedState::Ended(_) => describe(pod, SandboxState::Ended),
+    }
+}
+
+/// As [`info`], for an attached sandbox that has not ended.
+fn attached_info(pod: &Pod) -> Option<SandboxInfo> {
+    match DetachedState::of(pod) {
+        // The kubelet reports up to a second late that a pod runs, and its client enters earlier.
+        DetachedState::Pending | DetachedState::Running => describe(pod, SandboxState::Running),
+        DetachedState::Ended(_) => None,
+    }
+}
+
+fn describe(pod: &Pod, state: SandboxState) -> Option<SandboxInfo> {
     if is_terminating(pod) {
         return None;
     }
-    let state = match DetachedState::of(pod) {
-        DetachedState::Pending => return None,
-        DetachedState::Running => SandboxState::Running,
-        DetachedState::Ended(_) => SandboxState::Ended,
-    };
     let name = labels::sandbox_name(pod)?;
     let created = SystemTime::from(pod.metadata.creation_timestamp.as_ref()?.0);
     let mut info = SandboxInfo::new(name, TIER, state, created);

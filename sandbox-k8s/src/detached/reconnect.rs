@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use sandbox_core::Result;
-use sandbox_host::{AgentInstance, AttachedSandbox, Key};
+use sandbox_host::{AgentInstance, Key};
 
+use super::secret::Record;
 use crate::cluster::Cluster;
 use crate::connector::PodConnector;
 use crate::isolator::PodIsolator;
@@ -16,12 +17,11 @@ use crate::isolator::PodIsolator;
 /// Errors of the cluster, and as [`AgentInstance::attach_by`].
 pub(super) async fn attach(
     cluster: &Cluster,
-    key: &Key,
-    sandbox: AttachedSandbox,
     isolator: &PodIsolator,
+    record: &Record,
+    key: &Key,
 ) -> Result<AgentInstance> {
-    let connector = PodConnector::new(cluster.pods(), isolator.pod().clone());
-    isolator.set_stderr_tail(connector.stderr_tail());
+    let connector = PodConnector::new(cluster.pods(), isolator);
     let boxed = Box::new(isolator.clone());
-    AgentInstance::attach_by(Arc::new(connector), key, sandbox, boxed).await
+    AgentInstance::attach_by(Arc::new(connector), key, record.into(), boxed).await
 }

@@ -113,8 +113,6 @@ pub(super) fn decode(secret: &Secret, location: &PodLocation) -> Result<(Record,
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use sandbox_core::{CapabilityPolicy, EnforcementReport, SandboxSpec};
 
     use super::*;
@@ -135,7 +133,6 @@ mod tests {
             &plan,
             BTreeMap::new(),
             EnforcementReport::nothing("a test"),
-            Duration::from_secs(9),
             location(),
         );
         let secret = encode(&record, &Key::new([7; 32])).expect("a Secret");

@@ -12,10 +12,11 @@ mod verdict;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use sandbox_core::{ErrorKind, Result};
+use sandbox_host::lock;
 use tokio::time::Instant;
 
 pub(crate) use canary::NetworkCanary;
@@ -56,7 +57,7 @@ static KNOWN: LazyLock<Mutex<HashMap<String, CachedDenial>>> = LazyLock::new(Mut
 /// denial is then unproven.
 pub(crate) async fn denial(canary: &NetworkCanary<'_>) -> Result<NetworkDenial> {
     let known = {
-        let mut all = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&KNOWN);
         Arc::clone(all.entry(canary.cache_key()).or_default())
     };
     let mut known = known.lock().await;

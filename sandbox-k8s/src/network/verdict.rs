@@ -54,7 +54,7 @@ pub(super) fn attempts(text: &str) -> Result<Vec<DialAttempt>, String> {
             let escaped = || {
                 format!(
                     "the canary says {:?}",
-                    sandbox_core::escape(line).to_string()
+                    sandbox_core::spi::escape(line).to_string()
                 )
             };
             attempt(line).ok_or_else(escaped)

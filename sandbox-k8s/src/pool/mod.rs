@@ -4,10 +4,11 @@ mod settings;
 mod shape;
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
 use sandbox_core::Plan;
+use sandbox_host::lock;
 use tokio::sync::Notify;
 
 pub use settings::{POOL_AGE, POOL_SHAPES, PoolCounts, WarmPool};
@@ -17,7 +18,7 @@ use crate::launcher::PodLauncher;
 use crate::started_pod::StartedPod;
 
 /// The sandbox name of pods in the pool.
-const NAME: &str = "warm";
+pub(crate) const NAME: &str = "warm";
 
 /// The pause after a pod could not be started: a missing quota or node takes time to appear.
 const RETRY_PAUSE: Duration = Duration::from_secs(15);
@@ -79,7 +80,7 @@ impl Pool {
     }
 
     fn lock(&self) -> MutexGuard<'_, PoolState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     pub(crate) fn counts(&self) -> PoolCounts {

@@ -79,7 +79,7 @@ fn outcome(created: &[PodDifference]) -> Result<()> {
     if created.len() > MAX_SHOWN {
         context = format!("{context}; and {} more", created.len() - MAX_SHOWN);
     }
-    let context = sandbox_core::escape(&context).to_string();
+    let context = sandbox_core::spi::escape(&context).to_string();
     Err(Error::new(ErrorKind::SetupFailed, "create pod", context)
         .on(TIER)
         .with_fix(

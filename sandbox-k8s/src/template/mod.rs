@@ -122,7 +122,7 @@ fn template_of(value: Value) -> Result<Value> {
 }
 
 fn refused(context: String) -> Error {
-    let context = sandbox_core::escape(&context).to_string();
+    let context = sandbox_core::spi::escape(&context).to_string();
     Error::new(ErrorKind::InvalidSpec, "read the pod template", context).on(TIER)
 }
 

@@ -4,7 +4,7 @@
 //! last one. Subscribe before the pod is created, so that no change is missed.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt};
@@ -12,6 +12,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{ListParams, WatchEvent, WatchParams};
 use kube::core::Status;
+use sandbox_host::lock;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -97,7 +98,7 @@ impl PodWatch {
     }
 
     fn lock(&self) -> MutexGuard<'_, WatchState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Subscribes to the pod with this name and creation, which is not created yet.
@@ -346,7 +347,7 @@ fn failed(asked: ClusterOperation, error: kube::Error) -> WatchEnd {
     match error {
         kube::Error::Api(status) if status.code == GONE => WatchEnd::Forgotten,
         kube::Error::Api(status) if status.code < 500 => WatchEnd::Refused(asked, status),
-        error => WatchEnd::Failed(sandbox_core::escape(&error.to_string()).to_string()),
+        error => WatchEnd::Failed(sandbox_core::spi::escape(&error.to_string()).to_string()),
     }
 }
 

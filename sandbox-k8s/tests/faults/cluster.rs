@@ -1,7 +1,6 @@
-//! The cluster of `cargo xtask engines up k8s`, and a namespace of a test's own on it.
+//! The cluster of `cargo xtask engines up k8s`, and a test's namespace on it.
 
 use std::future::Future;
-use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,49 +8,50 @@ use std::time::{Duration, Instant};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::{DeleteParams, ListParams};
 use kube::{Api, Client, ResourceExt};
-use sandbox_core::{ByteSize, CapabilityPolicy, Cpus, SandboxClient, SandboxSpec, unique_name};
+use sandbox_core::spi::unique_name;
+use sandbox_core::{ByteSize, CapabilityPolicy, Cpus, SandboxClient, SandboxSpec};
 use sandbox_k8s::{KubernetesBackend, KubernetesConfig};
 use serde_json::Value;
 
 use crate::Done;
-use crate::ground::Ground;
+use crate::test_namespace::TestNamespace;
 
 pub const IMAGE: &str = "sandbox-test/busybox:latest";
 
-/// How long the cluster may take for what it does soon.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The longest wait for the cluster's controllers.
+const CONTROLLER_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The administrator's configuration.
+/// The path of the administrator's kubeconfig.
 pub fn kubeconfig() -> Option<PathBuf> {
     let path = std::env::var_os("KUBECONFIG").filter(|path| !path.is_empty())?;
     Some(path.into())
 }
 
-/// How the cluster's API server is started, which lies beside the configuration.
+/// The command line of the cluster's API server. Its file is beside the kubeconfig.
 pub fn api_server() -> Option<Value> {
     let path = kubeconfig()?.with_file_name("api-server.json");
     serde_json::from_str(&std::fs::read_to_string(path).ok()?).ok()
 }
 
-/// Whether there is a cluster that is a user's own.
+/// Whether the cluster is not the one of `cargo xtask engines up k8s`.
 pub fn is_foreign() -> bool {
     kubeconfig().is_some_and(|path| path.exists()) && api_server().is_none()
 }
 
-/// Why nothing can be tested here.
+/// Why the tests cannot run; `None` if they can.
 pub fn missing() -> Option<String> {
     let Some(path) = kubeconfig() else {
         return Some("KUBECONFIG is not set".to_owned());
     };
     if api_server().is_none() {
         return Some(format!(
-            "the cluster of {} is not of `cargo xtask engines up k8s`, or of an older one",
+            "the cluster of {} was not started by this version of `cargo xtask engines up k8s`",
             path.display()
         ));
     }
     let answers = runtime().block_on(async {
-        let asked = client_of(&path).await.apiserver_version().await.map(drop);
-        asked.err().map(|error| error.to_string())
+        let response = client_of(&path).await.apiserver_version().await.map(drop);
+        response.err().map(|error| error.to_string())
     });
     answers.map(|error| format!("the cluster of {} does not answer: {error}", path.display()))
 }
@@ -62,7 +62,7 @@ fn runtime() -> tokio::runtime::Runtime {
     runtime.expect("a runtime")
 }
 
-/// Runs a test for at most eight minutes: an agent that nobody comes back to stays for two.
+/// Runs a test for at most eight minutes. An agent waits two minutes for its owner.
 pub fn run<F>(test: F) -> Done
 where
     F: Future<Output = sandbox_core::Result<()>>,
@@ -75,44 +75,27 @@ where
     }
 }
 
-/// A client of the cluster itself, to look at what the backend has made.
+/// A client of the cluster, without the backend.
 pub async fn client_of(kubeconfig: &Path) -> Client {
     let file = kube::config::Kubeconfig::read_from(kubeconfig).expect("a configuration");
     let config = kube::Config::from_custom_kubeconfig(file, &Default::default()).await;
     Client::try_from(config.expect("a context")).expect("a client")
 }
 
-/// A namespace of a test's own, with what this module knows of it.
-pub struct Space(Ground);
-
-impl Deref for Space {
-    type Target = Ground;
-
-    fn deref(&self) -> &Ground {
-        &self.0
-    }
-}
-
-impl Space {
-    /// Makes it, and waits until pods can be made in it.
-    pub async fn make() -> Self {
-        Self(Ground::new().await)
-    }
-
-    /// A backend's settings, by way of this configuration.
-    pub fn config(&self, kubeconfig: &Path) -> KubernetesConfig {
+impl TestNamespace {
+    /// The configuration of a backend that uses this kubeconfig.
+    pub fn config_with(&self, kubeconfig: &Path) -> KubernetesConfig {
         config(kubeconfig, &self.name)
     }
 
-    /// A client that goes the usual way.
+    /// A client that uses the cluster's own API server.
     pub fn sandboxes(&self) -> SandboxClient {
-        sandboxes(self.config(&kubeconfig().expect("looked at before")))
+        sandboxes(self.config_with(&kubeconfig().expect("checked by missing()")))
     }
 
-    /// The pods: their names and phases.
-    pub async fn pods(&self) -> Vec<(String, String)> {
+    /// The names and phases of the pods.
+    pub async fn phases(&self) -> Vec<(String, String)> {
         let listed = self
-            .0
             .pods()
             .list(&ListParams::default())
             .await
@@ -124,11 +107,11 @@ impl Space {
         described.collect()
     }
 
-    /// Waits until every pod satisfies this.
+    /// Waits until the phase of every pod satisfies the condition.
     pub async fn wait_for(&self, what: &str, bound: Duration, wanted: impl Fn(&str) -> bool) {
         let begin = Instant::now();
         loop {
-            let pods = self.pods().await;
+            let pods = self.phases().await;
             let left = pods.iter().filter(|(_, phase)| !wanted(phase));
             let left = left.collect::<Vec<_>>();
             if left.is_empty() {
@@ -139,7 +122,7 @@ impl Space {
         }
     }
 
-    /// What lies around beside pods and what every namespace has: the names of ConfigMaps and Secrets.
+    /// The names of ConfigMaps and Secrets, without those that every namespace has.
     pub async fn objects(&self) -> Vec<String> {
         let maps: Api<ConfigMap> = self.api();
         let secrets: Api<Secret> = self.api();
@@ -159,21 +142,21 @@ impl Space {
         names
     }
 
-    /// Removes the agents' ConfigMaps, so that the next client has to make its own.
-    pub async fn forget_agents(&self) {
+    /// Removes the agents' ConfigMaps, so that the next client must create its own.
+    pub async fn remove_agents(&self) {
         let maps: Api<ConfigMap> = self.api();
         for name in self.objects().await {
             let removed = maps.delete(&name, &DeleteParams::default()).await;
-            removed.expect("a ConfigMap that is there");
+            removed.expect("removed");
         }
     }
 
-    /// Once a later client has pruned, there is nothing but the agent's ConfigMap.
-    pub async fn is_clean(&self, what: &str) -> sandbox_core::Result<()> {
+    /// Waits until a later client's prune leaves at most the agent's ConfigMap.
+    pub async fn wait_clean(&self, what: &str) -> sandbox_core::Result<()> {
         let begin = Instant::now();
         loop {
             self.sandboxes().prune().await?;
-            let (pods, objects) = (self.pods().await, self.objects().await);
+            let (pods, objects) = (self.phases().await, self.objects().await);
             let strange = objects
                 .iter()
                 .filter(|name| !name.starts_with("sandbox-agent-"))
@@ -181,30 +164,33 @@ impl Space {
             if pods.is_empty() && strange.is_empty() && objects.len() <= 1 {
                 return Ok(());
             }
-            assert!(begin.elapsed() < PATIENCE, "{what}: {pods:?}, {objects:?}");
+            assert!(
+                begin.elapsed() < CONTROLLER_TIMEOUT,
+                "{what}: {pods:?}, {objects:?}"
+            );
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
     }
 }
 
-/// A backend's settings for a namespace. Others may need room on the node at the same time.
+/// The configuration of a backend for a namespace. Waits for room while other tests fill the node.
 pub fn config(kubeconfig: &Path, namespace: &str) -> KubernetesConfig {
     KubernetesConfig::default()
         .kubeconfig(kubeconfig)
         .namespace(namespace)
         .default_image(IMAGE)
-        .scheduling_timeout(PATIENCE)
+        .scheduling_timeout(CONTROLLER_TIMEOUT)
 }
 
 pub fn sandboxes(config: KubernetesConfig) -> SandboxClient {
     let backend = Arc::new(KubernetesBackend::new(config));
     let mut policy = CapabilityPolicy::new();
-    // Beyond what an execution waits for a server.
+    // Longer than an execution waits for an unreachable API server.
     policy.timeout = Some(Duration::from_secs(300));
     SandboxClient::with_backend(backend, policy).expect("a client")
 }
 
-/// A sandbox that takes little of the node.
+/// A sandbox with small requests.
 pub fn spec() -> SandboxSpec {
     SandboxSpec::new(unique_name("fault"))
         .memory(ByteSize::mib(64))

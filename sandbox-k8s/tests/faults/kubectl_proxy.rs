@@ -15,7 +15,7 @@ pub struct KubectlProxy {
 impl KubectlProxy {
     /// Starts it at a free port of loopback.
     pub fn start() -> Self {
-        let api_server = cluster::api_server().expect("looked at before");
+        let api_server = cluster::api_server().expect("checked by missing()");
         let program = api_server["program"].as_str().expect("a program");
         let mut child = Command::new(Path::new(program).with_file_name("kubectl"))
             // The default filter refuses executions.

@@ -1,24 +1,26 @@
-//! What goes wrong around sandboxes on a cluster: an API server that is killed and comes back, or does not, and owners that are killed.
+//! Faults around sandboxes on a cluster: an API server that is killed and comes back or not, and
+//! owners that are killed.
 //!
-//! The cluster is the one of `cargo xtask engines up k8s`, and nobody else notices: the tests have namespaces of their own, and an API
-//! server of their own on the same state, which is theirs to kill. Elsewhere they are listed as ignored, with the reason;
-//! `SANDBOX_REQUIRE` with the tier's name makes that a failure.
+//! The cluster is the one of `cargo xtask engines up k8s`. Its other users are not affected: the
+//! tests have their own namespaces, and kill their own API server on the same state. Elsewhere they
+//! are listed as ignored, with the reason. If `SANDBOX_REQUIRE` names the tier, that is a failure.
 
 mod cluster;
-#[expect(dead_code, reason = "part of it is for the other tests alone")]
-#[path = "../k8s/ground.rs"]
-mod ground;
 mod kubectl_proxy;
 mod node_faults;
 mod owner;
 mod owner_killed;
 mod server;
 mod server_faults;
+#[expect(dead_code, reason = "the other tests use more of it")]
+#[path = "../k8s/test_namespace.rs"]
+mod test_namespace;
 
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use sandbox_testing::requirements::is_required;
+use sandbox_testing::requirements::fail_if_required;
+use sandbox_testing::trials::ignored_if;
 
 const TIER: &str = "k8s";
 
@@ -33,33 +35,23 @@ fn main() -> ExitCode {
     // Each has a server or many pods.
     arguments.test_threads = Some(1);
     let missing = cluster::missing();
-    if let Some(reason) = &missing {
-        println!("NOT RUN: tests that start an API server: {reason}");
-        // A user's own cluster has no server that is ours to kill.
-        if is_required(TIER) && !cluster::is_foreign() {
-            eprintln!("SANDBOX_REQUIRE={TIER}: a cluster is required");
-            return ExitCode::FAILURE;
-        }
+    // The tests may not kill the API server of a user's own cluster.
+    if !cluster::is_foreign()
+        && let Some(code) = fail_if_required(TIER, missing.as_deref())
+    {
+        return code;
     }
-    let trial = |(name, test): &Test, ignored: bool| {
-        Trial::test(*name, *test)
-            .with_kind(TIER)
-            .with_ignored_flag(ignored)
-    };
-    let tests = [server_faults::TESTS, owner_killed::TESTS];
-    let tests = tests.iter().copied().flatten();
-    let mut trials = tests
-        .map(|test| trial(test, missing.is_some()))
-        .collect::<Vec<_>>();
-    let shared = node_faults::missing();
-    if let (None, Some(reason)) = (&missing, &shared) {
-        println!("NOT RUN: tests that kill a node's daemons: {reason}");
-    }
-    let unkillable = missing.is_some() || shared.is_some();
-    trials.extend(
-        node_faults::TESTS
-            .iter()
-            .map(|test| trial(test, unkillable)),
-    );
-    libtest_mimic::run(&arguments, trials).exit_code()
+    let no_own_node = missing.clone().or_else(node_faults::missing);
+    let groups = [
+        (server_faults::TESTS, &missing),
+        (owner_killed::TESTS, &missing),
+        (node_faults::TESTS, &no_own_node),
+    ];
+    let trials = groups.into_iter().flat_map(|(tests, missing)| {
+        tests.iter().map(|(name, test)| {
+            let trial = Trial::test(*name, *test).with_kind(TIER);
+            ignored_if(trial, missing.as_deref())
+        })
+    });
+    libtest_mimic::run(&arguments, trials.collect()).exit_code()
 }

@@ -1,5 +1,5 @@
-//! A node's own daemons that are killed in the middle of an execution and start again. They belong to everybody on the node: this needs
-//! a cluster that is the test's alone, and somebody who says so.
+//! A node's daemons that are killed during an execution and start again. All users of the node are
+//! affected, so the tests only run if `SANDBOX_FAULTS_OWN_CLUSTER` is set.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -12,28 +12,29 @@ use sandbox_host::process;
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::cluster::{Space, kubeconfig, run, spec};
+use super::cluster::{kubeconfig, run, spec};
 use super::{Done, Test};
+use crate::test_namespace::TestNamespace;
 
 pub const TESTS: &[Test] = &[
-    ("node::the_kubelet_is_killed_and_comes_back", kubelet),
-    ("node::the_runtime_is_killed_and_comes_back", containerd),
+    ("node::a_restarted_kubelet_runs_new_sandboxes", kubelet),
+    ("node::a_restarted_runtime_runs_new_sandboxes", containerd),
 ];
 
-/// Says that the cluster is this program's alone.
+/// Set if only this program uses the cluster.
 const OWN: &str = "SANDBOX_FAULTS_OWN_CLUSTER";
 
-/// The longest that anybody may be left without a word.
-const BOUND: Duration = Duration::from_secs(150);
+/// The longest wait for an outcome or an error.
+const OUTCOME_TIMEOUT: Duration = Duration::from_secs(150);
 
-/// Why nothing can be killed here.
+/// Why the tests cannot run; `None` if they can.
 pub fn missing() -> Option<String> {
     std::env::var_os(OWN).is_none().then(|| {
-        format!("{OWN} is not set: set it where nobody else uses the cluster of KUBECONFIG")
+        format!("{OWN} is not set: set it if only the tests use the cluster of KUBECONFIG")
     })
 }
 
-/// One of the node's daemons.
+/// A daemon of the node.
 struct Daemon {
     record: PathBuf,
     pid: u32,
@@ -41,9 +42,9 @@ struct Daemon {
 }
 
 impl Daemon {
-    /// The one of which `cargo xtask engines up k8s` has a record.
+    /// The daemon that `cargo xtask engines up k8s` has recorded.
     fn find(name: &str) -> Self {
-        let folder = kubeconfig().expect("looked at before");
+        let folder = kubeconfig().expect("checked by missing()");
         let records = folder.parent().and_then(Path::parent);
         let record = records.expect("a folder").join(format!("k8s-{name}.json"));
         let pid = read(&record)["process"]["pid"].as_u64().expect("a number");
@@ -66,16 +67,16 @@ impl Daemon {
         assert!(status.expect("kill").success());
     }
 
-    /// Starts it again. It stays, as the one of which there is a record.
+    /// Starts it again and updates the record, so that it outlives the test.
     fn resume(&mut self) {
-        let again = Command::new(&self.command[0])
+        let started = Command::new(&self.command[0])
             .args(&self.command[1..])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .process_group(0)
             .spawn();
-        self.pid = again.expect("the daemon").id();
+        self.pid = started.expect("the daemon").id();
         let mut record = read(&self.record);
         record["process"]["pid"] = self.pid.into();
         record["process"]["start_ticks"] = process::start_of(self.pid).expect("it runs").into();
@@ -99,8 +100,8 @@ fn containerd() -> Done {
 fn killed(name: &str) -> Done {
     run(async {
         let mut daemon = Daemon::find(name);
-        let space = Space::make().await;
-        let client = space.sandboxes();
+        let namespace = TestNamespace::new().await;
+        let client = namespace.sandboxes();
         let sandbox = Arc::new(client.create(&spec()).await?);
         let script = "i=0; while [ $i -lt 40 ]; do echo $i; i=$((i+1)); sleep 0.5; done; exit 9";
         let other = sandbox.clone();
@@ -110,7 +111,7 @@ fn killed(name: &str) -> Done {
         let begin = Instant::now();
         tokio::time::sleep(Duration::from_secs(1)).await;
         daemon.resume();
-        let end = timeout(BOUND, execution).await.expect("no hang");
+        let end = timeout(OUTCOME_TIMEOUT, execution).await.expect("no hang");
         eprintln!("the execution: {:?}: {end:?}", begin.elapsed());
         let all = (0..40).map(|line| format!("{line}\n")).collect::<String>();
         match end.expect("no panic") {
@@ -126,19 +127,21 @@ fn killed(name: &str) -> Done {
             Err(error) => assert_eq!(error.kind(), ErrorKind::SandboxEnded, "{error}"),
         }
         drop(sandbox);
-        // Another one is made as before.
+        // New sandboxes can be created again, once the daemon has started.
         let begin = Instant::now();
         let next = loop {
             match client.create(&spec()).await {
                 Ok(next) => break next,
-                Err(error) => assert!(begin.elapsed() < BOUND, "{error}"),
+                Err(error) => assert!(begin.elapsed() < OUTCOME_TIMEOUT, "{error}"),
             }
         };
         assert_eq!(next.shell("exit 3").await?.exit_code(), Some(3));
         next.kill().await?;
         let has_ended = |phase: &str| ["Succeeded", "Failed"].contains(&phase);
-        space.wait_for("afterwards", BOUND, has_ended).await;
-        space.is_clean("afterwards").await?;
+        namespace
+            .wait_for("after the restart", OUTCOME_TIMEOUT, has_ended)
+            .await;
+        namespace.wait_clean("after the restart").await?;
         Ok(())
     })
 }

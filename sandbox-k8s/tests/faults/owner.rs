@@ -10,7 +10,7 @@ use super::cluster::{config, run, sandboxes, spec};
 const CONFIGURATION: &str = "SANDBOX_FAULTS_KUBECONFIG";
 const NAMESPACE: &str = "SANDBOX_FAULTS_NAMESPACE";
 
-/// What an owner does.
+/// The `main` of an owner.
 pub fn run_if_asked() -> Option<ExitCode> {
     let kubeconfig = std::env::var(CONFIGURATION).ok()?;
     let namespace = std::env::var(NAMESPACE).expect("set");
@@ -20,7 +20,7 @@ pub fn run_if_asked() -> Option<ExitCode> {
     })))
 }
 
-/// Starts one that waits for nothing.
+/// Starts an owner, without waiting for its sandbox.
 pub fn start(kubeconfig: &Path, namespace: &str) -> Owner {
     let kubeconfig = kubeconfig.to_str().expect("a plain path").to_owned();
     Owner::spawn([

@@ -1,4 +1,4 @@
-//! An API server of a test's own, on the state of the cluster's: killing it disturbs nobody else.
+//! A test's own API server on the cluster's state. Killing it affects no other user.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -12,8 +12,8 @@ use serde_json::Value;
 
 use super::cluster::{self, client_of};
 
-/// How long one may take to answer on a machine that is busy.
-const PATIENCE: Duration = Duration::from_secs(90);
+/// The longest wait for a new server to answer, on a busy machine.
+const START_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// An API server. Dropping it kills it.
 pub struct Server {
@@ -24,10 +24,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts one at a port of its own, and waits until it answers.
+    /// Starts a server on a free port, and waits until it answers.
     pub async fn start() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let described = cluster::api_server().expect("looked at before");
+        let described = cluster::api_server().expect("checked by missing()");
         let port = TcpListener::bind("127.0.0.1:0")
             .and_then(|listener| listener.local_addr())
             .expect("a port")
@@ -35,7 +35,7 @@ impl Server {
         let own = [
             format!("--secure-port={port}"),
             "--bind-address=127.0.0.1".to_owned(),
-            // The address that pods are told of stays the other one's.
+            // Pods keep using the cluster's own server.
             "--endpoint-reconciler-type=none".to_owned(),
         ];
         let names = own.each_ref().map(|option| name_of(option));
@@ -58,7 +58,7 @@ impl Server {
         server
     }
 
-    /// The administrator's way to it.
+    /// The administrator's kubeconfig for this server.
     pub fn kubeconfig(&self) -> PathBuf {
         self.folder.path().join("kubeconfig")
     }
@@ -91,7 +91,7 @@ impl Server {
             let ended = child.try_wait().expect("a child");
             let log = std::fs::read_to_string(self.folder.path().join("log"));
             assert!(
-                ended.is_none() && begin.elapsed() < PATIENCE,
+                ended.is_none() && begin.elapsed() < START_TIMEOUT,
                 "{ended:?}, no answer: {}",
                 tail(&log.unwrap_or_default())
             );
@@ -99,7 +99,7 @@ impl Server {
         }
     }
 
-    /// Ends it at once.
+    /// Kills it with SIGKILL.
     pub fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             child.kill().expect("killed");
@@ -123,15 +123,15 @@ fn tail(log: &str) -> String {
     lines[lines.len().saturating_sub(10)..].join("\n")
 }
 
-/// The cluster's configuration with another server in it.
+/// Writes the cluster's kubeconfig with another server.
 pub fn write_kubeconfig(path: &Path, server: &str) {
-    let own = cluster::kubeconfig().expect("looked at before");
+    let own = cluster::kubeconfig().expect("checked by missing()");
     let text = std::fs::read_to_string(own).expect("a configuration");
     let mut config: Value = serde_json::from_str(&text).expect("JSON");
     let cluster = &mut config["clusters"][0]["cluster"];
     cluster["server"] = server.into();
     if server.starts_with("http:") {
-        // Whoever listens there is somebody already.
+        // `kubectl proxy` authenticates itself.
         config["clusters"][0]["cluster"] = serde_json::json!({ "server": server });
         config["users"][0]["user"] = serde_json::json!({});
     }

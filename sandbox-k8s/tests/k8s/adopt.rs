@@ -1,4 +1,4 @@
-//! Pods that somebody else has made.
+//! Pods that another program has created.
 
 use std::sync::Arc;
 
@@ -8,25 +8,22 @@ use sandbox_core::{
 };
 
 use crate::cluster::{PROGRAMS, config_in, output, run, small};
-use crate::own_namespace::OwnNamespace;
+use crate::test_namespace::TestNamespace;
 use crate::{Done, Test};
 
 pub const TESTS: &[Test] = &[
-    (
-        "adopt::a_foreign_pod_is_entered_and_left_as_it_was",
-        entered,
-    ),
-    ("adopt::the_gate_stands_before_a_foreign_pod", gate),
-    ("adopt::a_container_without_a_shell_is_told", no_shell),
-    ("adopt::what_cannot_be_meant_is_told", not_there),
+    ("adopt::a_foreign_pod_is_used_and_left_unchanged", entered),
+    ("adopt::admission_checks_a_foreign_pod", admission),
+    ("adopt::a_container_without_a_shell_is_reported", no_shell),
+    ("adopt::a_missing_pod_and_a_sandbox_are_refused", refused),
 ];
 
-/// A client that accepts what no foreign pod can hold.
-fn accepting(place: &OwnNamespace) -> SandboxClient {
+/// A client that accepts the demands that no foreign pod can meet.
+fn accepting(namespace: &TestNamespace) -> SandboxClient {
     let mut policy = CapabilityPolicy::new();
     policy.allow_partial = Capability::ALL.to_vec();
     policy.allow_unenforced = vec![Capability::NetworkAccess, Capability::PackageInstallation];
-    let backend = sandbox_k8s::KubernetesBackend::new(config_in(&place.name));
+    let backend = sandbox_k8s::KubernetesBackend::new(config_in(&namespace.name));
     SandboxClient::with_backend(Arc::new(backend), policy).expect("a client")
 }
 
@@ -37,7 +34,7 @@ fn spec() -> SandboxSpec {
 fn state(pods: &[Pod]) -> Vec<String> {
     let shown = pods.iter().map(|pod| {
         let mut metadata = pod.metadata.clone();
-        // It counts what is said of the pod, and nothing of what is in it.
+        // These change with the pod's status.
         (metadata.managed_fields, metadata.resource_version) = (None, None);
         format!("{metadata:?} {:?}", pod.spec)
     });
@@ -46,12 +43,12 @@ fn state(pods: &[Pod]) -> Vec<String> {
 
 fn entered() -> Done {
     run(async {
-        let place = OwnNamespace::new().await;
-        place.foreign("theirs", &["/bin/sleep", "300"]).await;
-        let before = state(&place.list().await);
-        let client = accepting(&place);
+        let namespace = TestNamespace::new().await;
+        namespace.foreign("theirs", &["/bin/sleep", "300"]).await;
+        let before = state(&namespace.list().await);
+        let client = accepting(&namespace);
         let sandbox = client.adopt("theirs", &spec()).await?;
-        // As the container's user, without its capabilities and its variables.
+        // Code has the container's user, without its capabilities and variables.
         assert_eq!(
             output(&sandbox, "id -u; echo ${THEIRS-none}").await,
             "0\nnone\n"
@@ -64,34 +61,32 @@ fn entered() -> Done {
         assert_eq!(
             output(&sandbox, places).await,
             "none\n",
-            "the agent's program is gone"
+            "the agent's program is removed"
         );
-        sandbox
-            .put("/tmp/file", 0o644, Box::new(&b"content"[..]))
-            .await?;
+        sandbox.write("/tmp/file", "content").await?;
         assert_eq!(output(&sandbox, "cat /tmp/file").await, "content");
         let sleep = ExecRequest::new("sleep").arg("1234");
         let running = sandbox.start(&sleep, Stdin::Null).await?;
         sandbox.kill().await?;
         drop(running);
-        // What was started there has ended, and what was there before has not.
-        let again = client.adopt("theirs/main", &spec()).await?;
+        // The sandbox's process has ended, the container's own has not.
+        let readopted = client.adopt("theirs/main", &spec()).await?;
         let sleeps = format!("{PROGRAMS} | grep 'sleep [0-9]'");
-        assert_eq!(output(&again, &sleeps).await.trim(), "/bin/sleep 300");
-        drop(again);
-        assert_eq!(state(&place.list().await), before);
+        assert_eq!(output(&readopted, &sleeps).await.trim(), "/bin/sleep 300");
+        drop(readopted);
+        assert_eq!(state(&namespace.list().await), before);
         assert!(client.prune().await?.is_empty());
-        assert_eq!(place.list().await.len(), 1, "it is nobody's to remove");
+        assert_eq!(namespace.list().await.len(), 1, "the foreign pod is left");
         Ok(())
     })
 }
 
-fn gate() -> Done {
+fn admission() -> Done {
     run(async {
-        let place = OwnNamespace::new().await;
-        place.foreign("theirs", &["/bin/sleep", "300"]).await;
-        let client = crate::cluster::client_in(&place.name);
-        let error = client.adopt("theirs", &spec()).await.expect_err("the gate");
+        let namespace = TestNamespace::new().await;
+        namespace.foreign("theirs", &["/bin/sleep", "300"]).await;
+        let client = crate::cluster::client_in(&namespace.name);
+        let error = client.adopt("theirs", &spec()).await.expect_err("refused");
         assert_eq!(error.kind(), ErrorKind::NotEnforceable, "{error}");
         for named in ["network_access", "filesystem_read_roots", "privileges"] {
             let text = error.to_string();
@@ -107,7 +102,7 @@ fn gate() -> Done {
 
 fn no_shell() -> Done {
     run(async {
-        let place = OwnNamespace::new().await;
+        let namespace = TestNamespace::new().await;
         let pod = serde_json::json!({
             "metadata": {"name": "bare"},
             "spec": {
@@ -117,13 +112,13 @@ fn no_shell() -> Done {
                     "image": "sandbox-test/busybox:latest",
                     "imagePullPolicy": "Never",
                     "command": ["/bin/sleep", "300"],
-                    // No shell is found there.
+                    // This folder has no shell.
                     "env": [{"name": "PATH", "value": "/nowhere"}],
                 }],
             },
         });
-        place.start(&serde_json::from_value(pod)?).await;
-        let error = accepting(&place).adopt("bare", &spec()).await;
+        namespace.start(&serde_json::from_value(pod)?).await;
+        let error = accepting(&namespace).adopt("bare", &spec()).await;
         let error = error.expect_err("no shell");
         assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
         assert!(
@@ -134,21 +129,21 @@ fn no_shell() -> Done {
     })
 }
 
-fn not_there() -> Done {
+fn refused() -> Done {
     run(async {
-        let place = OwnNamespace::new().await;
-        let client = accepting(&place);
+        let namespace = TestNamespace::new().await;
+        let client = accepting(&namespace);
         let error = client.adopt("missing", &spec()).await.expect_err("none");
         assert_eq!(error.kind(), ErrorKind::SandboxNotFound, "{error}");
-        let ours = client.create(&small("ours")).await?;
-        let pods = place.list().await;
+        let sandbox = client.create(&small("sandbox")).await?;
+        let pods = namespace.list().await;
         let mut names = pods.iter().filter_map(|pod| pod.metadata.name.as_deref());
         let name = names
             .find(|name| name.starts_with("sandbox-"))
-            .expect("ours");
+            .expect("the sandbox's pod");
         let error = client.adopt(name, &spec()).await.expect_err("a sandbox");
         assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{error}");
-        ours.kill().await?;
+        sandbox.kill().await?;
         Ok(())
     })
 }

@@ -1,4 +1,4 @@
-//! The cluster, and sandboxes on it.
+//! Sandboxes on the cluster.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use sandbox_core::spi::Backend;
 use sandbox_core::{ByteSize, CapabilityPolicy, Cpus, SandboxClient, SandboxHandle, SandboxSpec};
 use sandbox_k8s::{KubernetesBackend, KubernetesConfig, PodProfile};
 
-/// Runs a test on a runtime of its own.
+/// Runs a test on its own runtime.
 pub fn run<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -16,7 +16,7 @@ pub fn run<T>(future: impl Future<Output = T>) -> T {
     runtime.expect("a runtime").block_on(future)
 }
 
-/// Why the tests cannot run here; `None` where they can.
+/// Why the tests cannot run; `None` if they can.
 pub fn missing() -> Option<String> {
     let findings = run(async { backend(PodProfile::Hardened).diagnose().await });
     let absent = findings.iter().find(|finding| !finding.present);
@@ -31,7 +31,7 @@ pub fn client_of(profile: PodProfile, policy: CapabilityPolicy) -> SandboxClient
     SandboxClient::with_backend(Arc::new(backend(profile)), policy).expect("a client")
 }
 
-/// A client of a namespace, with the shortest lease there is.
+/// A client of a namespace, with the shortest lease.
 pub fn client_in(namespace: &str) -> SandboxClient {
     client_with(config_in(namespace))
 }
@@ -40,7 +40,7 @@ pub fn config_in(namespace: &str) -> KubernetesConfig {
     KubernetesConfig::default()
         .namespace(namespace)
         .lease(sandbox_k8s::SHORTEST_LEASE)
-        // Others use the cluster at the same time.
+        // Other tests use the cluster at the same time.
         .scheduling_timeout(std::time::Duration::from_secs(120))
 }
 
@@ -53,7 +53,7 @@ pub fn client() -> SandboxClient {
     client_of(PodProfile::Hardened, CapabilityPolicy::new())
 }
 
-/// A sandbox that a small cluster has room for many of.
+/// A sandbox with small requests: a small cluster has room for many.
 pub fn small(name: &str) -> SandboxSpec {
     SandboxSpec::new(name)
         .image("sandbox-test/busybox:latest")
@@ -65,12 +65,12 @@ pub async fn sandbox(name: &str) -> SandboxHandle {
     client().create(&small(name)).await.expect("a sandbox")
 }
 
-/// What a script writes.
+/// The output and errors of a script.
 pub async fn output(sandbox: &SandboxHandle, script: &str) -> String {
     let result = sandbox.shell(script).await.expect("an execution");
     format!("{}{}", result.stdout_text(), result.stderr_text())
 }
 
-/// Writes the command lines of all processes that are seen, one a line: small images have no program for that.
+/// A script that prints the command line of each visible process. Small images have no `ps`.
 pub const PROGRAMS: &str =
     "for f in /proc/[0-9]*/cmdline; do tr '\\0' ' ' <$f; echo; done 2>/dev/null";

@@ -12,7 +12,7 @@ use sandbox_core::{ByteSize, Cpus, SandboxSpec};
 use sandbox_k8s::{KubernetesBackend, KubernetesConfig};
 use sandbox_testing::contract::{Expectations, TestBackend};
 
-/// A lifetime in which a pod starts and can be used: it begins before the containers do.
+/// A lifetime in which a pod can start and be used. It begins before the containers do.
 pub const SHORT_LIFETIME: Duration = Duration::from_secs(10);
 
 /// Tests that do not apply to pods: the beginnings of their names, each with the reason.
@@ -48,7 +48,7 @@ const LIMITS_COME_FIRST: &str = "limits are read through the agent before the fi
 /// Pods of the cluster of `KUBECONFIG`.
 pub struct Pods;
 
-/// Waits for the room of pods that other tests have.
+/// A configuration that waits until other tests' pods leave room.
 fn config() -> KubernetesConfig {
     KubernetesConfig::default()
         .default_image("sandbox-test/busybox:latest")
@@ -131,7 +131,7 @@ impl TestBackend for Pods {
     }
 
     /// Waits ten seconds longer, which a busy API server may take.
-    async fn wait_gone(&self, container: &str, timeout: Duration) {
+    async fn wait_removed(&self, container: &str, timeout: Duration) {
         let timeout = timeout + Duration::from_secs(10);
         let start = Instant::now();
         while self.exists(container).await {

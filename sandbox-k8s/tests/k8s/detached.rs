@@ -10,30 +10,31 @@ use sandbox_core::{
 
 use crate::cluster::{self, PROGRAMS, client_with, config_in, output, run, small};
 use crate::contract::SHORT_LIFETIME;
-use crate::own_namespace::{OwnNamespace, has_ended};
+use crate::inspection::has_ended;
+use crate::test_namespace::TestNamespace;
 use crate::{Done, Test, owner};
 
 pub const TESTS: &[Test] = &[
     (
-        "detached::clients_in_turn_and_at_once_use_it",
+        "detached::consecutive_and_concurrent_clients_share_it",
         used_by_others,
     ),
-    ("detached::of_many_creations_one_wins", one_wins),
-    ("detached::it_survives_its_killed_creator", creator_killed),
-    ("detached::its_time_ends_it_without_any_client", time_over),
-    ("detached::its_key_is_in_its_secret_alone", key),
+    (
+        "detached::one_of_many_concurrent_creations_succeeds",
+        one_wins,
+    ),
+    ("detached::it_outlives_its_killed_creator", creator_killed),
+    (
+        "detached::it_ends_after_its_lifetime_without_a_client",
+        time_over,
+    ),
+    ("detached::its_key_is_only_in_its_secret", key),
     ("detached::a_cancelled_creation_leaves_nothing", given_up),
-    (
-        "detached::a_pod_that_was_removed_is_told",
-        removed_by_others,
-    ),
-    (
-        "detached::without_the_right_to_its_secret_that_is_named",
-        no_right,
-    ),
+    ("detached::a_removed_pod_is_reported", removed_by_others),
+    ("detached::a_missing_right_to_its_secret_is_named", no_right),
 ];
 
-fn client_in(namespace: &OwnNamespace) -> SandboxClient {
+fn client_in(namespace: &TestNamespace) -> SandboxClient {
     cluster::client_in(&namespace.name)
 }
 
@@ -45,15 +46,15 @@ fn spec(name: &str) -> SandboxSpec {
 
 fn used_by_others() -> Done {
     run(async {
-        let place = OwnNamespace::new().await;
-        let client = client_in(&place);
+        let namespace = TestNamespace::new().await;
+        let client = client_in(&namespace);
         let spec = spec("kept_one.x").label("team", "x");
         let first = client.create(&spec).await?;
         output(&first, "echo one > /workspace/file; echo written").await;
-        let other = client_in(&place);
+        let other = client_in(&namespace);
         let second = other.get(&spec.name).await?;
         assert_eq!(output(&second, "cat /workspace/file").await, "one\n");
-        let third = client_in(&place).get(&spec.name).await?;
+        let third = client_in(&namespace).get(&spec.name).await?;
         let (one, two) = tokio::join!(
             output(&second, "sleep 1; echo second"),
             output(&third, "sleep 1; echo third")
@@ -78,7 +79,7 @@ fn used_by_others() -> Done {
         drop((second, third));
         assert!(client.prune().await?.is_empty(), "it runs");
         other.get(&spec.name).await?.stop().await?;
-        place.wait("gone", <[Pod]>::is_empty).await;
+        namespace.wait_for_pods("gone", <[Pod]>::is_empty).await;
         for error in [
             other.get(&spec.name).await.expect_err("ended"),
             other.remove(&spec.name).await.expect_err("ended"),
@@ -86,17 +87,17 @@ fn used_by_others() -> Done {
             assert_eq!(error.kind(), ErrorKind::SandboxNotFound, "{error}");
         }
         assert!(other.list().await?.is_empty());
-        place.wait_forgotten().await;
+        namespace.wait_without_secrets().await;
         Ok(())
     })
 }
 
 fn one_wins() -> Done {
     run(async {
-        let place = OwnNamespace::new().await;
+        let namespace = TestNamespace::new().await;
         let spec = spec("wanted");
         let creations = (0..4).map(|_| {
-            let (client, spec) = (client_in(&place), spec.clone());
+            let (client, spec) = (client_in(&namespace), spec.clone());
             tokio::spawn(async move { client.create(&spec).await })
         });
         let creations = creations.collect::<Vec<_>>();
@@ -111,22 +112,22 @@ fn one_wins() -> Done {
             panic!("{} have won", won.len());
         };
         assert_eq!(output(sandbox, "echo mine").await, "mine\n");
-        assert_eq!(place.list().await.len(), 1);
-        client_in(&place).remove("wanted").await?;
-        // The name is free at once, whatever is left of the Secret.
-        client_in(&place).create(&spec).await?.kill().await?;
+        assert_eq!(namespace.list().await.len(), 1);
+        client_in(&namespace).remove("wanted").await?;
+        // The name is free at once, even if the Secret still exists.
+        client_in(&namespace).create(&spec).await?.kill().await?;
         Ok(())
     })
 }
 
 fn creator_killed() -> Done {
     run(async {
-        let place = OwnNamespace::new().await;
-        owner::start(&place.name, "orphan", true).kill();
-        let client = client_in(&place);
+        let namespace = TestNamespace::new().await;
+        owner::start(&namespace.name, "orphan", true).kill();
+        let client = client_in(&namespace);
         let sandbox = client.get("orphan").await?;
         assert_eq!(output(&sandbox, "echo alive").await, "alive\n");
-        // What one client left running ends with it, and the sandbox does not.
+        // A client's execution ends with it, the sandbox does not.
         let sleep = ExecRequest::new("sleep").arg("1234");
         let running = sandbox.start(&sleep, Stdin::Null).await?;
         drop((running, sandbox));
@@ -142,8 +143,8 @@ fn creator_killed() -> Done {
 
 fn time_over() -> Done {
     run(async {
-        let place = OwnNamespace::new().await;
-        let client = client_in(&place);
+        let namespace = TestNamespace::new().await;
+        let client = client_in(&namespace);
         let spec = spec("brief").lifetime(SHORT_LIFETIME);
         let sandbox = client.create(&spec).await?;
         let result = sandbox.exec(&ExecRequest::new("sleep").arg("60")).await?;
@@ -152,17 +153,21 @@ fn time_over() -> Done {
             "{result:?}"
         );
         drop(sandbox);
-        place.wait("over", |pods| pods.iter().all(has_ended)).await;
+        namespace
+            .wait_for_pods("over", |pods| pods.iter().all(has_ended))
+            .await;
         let error = client.get("brief").await.expect_err("over");
         assert_eq!(error.kind(), ErrorKind::SandboxEnded, "{error}");
         assert_eq!(client.list().await?[0].state, SandboxState::Ended);
         assert_eq!(client.prune().await?, ["brief"]);
-        place.wait("removed", <[Pod]>::is_empty).await;
-        place.wait_forgotten().await;
-        // And without any client: nobody looks at it until its time is over.
+        namespace.wait_for_pods("removed", <[Pod]>::is_empty).await;
+        namespace.wait_without_secrets().await;
+        // The same without a client until the lifetime is over.
         drop(client.create(&spec).await?);
-        place.wait("over", |pods| pods.iter().all(has_ended)).await;
-        // What has ended is in nobody's way.
+        namespace
+            .wait_for_pods("over", |pods| pods.iter().all(has_ended))
+            .await;
+        // An ended sandbox does not block its name.
         client.create(&spec).await?.kill().await?;
         Ok(())
     })
@@ -170,27 +175,27 @@ fn time_over() -> Done {
 
 fn key() -> Done {
     run(async {
-        let place = OwnNamespace::new().await;
-        let client = client_in(&place);
+        let namespace = TestNamespace::new().await;
+        let client = client_in(&namespace);
         let sandbox = client.create(&spec("secret")).await?;
-        let kept = place.kept().await;
+        let kept = namespace.sandbox_secrets().await;
         let [secret] = &kept[..] else {
             panic!("{kept:?}");
         };
         let data = secret.data.as_ref().expect("data");
         let key = data["key"].0.clone();
         assert_eq!(key.len(), 32);
-        let pods = place.list().await;
+        let pods = namespace.list().await;
         let owners = secret.metadata.owner_references.as_ref().expect("an owner");
         assert_eq!(Some(&owners[0].uid), pods[0].metadata.uid.as_ref());
         let hex: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
         let list = format!("{key:?}");
         let raw = String::from_utf8_lossy(&key).into_owned();
-        for (what, text) in place.everything().await {
+        for (what, text) in namespace.everything().await {
             let found = text.contains(&hex) || text.contains(&list) || text.contains(&raw);
             assert_eq!(found, what.starts_with("key of Secret"), "{what}");
         }
-        // Another key opens nothing, and disturbs nobody.
+        // A wrong key is refused, and does not disturb other clients.
         let mut wrong = secret.clone();
         wrong.metadata.resource_version = None;
         wrong.metadata.uid = None;
@@ -201,7 +206,7 @@ fn key() -> Done {
             .expect("a key")
             .0 = vec![0; 32];
         let name = secret.metadata.name.as_deref().expect("a name");
-        let secrets = place.secrets();
+        let secrets = namespace.secrets();
         secrets.delete(name, &DeleteParams::default()).await?;
         let error = client.get("secret").await.expect_err("no key");
         assert_eq!(error.kind(), ErrorKind::SandboxNotFound, "{error}");
@@ -216,8 +221,8 @@ fn key() -> Done {
 
 fn given_up() -> Done {
     run(async {
-        let place = OwnNamespace::new().await;
-        let client = client_in(&place);
+        let namespace = TestNamespace::new().await;
+        let client = client_in(&namespace);
         let mut cut = 0;
         for delay in [0, 10, 100, 300, 600, 900] {
             let spec = spec(&format!("given-up-{delay}"));
@@ -229,20 +234,24 @@ fn given_up() -> Done {
             }
         }
         assert!(cut >= 3, "only {cut} creations were cut off");
-        place.wait("gone", <[Pod]>::is_empty).await;
-        place.wait_forgotten().await;
+        namespace.wait_for_pods("gone", <[Pod]>::is_empty).await;
+        namespace.wait_without_secrets().await;
         Ok(())
     })
 }
 
 fn removed_by_others() -> Done {
     run(async {
-        let place = OwnNamespace::new().await;
-        let client = client_in(&place);
+        let namespace = TestNamespace::new().await;
+        let client = client_in(&namespace);
         let sandbox = client.create(&spec("evicted")).await?;
-        let name = place.list().await[0].metadata.name.clone().expect("a name");
+        let name = namespace.list().await[0]
+            .metadata
+            .name
+            .clone()
+            .expect("a name");
         let now = DeleteParams::default().grace_period(0);
-        place.pods().delete(&name, &now).await?;
+        namespace.pods().delete(&name, &now).await?;
         let result = sandbox.exec(&ExecRequest::new("sleep").arg("60")).await;
         match result {
             Ok(result) => assert!(
@@ -261,14 +270,14 @@ fn removed_by_others() -> Done {
 
 fn no_right() -> Done {
     run(async {
-        let place = OwnNamespace::new().await;
+        let namespace = TestNamespace::new().await;
         let rights = [
             ("pods", &["get", "list", "watch", "create", "delete"][..]),
             ("pods/exec", &["get", "create"]),
             ("configmaps", &["get", "create"]),
         ];
-        let account = place.account("nobody", &rights).await;
-        let client = client_with(config_in(&place.name).client(account));
+        let account = namespace.account("nobody", &rights).await;
+        let client = client_with(config_in(&namespace.name).client(account));
         let attached = client.create(&small("attached")).await?;
         assert_eq!(output(&attached, "echo fine").await, "fine\n");
         attached.kill().await?;
@@ -276,9 +285,9 @@ fn no_right() -> Done {
         assert_eq!(error.kind(), ErrorKind::SetupFailed, "{error}");
         let fix = error.fix().unwrap_or_default().to_owned();
         assert!(fix.contains("create on secrets"), "{fix}");
-        place.wait("gone", <[Pod]>::is_empty).await;
-        // Whoever may make them may still not be one who may use them.
-        let sandbox = client_in(&place).create(&spec("kept")).await?;
+        namespace.wait_for_pods("gone", <[Pod]>::is_empty).await;
+        // The right to create Secrets does not include the right to read them.
+        let sandbox = client_in(&namespace).create(&spec("kept")).await?;
         let error = client.get("kept").await.expect_err("no right");
         let fix = error.fix().unwrap_or_default().to_owned();
         assert!(fix.contains("get on secrets"), "{error}");

@@ -1,5 +1,5 @@
-//! A program that runs as a pod of the cluster itself, and finds the cluster by its own account: this test program, started again. The
-//! node takes it from this machine's disk: the tests run on it.
+//! A program in a pod that uses the cluster with its service account. The pod runs this test
+//! program, which the node reads from this machine's disk.
 
 use k8s_openapi::api::core::v1::{Endpoints, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
@@ -10,17 +10,17 @@ use sandbox_k8s::KubernetesConfig;
 use serde_json::json;
 
 use crate::cluster::{output, run, small};
-use crate::ground::{Ground, client, until};
 use crate::rights::rules;
+use crate::test_namespace::{TestNamespace, client, wait_until};
 use crate::{Done, Test};
 
-pub const TESTS: &[Test] = &[("in_cluster::a_pods_own_account_is_enough", own_account)];
+pub const TESTS: &[Test] = &[("in_cluster::a_pods_service_account_suffices", own_account)];
 
-const ASKED: &str = "SANDBOX_TEST_IN_CLUSTER";
+const RUN_IN_POD: &str = "SANDBOX_TEST_IN_CLUSTER";
 
-/// What the pod does.
+/// The `main` of the pod.
 pub fn run_if_asked() -> Option<std::process::ExitCode> {
-    std::env::var_os(ASKED)?;
+    std::env::var_os(RUN_IN_POD)?;
     run(async {
         let client = client(KubernetesConfig::default(), CapabilityPolicy::new());
         let sandbox = client.create(&small("inner")).await.expect("a sandbox");
@@ -32,23 +32,24 @@ pub fn run_if_asked() -> Option<std::process::ExitCode> {
 
 fn own_account() -> Done {
     run(async {
-        let ground = Ground::new().await;
+        let namespace = TestNamespace::new().await;
         let named = json!({"name": "runner"});
-        ground
+        namespace
             .make::<ServiceAccount>(json!({"metadata": named}))
             .await;
-        ground
+        namespace
             .make::<Role>(json!({"metadata": named, "rules": rules()}))
             .await;
         let binding = json!({
             "metadata": named,
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "runner"},
-            "subjects": [{"kind": "ServiceAccount", "name": "runner", "namespace": ground.name}],
+            "subjects": [{"kind": "ServiceAccount", "name": "runner", "namespace": namespace.name}],
         });
-        ground.make::<RoleBinding>(binding).await;
+        namespace.make::<RoleBinding>(binding).await;
 
-        // Where the server is, without a way by the service's own address: a small cluster has nobody who makes one.
-        let all: Api<Endpoints> = Api::namespaced(ground.client.clone(), "default");
+        // The API server's own address: a small cluster has no kube-proxy for the service's
+        // address.
+        let all: Api<Endpoints> = Api::namespaced(namespace.client.clone(), "default");
         let server = all.get("kubernetes").await?.subsets.unwrap_or_default();
         let server = server.first().expect("an API server");
         let address = &server.addresses.as_ref().expect("an address")[0].ip;
@@ -67,7 +68,7 @@ fn own_account() -> Done {
                     "imagePullPolicy": "Never",
                     "command": ["/tests"],
                     "env": [
-                        {"name": ASKED, "value": "1"},
+                        {"name": RUN_IN_POD, "value": "1"},
                         {"name": "KUBERNETES_SERVICE_HOST", "value": address},
                         {"name": "KUBERNETES_SERVICE_PORT", "value": port},
                     ],
@@ -75,21 +76,24 @@ fn own_account() -> Done {
                 }],
             },
         });
-        ground.start(&serde_json::from_value(pod)?).await;
+        namespace.start(&serde_json::from_value(pod)?).await;
         let phase = async || {
-            let found = ground.pods().get("runner").await.expect("the pod");
+            let found = namespace.pods().get("runner").await.expect("the pod");
             found.status.and_then(|status| status.phase)
         };
-        until("the pod has ended", async || {
+        wait_until("the pod has ended", async || {
             matches!(phase().await.as_deref(), Some("Succeeded" | "Failed"))
         })
         .await;
-        let log = ground.pods().logs("runner", &LogParams::default()).await?;
+        let log = namespace
+            .pods()
+            .logs("runner", &LogParams::default())
+            .await?;
         assert!(log.contains("inside: 42"), "{log}");
         assert_eq!(phase().await.as_deref(), Some("Succeeded"), "{log}");
-        // Its sandbox was in its own namespace, and is gone.
-        until("the sandbox is gone", async || {
-            ground.names().await == ["runner"]
+        // The pod has removed its sandbox.
+        wait_until("the sandbox is removed", async || {
+            namespace.names().await == ["runner"]
         })
         .await;
         Ok(())

@@ -1,9 +1,12 @@
-//! What code cannot reach.
+//! The identity and privileges of code.
 
 use crate::cluster::{output, run, sandbox};
 use crate::{Done, Test};
 
-pub const TESTS: &[Test] = &[("isolation::code_is_nobody_and_stays_so", identity)];
+pub const TESTS: &[Test] = &[(
+    "isolation::code_has_its_own_user_and_no_privileges",
+    identity,
+)];
 
 fn identity() -> Done {
     run(async {

@@ -1,15 +1,15 @@
-//! The file on the node's disk that a kubelet gives every container for its last message.
+//! The termination message: a file on the node's disk that the kubelet mounts into each container.
 
 use sandbox_core::{ByteSize, Capability, CapabilityPolicy};
 use sandbox_k8s::PodProfile;
 
 use crate::cluster::{output, run, small};
-use crate::ground::{Ground, client};
+use crate::test_namespace::{TestNamespace, client};
 use crate::{Done, Test};
 
 pub const TESTS: &[Test] = &[
-    ("last_message::it_is_closed_to_code", closed),
-    ("last_message::where_it_is_not_it_is_bounded", bounded),
+    ("last_message::code_cannot_write_it", closed),
+    ("last_message::where_code_can_write_it_is_bounded", bounded),
 ];
 
 const FILE: &str = "/dev/termination-log";
@@ -17,13 +17,13 @@ const GAP: &str = "the kubelet's file for the last message";
 
 fn closed() -> Done {
     run(async {
-        let ground = Ground::new().await;
-        let client = client(ground.config(), CapabilityPolicy::new());
+        let namespace = TestNamespace::new().await;
+        let client = client(namespace.config(), CapabilityPolicy::new());
         let sandbox = client.create(&small("closed")).await?;
         let script = format!("ls -l {FILE}; echo x > {FILE}; echo tried");
-        let said = output(&sandbox, &script).await;
-        assert!(said.contains("-rw-------"), "{said}");
-        assert!(said.contains("Permission denied"), "{said}");
+        let printed = output(&sandbox, &script).await;
+        assert!(printed.contains("-rw-------"), "{printed}");
+        assert!(printed.contains("Permission denied"), "{printed}");
         let disk = sandbox
             .enforcement()
             .get(Capability::Disk)
@@ -36,18 +36,21 @@ fn closed() -> Done {
 
 fn bounded() -> Done {
     run(async {
-        let ground = Ground::new().await;
+        let namespace = TestNamespace::new().await;
         let mut policy = CapabilityPolicy::new();
         policy.disk = Some(ByteSize::mib(2));
         policy.allow_unenforced = vec![Capability::NetworkAccess];
         policy.allow_partial = vec![Capability::Disk];
-        let config = ground.config().profile(PodProfile::Restricted);
+        let config = namespace.config().profile(PodProfile::Restricted);
         let sandbox = client(config, policy).create(&small("bounded")).await?;
         let script =
             format!("dd if=/dev/zero of={FILE} bs=65536 count=256 2>/dev/null; wc -c < {FILE}");
-        let said = output(&sandbox, &script).await;
-        let size: u64 = said.trim().parse().unwrap_or_else(|_| panic!("{said}"));
-        assert!(size <= 2 << 20, "{said}");
+        let printed = output(&sandbox, &script).await;
+        let size: u64 = printed
+            .trim()
+            .parse()
+            .unwrap_or_else(|_| panic!("{printed}"));
+        assert!(size <= 2 << 20, "{printed}");
         let disk = sandbox
             .enforcement()
             .get(Capability::Disk)

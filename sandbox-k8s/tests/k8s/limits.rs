@@ -1,11 +1,11 @@
-//! Limits.
+//! Limits that the kernel enforces.
 
 use sandbox_core::Capability;
 
 use crate::cluster::{run, sandbox};
 use crate::{Done, Test};
 
-pub const TESTS: &[Test] = &[("limits::limits_are_the_kernels", limits)];
+pub const TESTS: &[Test] = &[("limits::memory_and_cpus_are_enforced", limits)];
 
 fn limits() -> Done {
     run(async {
@@ -17,7 +17,7 @@ fn limits() -> Done {
         let result = sandbox
             .shell("x=$(dd if=/dev/zero bs=1M count=100 2>/dev/null | tr '\\0' x); echo ${#x}")
             .await?;
-        assert!(!result.ok(), "{result:?}");
+        assert!(!result.success(), "{result:?}");
         sandbox.kill().await?;
         Ok(())
     })

@@ -1,23 +1,24 @@
-//! The backend against a real cluster: the one of `KUBECONFIG`, whose nodes have the images of `cargo xtask images`.
+//! The backend on the cluster of `KUBECONFIG`, whose nodes have the images of `cargo xtask images`.
 //!
-//! Without a cluster the tests are listed as ignored, with the reason; `SANDBOX_REQUIRE` with the tier's name makes that a failure.
+//! Without a cluster, the tests are listed as ignored, with the reason. If `SANDBOX_REQUIRE` names
+//! the tier, that is a failure.
 
 mod adopt;
-mod changed;
+mod capacity;
+mod changed_pods;
 mod cluster;
 mod contract;
-mod cut;
 mod detached;
-mod failing_fast;
-mod ground;
+mod failures;
 mod in_cluster;
+mod inspection;
 mod isolation;
 mod last_message;
 mod lease;
 mod limits;
-mod namespace;
+mod many_clients;
 mod network;
-mod own_namespace;
+mod network_cut;
 mod owner;
 mod pool;
 mod profiles;
@@ -26,7 +27,7 @@ mod rights;
 mod scale;
 mod storage;
 mod template;
-mod visitors;
+mod test_namespace;
 mod webhook;
 mod workspace;
 
@@ -34,7 +35,8 @@ use std::process::ExitCode;
 use std::sync::{PoisonError, RwLock};
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use sandbox_testing::requirements::is_required;
+use sandbox_testing::requirements::fail_if_required;
+use sandbox_testing::trials::{ignore, ignored_if};
 
 const TIER: &str = "k8s";
 
@@ -44,10 +46,10 @@ type Test = (&'static str, fn() -> Done);
 /// A module's tests begin with its name.
 const TESTS: &[&[Test]] = &[
     adopt::TESTS,
-    changed::TESTS,
-    cut::TESTS,
+    changed_pods::TESTS,
+    network_cut::TESTS,
     detached::TESTS,
-    failing_fast::TESTS,
+    failures::TESTS,
     isolation::TESTS,
     in_cluster::TESTS,
     lease::TESTS,
@@ -61,16 +63,16 @@ const TESTS: &[&[Test]] = &[
     scale::TESTS,
     storage::TESTS,
     template::TESTS,
-    visitors::TESTS,
+    many_clients::TESTS,
     webhook::TESTS,
     workspace::TESTS,
 ];
 
-/// Runs a test beside the others; the one that fills the nodes by itself, since the times to live of others' pods would be over before
-/// those run.
-fn in_turn(name: &str, test: impl FnOnce() -> Done) -> Done {
+/// Runs a test beside the others. A test of `scale` fills the nodes, so it runs alone: the lifetime
+/// of other tests' pods would end before they are scheduled.
+fn with_room_on_nodes(name: &str, test: impl FnOnce() -> Done) -> Done {
     static NODES: RwLock<()> = RwLock::new(());
-    // What a test that failed has left is its own.
+    // A test that failed does not affect the others.
     if scale::TESTS.iter().any(|(alone, _)| *alone == name) {
         let _alone = NODES.write().unwrap_or_else(PoisonError::into_inner);
         test()
@@ -87,7 +89,7 @@ fn main() -> ExitCode {
     if let Some(code) = in_cluster::run_if_asked() {
         return code;
     }
-    if let Some(code) = visitors::run_if_asked() {
+    if let Some(code) = many_clients::run_if_asked() {
         return code;
     }
     if pool::doomed() {
@@ -95,30 +97,22 @@ fn main() -> ExitCode {
     }
     let arguments = Arguments::from_args();
     let missing = cluster::missing();
-    if let Some(reason) = &missing {
-        println!("NOT RUN: tests that need a cluster: {reason}");
-        if is_required(TIER) {
-            eprintln!("SANDBOX_REQUIRE={TIER}: a cluster is required");
-            return ExitCode::FAILURE;
-        }
+    if let Some(code) = fail_if_required(TIER, missing.as_deref()) {
+        return code;
     }
-    for (name, reason) in contract::NOT_APPLICABLE {
-        println!("NOT RUN: {name}: {reason}");
-    }
-    let applies = |name: &str| {
-        let mut names = contract::NOT_APPLICABLE.iter();
-        !names.any(|(not_applicable, _)| name.starts_with(not_applicable))
-    };
     let of_pods = TESTS
         .iter()
         .copied()
         .flatten()
-        .map(|(name, test)| Trial::test(*name, || in_turn(name, *test)));
-    let of_contract = sandbox_testing::contract::tests()
-        .filter(|(name, _)| applies(name))
-        .map(|(name, test)| Trial::test(*name, move || in_turn(name, || test(&contract::Pods))));
+        .map(|(name, test)| Trial::test(*name, || with_room_on_nodes(name, *test)));
+    let of_contract = sandbox_testing::contract::tests().map(|(name, test)| {
+        Trial::test(*name, move || {
+            with_room_on_nodes(name, || test(&contract::Pods))
+        })
+    });
     let trials = of_pods
         .chain(of_contract)
-        .map(|trial| trial.with_kind(TIER).with_ignored_flag(missing.is_some()));
-    libtest_mimic::run(&arguments, trials.collect()).exit_code()
+        .map(|trial| ignored_if(trial.with_kind(TIER), missing.as_deref()));
+    let trials = ignore(trials.collect(), contract::NOT_APPLICABLE);
+    libtest_mimic::run(&arguments, trials).exit_code()
 }

@@ -1,5 +1,5 @@
-//! What a NetworkPolicy is worth on this cluster, and on one that enforces it: that one is made up, by somebody who does on the node what a
-//! network with policies would do. It needs root on the only node, where the tests run.
+//! Whether the backend detects that a NetworkPolicy is enforced. This cluster enforces none. A
+//! cluster that does is simulated with iptables rules, which needs root on the only node.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -12,48 +12,54 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use kube::Client;
 use kube::api::ListParams;
 use sandbox_core::{Capability, CapabilityPolicy, ErrorKind, SandboxClient, SandboxHandle};
-use sandbox_k8s::{KubernetesBackend, PodProfile, WarmPool};
+use sandbox_k8s::{KubernetesBackend, KubernetesConfig, PodProfile, WarmPool};
 
 use crate::cluster::{output, run, small};
-use crate::ground::{Ground, Outsider, client};
+use crate::test_namespace::{NodeListener, TestNamespace, client};
 use crate::{Done, Test};
 
 pub const TESTS: &[Test] = &[
-    ("network::a_policy_that_nobody_enforces_is_none", unenforced),
-    ("network::a_policy_that_is_enforced_denies", enforced),
-    ("network::a_warm_pool_under_a_policy", pooled),
+    ("network::an_unenforced_policy_is_refused", unenforced),
+    ("network::an_enforced_policy_denies_the_network", enforced),
+    ("network::pods_of_a_warm_pool_are_under_the_policy", pooled),
     (
-        "network::a_policy_for_a_label_of_the_specification_opens_nothing",
+        "network::a_policy_for_a_label_of_the_specification_does_not_apply",
         labeled,
     ),
-    ("network::a_policy_that_lets_pods_in_is_none", half_enforced),
-    ("network::without_a_witness_nothing_is_proven", no_witness),
+    (
+        "network::a_policy_that_allows_incoming_connections_is_refused",
+        half_enforced,
+    ),
+    (
+        "network::an_unreachable_canary_target_proves_nothing",
+        no_witness,
+    ),
 ];
 
-/// What the made up network takes away of a pod under the policy.
+/// What the simulated network denies to a pod under the policy.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Enforced {
-    /// Everything, some time after the pod has begun.
+    /// All connections, some time after the pod has started.
     All,
-    /// The same, but for pods that another policy selects by the label `app=api`: policies add up.
+    /// The same, except for pods with the label `app=api`, which another policy allows.
     AllButApi,
-    /// What it sends, and nothing of what it gets.
+    /// Outgoing connections only.
     Outwards,
 }
 
-/// A network that enforces the policy, as long as this lives.
-struct Network {
+/// Enforces the policy on the node's pods until it is dropped.
+struct SimulatedNetwork {
     ends: Arc<AtomicBool>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
-impl Network {
-    fn new(ground: &Ground, enforced: Enforced) -> Self {
+impl SimulatedNetwork {
+    fn new(namespace: &TestNamespace, enforced: Enforced) -> Self {
         let ends = Arc::new(AtomicBool::new(false));
         let (seen, client, name) = (
             Arc::clone(&ends),
             Client::try_default(),
-            ground.name.clone(),
+            namespace.name.clone(),
         );
         let thread = std::thread::spawn(move || {
             run(async move {
@@ -84,7 +90,7 @@ impl Network {
     }
 }
 
-impl Drop for Network {
+impl Drop for SimulatedNetwork {
     fn drop(&mut self) {
         self.ends.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
@@ -93,7 +99,35 @@ impl Drop for Network {
     }
 }
 
-/// Denies a pod its network, from the node; says whether there was something to deny.
+/// A namespace on a cluster that enforces policies, and a listener outside of its pods.
+struct SimulatedCluster {
+    namespace: TestNamespace,
+    listener: NodeListener,
+    _network: SimulatedNetwork,
+}
+
+impl SimulatedCluster {
+    async fn new(enforced: Enforced) -> Self {
+        let namespace = TestNamespace::new().await;
+        let listener = NodeListener::new(namespace.node_address().await).await;
+        let _network = SimulatedNetwork::new(&namespace, enforced);
+        Self {
+            namespace,
+            listener,
+            _network,
+        }
+    }
+
+    /// The configuration of a backend whose canary connects to the listener.
+    fn config(&self) -> KubernetesConfig {
+        self.namespace
+            .config()
+            .profile(PodProfile::Restricted)
+            .canary_target(self.listener.address)
+    }
+}
+
+/// Denies a pod its network from the node. Returns whether the pod had one.
 fn deny(id: &str, enforced: Enforced) -> bool {
     let Some(network) = network_of(id) else {
         return false;
@@ -103,12 +137,12 @@ fn deny(id: &str, enforced: Enforced) -> bool {
             &["-A", "OUTPUT", "!", "-o", "lo", "-j", "DROP"],
             &["-A", "INPUT", "!", "-i", "lo", "-j", "DROP"],
         ],
-        // Answers to those who have come in are let through.
+        // Responses to incoming connections are allowed.
         Enforced::Outwards => &[&[
             "-A", "OUTPUT", "!", "-o", "lo", "-p", "tcp", "--syn", "-j", "DROP",
         ]],
     };
-    // The descriptor, and not the process, which may be another one by now.
+    // The descriptor, because the process ID may have been reused.
     let inside = format!(
         "--net=/proc/{}/fd/{}",
         std::process::id(),
@@ -123,8 +157,8 @@ fn deny(id: &str, enforced: Enforced) -> bool {
     })
 }
 
-/// The network namespace of a pod: that of the process that holds it open for the pod's containers. Every other one may be the runtime's
-/// on its way in, whose network is still the node's, where the rules would cut off everybody.
+/// The network namespace of a pod, from its `pause` process. Another process of the pod may be the
+/// runtime's while it enters, and the rules would then apply to the node's network.
 fn network_of(pod: &str) -> Option<File> {
     let own = std::fs::metadata("/proc/self/ns/net")
         .expect("a namespace")
@@ -142,15 +176,15 @@ fn network_of(pod: &str) -> Option<File> {
 
 fn unenforced() -> Done {
     run(async {
-        let ground = Ground::new().await;
-        let config = ground.config().profile(PodProfile::Restricted);
+        let namespace = TestNamespace::new().await;
+        let config = namespace.config().profile(PodProfile::Restricted);
         let refusing = client(config.clone(), CapabilityPolicy::new());
         let error = refusing.create(&small("open")).await.expect_err("refused");
         assert_eq!(error.kind(), ErrorKind::NotEnforceable, "{error}");
         let text = error.to_string();
         assert!(text.contains("network_access"), "{text}");
         assert!(text.contains("a pod under it reaches"), "{text}");
-        ground.empty().await;
+        namespace.wait_empty().await;
 
         let mut policy = CapabilityPolicy::new();
         policy.allow_unenforced = vec![Capability::NetworkAccess];
@@ -158,13 +192,13 @@ fn unenforced() -> Done {
         let entry = sandbox.enforcement().get(Capability::NetworkAccess);
         assert!(!entry.expect("an entry").is_enforced(), "{entry:?}");
         sandbox.kill().await?;
-        ground.empty().await;
+        namespace.wait_empty().await;
         Ok(())
     })
 }
 
-async fn cannot_reach(sandbox: &SandboxHandle, outsider: &Outsider) {
-    let tried = output(sandbox, &outsider.dial()).await;
+async fn assert_unreachable(sandbox: &SandboxHandle, listener: &NodeListener) {
+    let tried = output(sandbox, &listener.connect_script()).await;
     assert!(
         tried.contains("tried") && !tried.contains("open"),
         "{tried}"
@@ -173,13 +207,8 @@ async fn cannot_reach(sandbox: &SandboxHandle, outsider: &Outsider) {
 
 fn enforced() -> Done {
     run(async {
-        let ground = Ground::new().await;
-        let outsider = Outsider::new(ground.node().await).await;
-        let _network = Network::new(&ground, Enforced::All);
-        let config = ground
-            .config()
-            .profile(PodProfile::Restricted)
-            .canary_target(outsider.address);
+        let cluster = SimulatedCluster::new(Enforced::All).await;
+        let config = cluster.config();
         let client = client(config, CapabilityPolicy::new());
         let begin = std::time::Instant::now();
         let sandbox = client.create(&small("denied")).await?;
@@ -188,30 +217,26 @@ fn enforced() -> Done {
         let entry = entry.expect("an entry");
         assert!(entry.is_enforced(), "{entry}");
         assert!(entry.to_string().contains("canary"), "{entry}");
-        cannot_reach(&sandbox, &outsider).await;
-        // The three of the canary are gone.
-        assert_eq!(ground.names().await.len(), 1);
+        assert_unreachable(&sandbox, &cluster.listener).await;
+        // The three pods of the canary are removed.
+        assert_eq!(cluster.namespace.names().await.len(), 1);
         sandbox.kill().await?;
-        // What is known stands for a while.
+        // The result is cached for a while.
         let begin = std::time::Instant::now();
         let second = client.create(&small("denied")).await?;
         eprintln!("without: {:?}", begin.elapsed());
         second.kill().await?;
-        ground.empty().await;
+        cluster.namespace.wait_empty().await;
         Ok(())
     })
 }
 
-/// A policy of the namespace lets the pods of its application out; code whose specification has the same label gets nothing by that.
+/// A policy allows the network to pods with a label. A label of the specification is no label of
+/// the pod.
 fn labeled() -> Done {
     run(async {
-        let ground = Ground::new().await;
-        let outsider = Outsider::new(ground.node().await).await;
-        let _network = Network::new(&ground, Enforced::AllButApi);
-        let config = ground
-            .config()
-            .profile(PodProfile::Restricted)
-            .canary_target(outsider.address);
+        let cluster = SimulatedCluster::new(Enforced::AllButApi).await;
+        let config = cluster.config();
         let spec = small("labeled").label("app", "api");
         let sandbox = client(config.clone(), CapabilityPolicy::new())
             .create(&spec)
@@ -219,9 +244,9 @@ fn labeled() -> Done {
         let entry = sandbox.enforcement().get(Capability::NetworkAccess);
         let entry = entry.expect("an entry");
         assert!(entry.is_enforced(), "{entry}");
-        cannot_reach(&sandbox, &outsider).await;
+        assert_unreachable(&sandbox, &cluster.listener).await;
         sandbox.kill().await?;
-        // The control: as a label of the pod it would, and the pod waits in vain for a denial.
+        // The control: with the label on the pod, the network stays, and the pod is refused.
         #[cfg(feature = "mutants")]
         {
             let config = config.mutated(sandbox_k8s::Mutation::Labels);
@@ -229,84 +254,73 @@ fn labeled() -> Done {
             let error = opened.expect_err("its network stays");
             assert_eq!(error.kind(), ErrorKind::SetupFailed, "{error}");
         }
-        ground.empty().await;
+        cluster.namespace.wait_empty().await;
         Ok(())
     })
 }
 
-/// A pod that was started ahead is under the policy as well, and says so.
+/// A pod from the warm pool is under the policy, and its report says so.
 fn pooled() -> Done {
     run(async {
-        let ground = Ground::new().await;
-        let outsider = Outsider::new(ground.node().await).await;
-        let _network = Network::new(&ground, Enforced::All);
-        let config = ground
-            .config()
-            .profile(PodProfile::Restricted)
-            .canary_target(outsider.address)
-            .warm(WarmPool::new(1));
+        let cluster = SimulatedCluster::new(Enforced::All).await;
+        let config = cluster.config().warm(WarmPool::new(1));
         let backend = Arc::new(KubernetesBackend::new(config));
         let client = SandboxClient::with_backend(backend.clone(), CapabilityPolicy::new())?;
-        let (plan, ..) = client.check(&small("ahead")).await?;
+        let plan = client.plan(&small("ahead"))?;
         assert_eq!(backend.prepare(&plan).await?, 1, "{:?}", backend.pool());
         let sandbox = client.create(&small("claims")).await?;
         let counts = backend.pool().expect("a pool");
         assert_eq!((counts.claimed, counts.missed), (1, 0), "{counts:?}");
-        for (capability, words) in [
+        for (capability, expected) in [
             (Capability::NetworkAccess, "canary"),
             (Capability::Processes, "warm pool"),
         ] {
             let entry = sandbox.enforcement().get(capability).expect("an entry");
             assert!(entry.is_enforced(), "{entry}");
-            assert!(entry.to_string().contains(words), "{entry}");
+            assert!(entry.to_string().contains(expected), "{entry}");
         }
-        cannot_reach(&sandbox, &outsider).await;
+        assert_unreachable(&sandbox, &cluster.listener).await;
         sandbox.kill().await?;
         drop((client, backend));
-        ground.empty().await;
+        cluster.namespace.wait_empty().await;
         Ok(())
     })
 }
 
 fn half_enforced() -> Done {
     run(async {
-        let ground = Ground::new().await;
-        let outsider = Outsider::new(ground.node().await).await;
-        let _network = Network::new(&ground, Enforced::Outwards);
-        let config = ground
-            .config()
-            .profile(PodProfile::Restricted)
-            .canary_target(outsider.address);
+        let cluster = SimulatedCluster::new(Enforced::Outwards).await;
+        let config = cluster.config();
         let client = client(config, CapabilityPolicy::new());
         let error = client.create(&small("half")).await.expect_err("refused");
         assert_eq!(error.kind(), ErrorKind::NotEnforceable, "{error}");
         let text = error.to_string();
         assert!(text.contains("is reached by another one"), "{text}");
-        ground.empty().await;
+        cluster.namespace.wait_empty().await;
         Ok(())
     })
 }
 
-/// Everything is denied, and nobody without the policy reaches anything outside, either: on this cluster, nothing answers there.
+/// Everything is denied, but a pod without the policy cannot reach the target either.
 fn no_witness() -> Done {
     run(async {
-        let ground = Ground::new().await;
-        let gone = {
-            let outsider = Outsider::new(ground.node().await).await;
-            outsider.address
+        let namespace = TestNamespace::new().await;
+        let closed = {
+            let listener = NodeListener::new(namespace.node_address().await).await;
+            listener.address
         };
-        let _network = Network::new(&ground, Enforced::All);
-        let config = ground
+        let _network = SimulatedNetwork::new(&namespace, Enforced::All);
+        let config = namespace
             .config()
             .profile(PodProfile::Restricted)
-            .canary_target(gone);
+            .canary_target(closed);
         let client = client(config, CapabilityPolicy::new());
         let error = client.create(&small("blind")).await.expect_err("refused");
         assert_eq!(error.kind(), ErrorKind::NotEnforceable, "{error}");
         let text = error.to_string();
         assert!(text.contains("was not proven"), "{text}");
-        assert!(text.contains(&gone.to_string()), "{text}");
-        ground.empty().await;
+        assert!(text.contains(&closed.to_string()), "{text}");
+        namespace.wait_empty().await;
         Ok(())
     })
 }

@@ -10,7 +10,7 @@ const NAME: &str = "SANDBOX_TEST_OWNER";
 const NAMESPACE: &str = "SANDBOX_TEST_NAMESPACE";
 const DETACHED: &str = "SANDBOX_TEST_DETACHED";
 
-/// What an owner does: make the sandbox, say so, and hold it.
+/// The `main` of an owner: creates the sandbox, prints `ready`, and waits.
 pub fn run_if_asked() -> Option<ExitCode> {
     let name = std::env::var(NAME).ok()?;
     let namespace = std::env::var(NAMESPACE).expect("a namespace");
@@ -27,7 +27,7 @@ pub fn run_if_asked() -> Option<ExitCode> {
     })))
 }
 
-/// Starts one that makes a sandbox of this name, and waits until it has.
+/// Starts an owner of a sandbox with this name. Returns when the sandbox exists.
 pub fn start(namespace: &str, name: &str, detached: bool) -> Owner {
     let named = [(NAME, name.to_owned()), (NAMESPACE, namespace.to_owned())];
     let detached = detached.then(|| (DETACHED, "1".to_owned()));

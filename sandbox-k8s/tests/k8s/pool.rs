@@ -1,4 +1,4 @@
-//! Pods that were started ahead.
+//! The warm pool: pods that are started before they are needed.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -9,41 +9,42 @@ use sandbox_core::{Capability, SandboxClient, SandboxHandle};
 use sandbox_k8s::{KubernetesBackend, WarmPool};
 use sandbox_testing::owner::Owner;
 
+use crate::capacity::{in_namespace, tiny};
 use crate::cluster::{output, run};
-use crate::ground::until;
-use crate::namespace::{Namespace, in_namespace, tiny};
+use crate::test_namespace::{TestNamespace, wait_until};
 use crate::{Done, Test};
 
 pub const TESTS: &[Test] = &[
-    ("pool::a_claim_enters_a_pod_that_was_there", claim),
-    ("pool::twenty_claims_are_twenty_pods", twenty),
-    ("pool::what_has_ended_or_is_old_is_not_claimed", stale),
-    ("pool::without_room_creation_is_the_ordinary_one", no_room),
-    ("pool::an_owner_who_is_killed_leaves_nothing", killed),
+    ("pool::a_claim_uses_a_running_pod", claim),
+    ("pool::twenty_claims_use_twenty_pods", twenty),
+    ("pool::ended_and_old_pods_are_not_claimed", stale),
+    ("pool::without_room_a_creation_starts_its_own_pod", no_room),
+    ("pool::a_killed_owner_leaves_nothing", killed),
 ];
 
-/// Names the namespace to whoever fills a pool in order to be killed.
+/// The namespace of the process that fills a pool and is killed.
 const DOOMED: &str = "SANDBOX_TEST_DOOMED";
 
-/// The unique id of the pod that a sandbox is, by the folder that its node keeps for it.
+/// The UID of a sandbox's pod, from the folder that the node has for it.
 async fn pod_of(sandbox: &SandboxHandle, known: &BTreeSet<String>) -> Option<String> {
     let mounts = output(sandbox, "cat /proc/self/mountinfo").await;
     known.iter().find(|uid| mounts.contains(*uid)).cloned()
 }
 
-async fn uids(namespace: &Namespace) -> BTreeSet<String> {
+async fn uids(namespace: &TestNamespace) -> BTreeSet<String> {
     let listed = namespace.listed().await;
     listed.into_iter().map(|(_, uid)| uid).collect()
 }
 
 async fn prepare(backend: &KubernetesBackend, client: &SandboxClient) -> usize {
-    let (plan, ..) = client.check(&tiny("asked")).await.expect("a plan");
+    let plan = client.plan(&tiny("asked")).expect("a plan");
     backend.prepare(&plan).await.expect("an answer")
 }
 
 fn claim() -> Done {
     in_namespace(|namespace| async move {
-        let (backend, client) = namespace.client(namespace.config().warm(WarmPool::new(1)));
+        let (backend, client) =
+            namespace.backend_and_client(namespace.patient_config().warm(WarmPool::new(1)));
         assert_eq!(prepare(&backend, &client).await, 1);
         let before = uids(&namespace).await;
         assert_eq!(before.len(), 1);
@@ -53,7 +54,10 @@ fn claim() -> Done {
         let begin = Instant::now();
         let first = client.create(&spec).await?;
         output(&first, "true").await;
-        println!("claim to the end of a first program: {:?}", begin.elapsed());
+        println!(
+            "claim to the end of the first program: {:?}",
+            begin.elapsed()
+        );
         let pod = pod_of(&first, &before).await;
         assert!(pod.is_some(), "the sandbox is no pod that was there before");
         assert_eq!(output(&first, "echo $MINE").await, "yes\n");
@@ -61,8 +65,8 @@ fn claim() -> Done {
         let said = processes.map(ToString::to_string).unwrap_or_default();
         assert!(said.contains("warm pool"), "{said}");
 
-        // Its size is kept while it is claimed, by pods that nobody has had.
-        until("the pool to be full again", async || {
+        // After a claim the pool refills with new pods.
+        wait_until("the pool to be full again", async || {
             backend.pool().is_some_and(|pool| pool.ready == 1)
         })
         .await;
@@ -77,7 +81,7 @@ fn claim() -> Done {
         let counts = backend.pool().expect("a pool");
         assert_eq!((counts.claimed, counts.missed), (2, 0), "{counts:?}");
 
-        // What no two have in common does not come from it.
+        // A specification with other settings does not use it.
         let other = tiny("larger").memory(sandbox_core::ByteSize::mib(25));
         let begin = Instant::now();
         let larger = client.create(&other).await?;
@@ -87,7 +91,7 @@ fn claim() -> Done {
         larger.kill().await?;
         second.kill().await?;
         drop((client, backend));
-        namespace.empty().await;
+        namespace.wait_empty().await;
         Ok(())
     })
 }
@@ -95,7 +99,8 @@ fn claim() -> Done {
 fn twenty() -> Done {
     const COUNT: usize = 20;
     in_namespace(|namespace| async move {
-        let (backend, client) = namespace.client(namespace.config().warm(WarmPool::new(COUNT)));
+        let (backend, client) =
+            namespace.backend_and_client(namespace.patient_config().warm(WarmPool::new(COUNT)));
         assert_eq!(prepare(&backend, &client).await, COUNT);
         let before = uids(&namespace).await;
         let specs: Vec<_> = (0..COUNT)
@@ -118,7 +123,7 @@ fn twenty() -> Done {
         );
         drop(sandboxes);
         drop((client, backend));
-        namespace.empty().await;
+        namespace.wait_empty().await;
         Ok(())
     })
 }
@@ -127,14 +132,14 @@ fn stale() -> Done {
     in_namespace(|namespace| async move {
         let age = Duration::from_secs(20);
         let pool = WarmPool::new(1).max_age(age);
-        let (backend, client) = namespace.client(namespace.config().warm(pool));
+        let (backend, client) = namespace.backend_and_client(namespace.patient_config().warm(pool));
         assert_eq!(prepare(&backend, &client).await, 1);
         let first = uids(&namespace).await;
         for (name, _) in namespace.listed().await {
             let now = DeleteParams::default().grace_period(0);
             namespace.pods().delete(&name, &now).await?;
         }
-        until("its end to be known", async || {
+        wait_until("its end to be known", async || {
             backend.pool().is_some_and(|pool| pool.discarded >= 1)
         })
         .await;
@@ -142,13 +147,13 @@ fn stale() -> Done {
         assert_eq!(pod_of(&sandbox, &first).await, None);
         sandbox.kill().await?;
 
-        // One that nobody claims in time is replaced.
-        until("a pod to be too old", async || {
+        // A pod that is not claimed in time is replaced.
+        wait_until("a pod to be too old", async || {
             backend.pool().is_some_and(|pool| pool.discarded >= 2)
         })
         .await;
         drop((client, backend));
-        namespace.empty().await;
+        namespace.wait_empty().await;
         Ok(())
     })
 }
@@ -156,9 +161,10 @@ fn stale() -> Done {
 fn no_room() -> Done {
     in_namespace(|namespace| async move {
         namespace.limit_pods(1).await;
-        let (_, plain) = namespace.client(namespace.config());
+        let (_, plain) = namespace.backend_and_client(namespace.patient_config());
         let only = plain.create(&tiny("only")).await?;
-        let (backend, client) = namespace.client(namespace.config().warm(WarmPool::new(1)));
+        let (backend, client) =
+            namespace.backend_and_client(namespace.patient_config().warm(WarmPool::new(1)));
         assert_eq!(prepare(&backend, &client).await, 0);
         let failure = backend.pool().expect("a pool").failure;
         assert!(
@@ -166,8 +172,8 @@ fn no_room() -> Done {
             "{failure:?}"
         );
         only.kill().await?;
-        // What counts against a quota is known a moment later.
-        namespace.empty().await;
+        // The quota is counted asynchronously.
+        namespace.wait_empty().await;
         let sandbox = loop {
             match client.create(&tiny("ordinary")).await {
                 Ok(sandbox) => break sandbox,
@@ -183,7 +189,7 @@ fn no_room() -> Done {
     })
 }
 
-/// Where this process is to be killed: fills a pool, says so, and waits for that.
+/// The `main` of a process that is killed: fills a pool, prints that, and waits.
 pub fn doomed() -> bool {
     let Ok(name) = std::env::var(DOOMED) else {
         return false;
@@ -209,8 +215,8 @@ fn killed() -> Done {
         let mut owner = Owner::spawn([(DOOMED, namespace.name.clone())]);
         owner.wait_until("ready 2");
         owner.kill();
-        // Its agents hear nothing any more: none runs beyond the lease.
-        until("the agents to end", async || {
+        // Its agents have lost their owner, so none runs longer than the lease.
+        wait_until("the agents to end", async || {
             let pods = namespace.pods().list(&ListParams::default()).await;
             pods.expect("a list").items.iter().all(|pod| {
                 let phase = pod
@@ -221,9 +227,9 @@ fn killed() -> Done {
             })
         })
         .await;
-        let (_, later) = namespace.client(namespace.config());
+        let (_, later) = namespace.backend_and_client(namespace.patient_config());
         later.prune().await?;
-        namespace.empty().await;
+        namespace.wait_empty().await;
         Ok(())
     })
 }

@@ -1,4 +1,4 @@
-//! What pods ask their namespace for.
+//! Pod profiles.
 
 use sandbox_core::{Capability, CapabilityPolicy};
 use sandbox_k8s::PodProfile;
@@ -7,7 +7,7 @@ use crate::cluster::{client_of, output, run, small};
 use crate::{Done, Test};
 
 pub const TESTS: &[Test] = &[(
-    "profiles::the_restricted_profile_runs_what_is_accepted",
+    "profiles::the_restricted_profile_runs_where_its_gaps_are_accepted",
     restricted_runs,
 )];
 

@@ -1,4 +1,4 @@
-//! Connections to the API server that are cut: a relay in front of it, of this test alone.
+//! Connections to the API server that are cut, by a relay that only this test uses.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -9,7 +9,7 @@ use kube::Api;
 use kube::api::{DeleteParams, ListParams};
 use kube::config::Kubeconfig;
 use sandbox_core::{
-    ArtifactLimits, CapabilityPolicy, ErrorKind, ExecRequest, Outcome, SandboxClient, SandboxHandle,
+    CapabilityPolicy, ErrorKind, ExecRequest, Outcome, SandboxClient, SandboxHandle,
 };
 use sandbox_k8s::{KubernetesBackend, KubernetesConfig};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -20,28 +20,34 @@ use crate::cluster::{run, small};
 use crate::{Done, Test};
 
 pub const TESTS: &[Test] = &[
-    ("resume::output_is_whole", output),
-    ("resume::an_end_meanwhile_is_told_afterwards", meanwhile),
-    ("resume::short_executions_end_as_they_did", short),
-    ("resume::files_are_whole", files),
-    ("resume::a_pod_that_is_gone_is_unknown", gone),
-    ("resume::a_kill_without_a_cluster_is_an_error", kill),
+    ("resume::output_is_complete", output),
+    (
+        "resume::ends_during_an_outage_are_reported_after_it",
+        ended_during_outage,
+    ),
+    ("resume::short_executions_keep_their_exit_codes", short),
+    ("resume::files_are_complete", files),
+    (
+        "resume::an_execution_of_a_removed_pod_is_unknown",
+        removed_pod,
+    ),
+    ("resume::a_kill_during_an_outage_is_an_error", kill),
 ];
 
-/// A way to the API server.
-struct Relay {
+/// A relay in front of the API server.
+struct ServerRelay {
     server: String,
-    /// Nobody gets through.
+    /// Whether new connections are refused.
     shut: AtomicBool,
     cut: Notify,
-    /// Bytes from the server, of all connections.
-    carried: AtomicUsize,
-    /// After this many, everything is cut.
-    every: AtomicUsize,
+    /// Bytes from the server, over all connections.
+    forwarded: AtomicUsize,
+    /// After this number of bytes, all connections are cut; 0 for never.
+    cut_interval: AtomicUsize,
     cuts: AtomicUsize,
 }
 
-impl Relay {
+impl ServerRelay {
     fn cut(&self) {
         self.cuts.fetch_add(1, Ordering::Relaxed);
         self.cut.notify_waiters();
@@ -55,8 +61,8 @@ impl Relay {
     }
 
     fn count(&self, bytes: usize) {
-        let every = self.every.load(Ordering::Relaxed);
-        let before = self.carried.fetch_add(bytes, Ordering::Relaxed);
+        let every = self.cut_interval.load(Ordering::Relaxed);
+        let before = self.forwarded.fetch_add(bytes, Ordering::Relaxed);
         if every > 0 && before / every != (before + bytes) / every {
             self.cut();
         }
@@ -65,13 +71,13 @@ impl Relay {
     async fn listen(self: Arc<Self>, listener: TcpListener) {
         while let Ok((client, _)) = listener.accept().await {
             if !self.shut.load(Ordering::Relaxed) {
-                // How a connection ends is what its two ends see.
-                tokio::spawn(Arc::clone(&self).carry(client));
+                // Both ends see how the connection ends, so the result is not needed.
+                tokio::spawn(Arc::clone(&self).forward(client));
             }
         }
     }
 
-    async fn carry(self: Arc<Self>, client: TcpStream) -> std::io::Result<()> {
+    async fn forward(self: Arc<Self>, client: TcpStream) -> std::io::Result<()> {
         let server = TcpStream::connect(&self.server).await?;
         let (mut from_client, mut to_client) = client.into_split();
         let (mut from_server, mut to_server) = server.into_split();
@@ -95,14 +101,14 @@ impl Relay {
     }
 }
 
-/// A client behind a relay, which the server's certificate is still checked through.
-struct Setting {
-    relay: Arc<Relay>,
+/// A client that uses the relay. It still checks the server's certificate.
+struct RelayedClient {
+    relay: Arc<ServerRelay>,
     client: SandboxClient,
     _kubeconfig: tempfile::NamedTempFile,
 }
 
-impl Setting {
+impl RelayedClient {
     async fn new() -> Result<Self, Box<dyn std::error::Error>> {
         let mut config = Kubeconfig::read()?;
         let listener = TcpListener::bind("127.0.0.1:0").await?;
@@ -125,17 +131,17 @@ impl Setting {
         cluster.server = Some(format!("{scheme}://{address}"));
         let file = tempfile::NamedTempFile::new()?;
         serde_json::to_writer(&file, &config)?;
-        let relay = Arc::new(Relay {
+        let relay = Arc::new(ServerRelay {
             server,
             shut: AtomicBool::new(false),
             cut: Notify::new(),
-            carried: AtomicUsize::new(0),
-            every: AtomicUsize::new(0),
+            forwarded: AtomicUsize::new(0),
+            cut_interval: AtomicUsize::new(0),
             cuts: AtomicUsize::new(0),
         });
         tokio::spawn(Arc::clone(&relay).listen(listener));
         let backend = KubernetesBackend::new(KubernetesConfig::default().kubeconfig(file.path()));
-        // Streams that are cut again and again take long on a busy node: no test here is about speed.
+        // Streams that are cut repeatedly are slow on a busy node.
         let mut policy = CapabilityPolicy::new();
         policy.timeout = Some(Duration::from_secs(120));
         let client = SandboxClient::with_backend(Arc::new(backend), policy)?;
@@ -154,14 +160,15 @@ impl Setting {
     }
 }
 
-/// The API of pods, past the relay.
+/// The API of pods, without the relay.
 async fn pods() -> Result<Api<Pod>, Box<dyn std::error::Error>> {
     let config = kube::Config::infer().await?;
     Ok(Api::default_namespaced(kube::Client::try_from(config)?))
 }
 
-/// The names of a test's pods. A specification's labels are in an annotation, which no selector finds.
-async fn named(pods: &Api<Pod>, name: &str) -> kube::Result<Vec<String>> {
+/// The names of a test's pods. Labels of a specification are in an annotation, which selectors
+/// ignore.
+async fn pods_of(pods: &Api<Pod>, name: &str) -> kube::Result<Vec<String>> {
     let label = format!("\"resume\":\"{name}-{}\"", std::process::id());
     let all = ListParams::default().labels("sandbox.tier=k8s");
     let all = pods.list(&all).await?.items.into_iter();
@@ -175,10 +182,13 @@ async fn named(pods: &Api<Pod>, name: &str) -> kube::Result<Vec<String>> {
 
 fn output() -> Done {
     run(async {
-        let setting = Setting::new().await?;
-        let sandbox = setting.sandbox("output").await?;
+        let relayed = RelayedClient::new().await?;
+        let sandbox = relayed.sandbox("output").await?;
         let total = 24 << 20;
-        setting.relay.every.store(2_500_009, Ordering::Relaxed);
+        relayed
+            .relay
+            .cut_interval
+            .store(2_500_009, Ordering::Relaxed);
         let script = format!("yes 1234567 | head -c {total}; echo err >&2; exit 9");
         let result = sandbox.shell(script.as_str()).await?;
         assert_eq!(result.exit_code(), Some(9), "{:?}", result.outcome);
@@ -191,28 +201,28 @@ fn output() -> Done {
                 .all(|line| line == b"1234567\n")
         );
         assert_eq!(result.stderr_text(), "err\n");
-        let cuts = setting.relay.cuts.load(Ordering::Relaxed);
+        let cuts = relayed.relay.cuts.load(Ordering::Relaxed);
         assert!(cuts > 5, "{cuts}");
-        setting.relay.every.store(0, Ordering::Relaxed);
+        relayed.relay.cut_interval.store(0, Ordering::Relaxed);
         sandbox.kill().await?;
         Ok(())
     })
 }
 
-/// The API server is away while one program ends and another one is ended at its time limit.
-fn meanwhile() -> Done {
+/// During the outage one program ends, and another one reaches its time limit.
+fn ended_during_outage() -> Done {
     run(async {
-        let setting = Setting::new().await?;
-        let sandbox = setting.sandbox("meanwhile").await?;
+        let relayed = RelayedClient::new().await?;
+        let sandbox = relayed.sandbox("meanwhile").await?;
         let over = ExecRequest::shell("echo begun; sleep 1; echo over; exit 6");
         let limited = ExecRequest::shell("echo begun; sleep 60").timeout(Duration::from_secs(2));
-        let away = async {
+        let outage = async {
             tokio::time::sleep(Duration::from_millis(500)).await;
-            setting.relay.shut(true);
+            relayed.relay.shut(true);
             tokio::time::sleep(Duration::from_secs(4)).await;
-            setting.relay.shut(false);
+            relayed.relay.shut(false);
         };
-        let (over, limited, ()) = tokio::join!(sandbox.exec(&over), sandbox.exec(&limited), away);
+        let (over, limited, ()) = tokio::join!(sandbox.exec(&over), sandbox.exec(&limited), outage);
         let (over, limited) = (over?, limited?);
         assert_eq!(over.exit_code(), Some(6), "{:?}", over.outcome);
         assert_eq!(over.stdout_text(), "begun\nover\n");
@@ -223,15 +233,15 @@ fn meanwhile() -> Done {
     })
 }
 
-/// Cuts at any moment of short executions.
+/// Cuts short executions after different delays.
 fn short() -> Done {
     run(async {
-        let setting = Setting::new().await?;
-        let sandbox = setting.sandbox("short").await?;
+        let relayed = RelayedClient::new().await?;
+        let sandbox = relayed.sandbox("short").await?;
         for number in 0..25u64 {
             let cut = async {
                 tokio::time::sleep(Duration::from_micros(number * 400)).await;
-                setting.relay.cut();
+                relayed.relay.cut();
             };
             let script = format!("echo out{number}; exit {number}");
             let (result, ()) = tokio::join!(sandbox.shell(script.as_str()), cut);
@@ -251,8 +261,8 @@ fn short() -> Done {
 
 fn files() -> Done {
     run(async {
-        let setting = Setting::new().await?;
-        let sandbox = setting.sandbox("resumed-files").await?;
+        let relayed = RelayedClient::new().await?;
+        let sandbox = relayed.sandbox("resumed-files").await?;
         let folder = tempfile::tempdir()?;
         let bytes: Vec<u8> = (0..6_000_000u32)
             .map(|number| (number % 251) as u8)
@@ -261,7 +271,7 @@ fn files() -> Done {
         let cuts = async {
             for _ in 0..12 {
                 tokio::time::sleep(Duration::from_millis(300)).await;
-                setting.relay.cut();
+                relayed.relay.cut();
             }
             std::future::pending::<()>().await;
         };
@@ -269,9 +279,8 @@ fn files() -> Done {
             sandbox
                 .copy_in(&folder.path().join("in"), "/workspace/in")
                 .await?;
-            let limits = ArtifactLimits::default();
             sandbox
-                .copy_out("/workspace/in", &folder.path().join("out"), limits)
+                .copy_out("/workspace/in", folder.path().join("out"))
                 .await
         };
         tokio::select! {
@@ -284,20 +293,20 @@ fn files() -> Done {
     })
 }
 
-fn gone() -> Done {
+fn removed_pod() -> Done {
     run(async {
-        let setting = Setting::new().await?;
-        let sandbox = setting.sandbox("gone").await?;
+        let relayed = RelayedClient::new().await?;
+        let sandbox = relayed.sandbox("gone").await?;
         let begin = Instant::now();
         let removed = async {
             tokio::time::sleep(Duration::from_secs(1)).await;
-            setting.relay.shut(true);
+            relayed.relay.shut(true);
             let pods = pods().await?;
-            let names = named(&pods, "gone").await?;
+            let names = pods_of(&pods, "gone").await?;
             assert_eq!(names.len(), 1, "{names:?}");
             pods.delete(&names[0], &DeleteParams::default().grace_period(0))
                 .await?;
-            setting.relay.shut(false);
+            relayed.relay.shut(false);
             Ok::<(), Box<dyn std::error::Error>>(())
         };
         let (result, removed) = tokio::join!(sandbox.shell("echo begun; sleep 60"), removed);
@@ -313,27 +322,27 @@ fn gone() -> Done {
             (None, "begun\n")
         );
         assert!(begin.elapsed() < Duration::from_secs(40));
-        let again = sandbox.shell("true").await.expect_err("gone");
-        assert_eq!(again.kind(), ErrorKind::SandboxEnded, "{again}");
+        let refused = sandbox.shell("true").await.expect_err("removed");
+        assert_eq!(refused.kind(), ErrorKind::SandboxEnded, "{refused}");
         Ok(())
     })
 }
 
 fn kill() -> Done {
     run(async {
-        let setting = Setting::new().await?;
-        let sandbox = setting.sandbox("kill").await?;
+        let relayed = RelayedClient::new().await?;
+        let sandbox = relayed.sandbox("kill").await?;
         let pods = pods().await?;
-        assert_eq!(named(&pods, "kill").await?.len(), 1);
-        setting.relay.shut(true);
+        assert_eq!(pods_of(&pods, "kill").await?.len(), 1);
+        relayed.relay.shut(true);
         let begin = Instant::now();
         let error = sandbox.kill().await.expect_err("no cluster");
         assert!(begin.elapsed() < Duration::from_secs(30));
         assert_eq!(error.kind(), ErrorKind::SandboxUnavailable, "{error}");
-        setting.relay.shut(false);
-        // Its removal is tried again.
+        relayed.relay.shut(false);
+        // The backend retries the removal.
         let begin = Instant::now();
-        while !named(&pods, "kill").await?.is_empty() {
+        while !pods_of(&pods, "kill").await?.is_empty() {
             assert!(begin.elapsed() < Duration::from_secs(60), "the pod is left");
             tokio::time::sleep(Duration::from_millis(200)).await;
         }

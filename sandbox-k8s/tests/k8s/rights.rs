@@ -1,4 +1,4 @@
-//! The role of `rbac.yaml`: it suffices, and without one of its rights the error says which.
+//! The role of `rbac.yaml` suffices, and an error names each right that is missing.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use sandbox_k8s::PodProfile;
 use serde_json::{Value, json};
 
 use crate::cluster::{run, small};
-use crate::ground::{Ground, client, until};
+use crate::test_namespace::{TestNamespace, client, wait_until};
 use crate::{Done, Test};
 
 pub const TESTS: &[Test] = &[
@@ -28,31 +28,31 @@ pub fn rules() -> Vec<PolicyRule> {
     role.rules.expect("rules")
 }
 
-/// A client of a service account that has these rights and no others, by the account's own token.
-async fn account(ground: &Ground, name: &str, rules: &[PolicyRule]) -> Client {
+/// A client of a service account with only these rights, authenticated by its token.
+async fn account(namespace: &TestNamespace, name: &str, rules: &[PolicyRule]) -> Client {
     let metadata = json!({"name": name});
-    ground
+    namespace
         .make::<ServiceAccount>(json!({"metadata": metadata}))
         .await;
-    ground
+    namespace
         .make::<Role>(json!({"metadata": metadata, "rules": rules}))
         .await;
     let binding = json!({
         "metadata": metadata,
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
-        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": ground.name}],
+        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace.name}],
     });
-    ground.make::<RoleBinding>(binding).await;
-    // Servers before 1.24 make one by themselves, and all fill in one that asks for it.
+    namespace.make::<RoleBinding>(binding).await;
+    // All servers fill in a Secret of this type. Only those before 1.24 create one themselves.
     let token = format!("{name}-own");
     let asked = json!({
         "metadata": {"name": token, "annotations": {"kubernetes.io/service-account.name": name}},
         "type": "kubernetes.io/service-account-token",
     });
-    ground.make::<Secret>(asked).await;
-    let secrets: Api<Secret> = Api::namespaced(ground.client.clone(), &ground.name);
+    namespace.make::<Secret>(asked).await;
+    let secrets: Api<Secret> = Api::namespaced(namespace.client.clone(), &namespace.name);
     let mut found = None;
-    until("the account has a token", async || {
+    wait_until("the account has a token", async || {
         let secret = secrets.get(&token).await.expect("a secret");
         found = secret.data.and_then(|mut data| data.remove("token"));
         found.is_some()
@@ -67,11 +67,12 @@ async fn account(ground: &Ground, name: &str, rules: &[PolicyRule]) -> Client {
     Client::try_from(config).expect("a client")
 }
 
-/// The account's own sight of the role, once the server has it.
-async fn in_force(ground: &Ground, account: &Client, rules: &[PolicyRule]) {
-    let pods: Api<k8s_openapi::api::core::v1::Pod> = Api::namespaced(account.clone(), &ground.name);
+/// Waits until the API server applies the role to the account.
+async fn in_force(namespace: &TestNamespace, account: &Client, rules: &[PolicyRule]) {
+    let pods: Api<k8s_openapi::api::core::v1::Pod> =
+        Api::namespaced(account.clone(), &namespace.name);
     let maps: Api<k8s_openapi::api::core::v1::ConfigMap> =
-        Api::namespaced(account.clone(), &ground.name);
+        Api::namespaced(account.clone(), &namespace.name);
     let has = |resource: &str, verb: &str| {
         rules.iter().any(|rule| {
             let resources = rule.resources.as_deref().unwrap_or_default();
@@ -79,21 +80,21 @@ async fn in_force(ground: &Ground, account: &Client, rules: &[PolicyRule]) {
         })
     };
     let (lists, gets) = (has("pods", "list"), has("configmaps", "get"));
-    until("the role is in force", async || {
+    wait_until("the role is in force", async || {
         let lists = !lists || pods.list(&ListParams::default()).await.is_ok();
         lists && (!gets || maps.get_opt("none").await.is_ok())
     })
     .await;
 }
 
-/// Everything that a program does with sandboxes, in these profiles; the first error.
+/// Uses every feature of sandboxes in these profiles. Returns the first error.
 async fn everything(
-    ground: &Ground,
+    namespace: &TestNamespace,
     account: &Client,
     profiles: &[PodProfile],
 ) -> Result<(), Error> {
     for &profile in profiles {
-        let config = ground.config().client(account.clone()).profile(profile);
+        let config = namespace.config().client(account.clone()).profile(profile);
         let mut policy = CapabilityPolicy::new();
         if profile == PodProfile::Restricted {
             policy.allow_unenforced = vec![Capability::NetworkAccess];
@@ -101,7 +102,7 @@ async fn everything(
         let client = client(config, policy);
         let sandbox = client.create(&small("rights")).await?;
         if profile == PodProfile::Restricted {
-            // Nothing is proven here, and that has to be for what was seen, not for want of a right.
+            // This cluster enforces no policy. The error must be about that, not about a right.
             let entry = sandbox.enforcement().get(Capability::NetworkAccess);
             let entry = entry.map(ToString::to_string).unwrap_or_default();
             if !entry.contains("a pod under it reaches") {
@@ -133,17 +134,17 @@ async fn everything(
 
 fn suffices() -> Done {
     run(async {
-        let ground = Ground::new().await;
+        let namespace = TestNamespace::new().await;
         let rules = rules();
-        let account = account(&ground, "whole", &rules).await;
-        in_force(&ground, &account, &rules).await;
-        everything(&ground, &account, &PodProfile::ALL).await?;
-        ground.empty().await;
+        let account = account(&namespace, "whole", &rules).await;
+        in_force(&namespace, &account, &rules).await;
+        everything(&namespace, &account, &PodProfile::ALL).await?;
+        namespace.wait_empty().await;
         Ok(())
     })
 }
 
-/// Every right once, each with the rules that are left without it.
+/// Every right, each with the rules without it.
 fn without_one(rules: &[PolicyRule]) -> Vec<(String, String, Vec<PolicyRule>)> {
     let mut all = Vec::new();
     for (index, rule) in rules.iter().enumerate() {
@@ -162,28 +163,28 @@ fn without_one(rules: &[PolicyRule]) -> Vec<(String, String, Vec<PolicyRule>)> {
 
 fn missing() -> Done {
     run(async {
-        let ground = Ground::new().await;
+        let namespace = TestNamespace::new().await;
         let rules = rules();
         let mut unnoticed = Vec::new();
         for (index, (verb, resource, left)) in without_one(&rules).into_iter().enumerate() {
-            let account = account(&ground, &format!("narrow-{index}"), &left).await;
-            in_force(&ground, &account, &left).await;
-            // The profile that needs it.
+            let account = account(&namespace, &format!("narrow-{index}"), &left).await;
+            in_force(&namespace, &account, &left).await;
+            // The profile that needs the right.
             let profile = match (&*verb, &*resource) {
                 (_, "networkpolicies") => PodProfile::Restricted,
                 _ => PodProfile::Hardened,
             };
-            let mut outcome = everything(&ground, &account, &[profile]).await;
-            // What is there is not made again: the right to make it is needed where it is not.
+            let mut outcome = everything(&namespace, &account, &[profile]).await;
+            // The right to create an object is only needed where the object does not exist.
             if outcome.is_ok() && verb == "create" {
-                forget(&ground).await;
-                outcome = everything(&ground, &account, &[profile]).await;
+                forget(&namespace).await;
+                outcome = everything(&namespace, &account, &[profile]).await;
             }
             match outcome {
                 Ok(()) => unnoticed.push(format!("{verb} on {resource}")),
                 Err(error) => {
                     let text = error.to_string();
-                    // Both ways in to a pod are asked for together.
+                    // `get` and `create` of an exec are requested together.
                     let verb = if resource == "pods/exec" {
                         "get and create"
                     } else {
@@ -196,30 +197,30 @@ fn missing() -> Done {
                     eprintln!("without {verb} on {resource}: {text}");
                 }
             }
-            // What could not be removed by them.
-            let pods = ground.pods();
+            // Pods that the account could not remove.
+            let pods = namespace.pods();
             pods.delete_collection(&DeleteParams::default(), &ListParams::default())
                 .await?;
-            ground.empty().await;
+            namespace.wait_empty().await;
         }
-        // Only newer servers ask for it where an exec is opened by a websocket.
+        // Only newer servers check this right for an exec over a websocket.
         unnoticed.retain(|right| right != "create on pods/exec");
         assert_eq!(unnoticed, [""; 0], "rights that nothing needs");
         Ok(())
     })
 }
 
-/// Removes what stays in a namespace.
-async fn forget(ground: &Ground) {
+/// Removes the objects that stay in a namespace.
+async fn forget(namespace: &TestNamespace) {
     let (all, how) = (
         ListParams::default().labels("sandbox.tier=k8s"),
         DeleteParams::default(),
     );
     let maps: Api<k8s_openapi::api::core::v1::ConfigMap> =
-        Api::namespaced(ground.client.clone(), &ground.name);
+        Api::namespaced(namespace.client.clone(), &namespace.name);
     maps.delete_collection(&how, &all).await.expect("removed");
     let policies: Api<k8s_openapi::api::networking::v1::NetworkPolicy> =
-        Api::namespaced(ground.client.clone(), &ground.name);
+        Api::namespaced(namespace.client.clone(), &namespace.name);
     policies
         .delete_collection(&how, &all)
         .await

@@ -1,4 +1,4 @@
-//! Many sandboxes at once, and what they ask the API server for.
+//! Many concurrent sandboxes, and their requests to the API server.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -6,31 +6,38 @@ use std::time::Instant;
 use futures_util::future::join_all;
 use sandbox_core::SandboxHandle;
 
-use crate::namespace::{Namespace, in_namespace, tiny};
+use crate::capacity::{in_namespace, tiny};
+use crate::test_namespace::TestNamespace;
 use crate::{Done, Test};
 
-pub const TESTS: &[Test] = &[("scale::a_hundred_at_once", hundred)];
+pub const TESTS: &[Test] = &[(
+    "scale::a_hundred_concurrent_sandboxes_need_few_requests",
+    hundred,
+)];
 
-/// How many at once, where the nodes have room for them.
+/// The number of sandboxes, if the nodes have room for them.
 const COUNT: usize = 100;
-/// With less room than this nothing is shown.
-const FEWEST: usize = 20;
-/// The most that a sandbox may ask for: to be made, entered and removed.
-const OF_ITS_OWN: u64 = 3;
-/// The most that all of them together may ask for beside that: the version, the agent, what others left, and the watch.
-const IN_COMMON: u64 = 24;
+/// The fewest sandboxes with which the test is meaningful.
+const MIN_COUNT: usize = 20;
+/// The most requests for one sandbox: create, exec and delete.
+const REQUESTS_PER_SANDBOX: u64 = 3;
+/// The most shared requests: the version, the agent, leftovers, and the watch.
+const SHARED_REQUESTS: u64 = 24;
 
 fn hundred() -> Done {
     in_namespace(|namespace| async move {
         // Other tests' pods are on the same nodes.
         let count = COUNT.min(namespace.room().await.saturating_sub(5));
-        assert!(count >= FEWEST, "the nodes have room for {count} pods only");
+        assert!(
+            count >= MIN_COUNT,
+            "the nodes have room for {count} pods only"
+        );
         at_once(namespace, count).await
     })
 }
 
-async fn at_once(namespace: Arc<Namespace>, count: usize) -> Done {
-    let (backend, client) = namespace.client(namespace.config());
+async fn at_once(namespace: Arc<TestNamespace>, count: usize) -> Done {
+    let (backend, client) = namespace.backend_and_client(namespace.patient_config());
     let begin = Instant::now();
     let creations = (0..count).map(|number| {
         let client = client.clone();
@@ -44,14 +51,14 @@ async fn at_once(namespace: Arc<Namespace>, count: usize) -> Done {
     let created = begin.elapsed();
     assert_eq!(namespace.listed().await.len(), count);
 
-    // Each leaves its number, and when all have, finds its own.
-    let left = sandboxes.iter().enumerate().map(async |(number, sandbox)| {
+    // Each sandbox writes its number. When all have, each reads its own.
+    let written = sandboxes.iter().enumerate().map(async |(number, sandbox)| {
         let script = format!("echo {number} > /tmp/number; exit {}", number % 100);
         let result = sandbox.shell(script).await?;
         assert_eq!(result.exit_code(), Some((number % 100) as i32));
         Ok::<_, sandbox_core::Error>(())
     });
-    for done in join_all(left).await {
+    for done in join_all(written).await {
         done?;
     }
     let found = sandboxes
@@ -65,12 +72,12 @@ async fn at_once(namespace: Arc<Namespace>, count: usize) -> Done {
         killed?;
     }
     drop(sandboxes);
-    namespace.empty().await;
+    namespace.wait_empty().await;
 
     let requests = backend.requests();
     let per_sandbox = requests.per_sandbox().unwrap_or_default();
     println!(
-        "{count} sandboxes at once: created in {created:.1?}, used after {used:.1?}, gone after {:.1?}; {per_sandbox:.2} requests each: {requests:?}",
+        "{count} sandboxes at once: created in {created:.1?}, used after {used:.1?}, removed after {:.1?}; {per_sandbox:.2} requests each: {requests:?}",
         begin.elapsed()
     );
     let count = count as u64;
@@ -78,10 +85,10 @@ async fn at_once(namespace: Arc<Namespace>, count: usize) -> Done {
         assert_eq!(requests.of(kind), count, "{kind}: {requests:?}");
     }
     assert_eq!(requests.sandboxes, count);
-    assert_eq!(requests.most_for_one, OF_ITS_OWN, "{requests:?}");
-    let most = OF_ITS_OWN * count + IN_COMMON;
+    assert_eq!(requests.most_for_one, REQUESTS_PER_SANDBOX, "{requests:?}");
+    let most = REQUESTS_PER_SANDBOX * count + SHARED_REQUESTS;
     assert!(requests.total() <= most, "{requests:?}");
-    // One watch for all, and again where it was closed.
+    // One watch for all, which is reopened when the server closes it.
     assert!(requests.of("watch pods") <= 6, "{requests:?}");
     Ok(())
 }

@@ -1,20 +1,20 @@
-//! What of a sandbox's bytes the cluster keeps: nothing.
+//! The cluster stores nothing that a sandbox reads or writes.
 
 use std::time::Duration;
 
 use sandbox_core::{ExecRequest, Stdin};
 
 use crate::cluster::{client_in, run, small};
-use crate::own_namespace::OwnNamespace;
+use crate::test_namespace::TestNamespace;
 use crate::{Done, Test};
 
-pub const TESTS: &[Test] = &[("storage::a_canary_is_nowhere_in_the_cluster", canary)];
+pub const TESTS: &[Test] = &[("storage::nothing_from_the_stream_is_stored", canary)];
 
 fn canary() -> Done {
     const SENT: &str = "canary-7c2f41d9-sent";
     run(async {
-        let place = OwnNamespace::new().await;
-        let client = client_in(&place.name);
+        let namespace = TestNamespace::new().await;
+        let client = client_in(&namespace.name);
         let sandbox = client.create(&small("kept").detached(true)).await?;
         let attached = client.create(&small("attached")).await?;
         for sandbox in [&sandbox, &attached] {
@@ -23,27 +23,29 @@ fn canary() -> Done {
             let result = sandbox.start(&request, stdin).await?.wait().await?;
             assert!(result.stdout_text().contains(SENT), "{result:?}");
         }
-        // The control: what a pod writes to its own output is found like this.
-        let said = "canary-7c2f41d9-said";
-        let script = format!("echo {said}; sleep 100");
-        place.foreign("talker", &["/bin/sh", "-c", &script]).await;
+        // The control: the same search finds what a pod writes to its own output.
+        let logged = "canary-7c2f41d9-logged";
+        let script = format!("echo {logged}; sleep 100");
+        namespace
+            .foreign("talker", &["/bin/sh", "-c", &script])
+            .await;
         let (mut found, mut searched) = (false, 0);
-        // Of a container that begins, the log comes a moment later.
+        // The log of a new container appears asynchronously.
         for _ in 0..50 {
-            let everything = place.everything().await;
+            let everything = namespace.everything().await;
             searched = everything.len();
-            for (what, text) in &everything {
-                assert!(!text.contains(SENT), "{what}");
+            for (object, text) in &everything {
+                assert!(!text.contains(SENT), "{object}");
             }
             found = everything
                 .iter()
-                .any(|(what, text)| what.contains("log of talker") && text.contains(said));
+                .any(|(object, text)| object.contains("log of talker") && text.contains(logged));
             if found {
                 break;
             }
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
-        assert!(found, "the control was not found in {searched} places");
+        assert!(found, "the control is in none of {searched} objects");
         sandbox.kill().await?;
         attached.kill().await?;
         Ok(())

@@ -1,22 +1,25 @@
-//! The user's own manifest, on a cluster.
+//! The pod template of the user.
 
 use k8s_openapi::api::core::v1::Pod;
 use sandbox_core::{CapabilityPolicy, ErrorKind};
 use sandbox_k8s::PodTemplate;
 
 use crate::cluster::{output, run, small};
-use crate::ground::{Ground, client};
+use crate::test_namespace::{TestNamespace, client};
 use crate::{Done, Test};
 
 pub const TESTS: &[Test] = &[
-    ("template::its_words_are_the_pods", words),
-    ("template::its_environment_is_not_the_codes", environment),
-    ("template::what_it_refers_to_has_to_be_there", missing),
+    ("template::its_settings_are_in_the_pod", words),
+    (
+        "template::its_environment_is_not_visible_to_code",
+        environment,
+    ),
+    ("template::a_missing_reference_is_reported", missing),
 ];
 
 fn words() -> Done {
     run(async {
-        let ground = Ground::new().await;
+        let namespace = TestNamespace::new().await;
         let template = PodTemplate::parse(
             r#"
 metadata:
@@ -28,12 +31,12 @@ spec:
   imagePullSecrets: [{name: registry}]
 "#,
         )?;
-        let config = ground.config().pod_template(template);
+        let config = namespace.config().pod_template(template);
         let sandbox = client(config, CapabilityPolicy::new())
             .create(&small("words"))
             .await?;
-        let names = ground.names().await;
-        let pod: Pod = ground.pods().get(&names[0]).await?;
+        let names = namespace.names().await;
+        let pod: Pod = namespace.pods().get(&names[0]).await?;
         assert_eq!(names.len(), 1, "{names:?}");
         assert_eq!(pod.metadata.labels.unwrap_or_default()["team"], "graders");
         let annotations = pod.metadata.annotations.unwrap_or_default();
@@ -55,24 +58,24 @@ spec:
     })
 }
 
-/// It is there, and code has no way to it: neither as its own nor through the agent's.
+/// The pod has the variables. Code cannot read them, neither as its own nor from the agent.
 fn environment() -> Done {
     run(async {
-        let ground = Ground::new().await;
+        let namespace = TestNamespace::new().await;
         for profile in sandbox_k8s::PodProfile::ALL {
             let template =
                 PodTemplate::parse("spec: {containers: [{env: [{name: CANARY, value: c4n4ry}]}]}")?;
-            let config = ground.config().pod_template(template).profile(profile);
+            let config = namespace.config().pod_template(template).profile(profile);
             let mut policy = CapabilityPolicy::new();
             policy.allow_unenforced = vec![sandbox_core::Capability::NetworkAccess];
             let client = client(config, policy);
             let sandbox = client
                 .create(&small("environment").env("OWN", "mine"))
                 .await?;
-            let names = ground.names().await;
+            let names = namespace.names().await;
             let mut told = false;
             for name in &names {
-                let spec = ground.pods().get(name).await?.spec.unwrap_or_default();
+                let spec = namespace.pods().get(name).await?.spec.unwrap_or_default();
                 told |= spec.containers[0]
                     .env
                     .as_ref()
@@ -97,7 +100,7 @@ fn environment() -> Done {
 
 fn missing() -> Done {
     run(async {
-        let ground = Ground::new().await;
+        let namespace = TestNamespace::new().await;
         for (template, words) in [
             (
                 "spec: {containers: [{env: [{name: X, valueFrom: {configMapKeyRef: {name: none, key: x}}}]}]}",
@@ -108,13 +111,15 @@ fn missing() -> Done {
             ("spec: {runtimeClassName: none}", "RuntimeClass"),
             ("spec: {priorityClassName: none}", "PriorityClass"),
         ] {
-            let config = ground.config().pod_template(PodTemplate::parse(template)?);
+            let config = namespace
+                .config()
+                .pod_template(PodTemplate::parse(template)?);
             let client = client(config, CapabilityPolicy::new());
             let error = client.create(&small("missing")).await.expect_err(words);
             assert_eq!(error.kind(), ErrorKind::SetupFailed, "{error}");
             let text = error.to_string().replace('\\', "");
             assert!(text.contains(words), "{words}: {text}");
-            ground.empty().await;
+            namespace.wait_empty().await;
         }
         Ok(())
     })

@@ -1,5 +1,5 @@
-//! Admission webhooks: what they refuse is told in their words, and so is that nobody answers for one. The API server has to reach this
-//! machine's loopback: it runs here.
+//! Admission webhooks: a refusal is reported with the webhook's message, and so is an unreachable
+//! webhook. The API server runs on this machine, so it can reach a webhook on loopback.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -20,12 +20,12 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::cluster::{run, small};
-use crate::ground::{Ground, PATIENCE, client};
+use crate::test_namespace::{CONTROLLER_TIMEOUT, TestNamespace, client};
 use crate::{Done, Test};
 
 pub const TESTS: &[Test] = &[
-    ("webhook::what_it_refuses_is_told_in_its_words", refusing),
-    ("webhook::nobody_answers_for_it", absent),
+    ("webhook::a_refusal_is_reported_with_its_message", refusing),
+    ("webhook::an_unreachable_webhook_is_reported", unreachable),
 ];
 
 const WORDS: &str = "no pods on Sundays";
@@ -42,8 +42,8 @@ fn refusing() -> Done {
             .arg("-out")
             .arg(path("certificate"))
             .output()?;
-        let said = String::from_utf8_lossy(&made.stderr);
-        assert!(made.status.success(), "{said}");
+        let errors = String::from_utf8_lossy(&made.stderr);
+        assert!(made.status.success(), "{errors}");
         let certificate = CertificateDer::from_pem_file(path("certificate"))?;
         let key = PrivateKeyDer::from_pem_file(path("key"))?;
         let config = ServerConfig::builder()
@@ -51,7 +51,7 @@ fn refusing() -> Done {
             .with_single_cert(vec![certificate], key)?;
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let url = format!("https://{}/", listener.local_addr()?);
-        tokio::spawn(answer(TlsAcceptor::from(Arc::new(config)), listener));
+        tokio::spawn(refuse_all(TlsAcceptor::from(Arc::new(config)), listener));
 
         let authority = ByteString(std::fs::read(path("certificate"))?);
         let hook = json!({"url": url, "caBundle": authority});
@@ -70,7 +70,7 @@ fn refusing() -> Done {
     })
 }
 
-fn absent() -> Done {
+fn unreachable() -> Done {
     run(async {
         let hook = json!({"url": "https://127.0.0.1:1/"});
         let error = refusal(&hook, "pods", &small("refused")).await;
@@ -83,35 +83,36 @@ fn absent() -> Done {
     })
 }
 
-/// What becomes of a sandbox where this webhook is asked before such an object is made; nothing is left of it.
+/// The error of a creation while this webhook checks new objects of the resource. Asserts that
+/// nothing is left.
 async fn refusal(hook: &Value, resource: &str, spec: &SandboxSpec) -> Error {
-    let ground = Ground::new().await;
-    let spaces: Api<Namespace> = Api::all(ground.client.clone());
-    let label = Patch::Merge(json!({"metadata": {"labels": {"sandbox-test": ground.name}}}));
-    spaces
-        .patch(&ground.name, &PatchParams::default(), &label)
+    let namespace = TestNamespace::new().await;
+    let namespaces: Api<Namespace> = Api::all(namespace.client.clone());
+    let label = Patch::Merge(json!({"metadata": {"labels": {"sandbox-test": namespace.name}}}));
+    namespaces
+        .patch(&namespace.name, &PatchParams::default(), &label)
         .await
         .expect("a label");
     let hook = json!({
-        "metadata": {"name": ground.name},
+        "metadata": {"name": namespace.name},
         "webhooks": [{
             "name": "hook.example.org",
             "clientConfig": hook,
             "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": [resource], "operations": ["CREATE"]}],
-            "namespaceSelector": {"matchLabels": {"sandbox-test": ground.name}},
+            "namespaceSelector": {"matchLabels": {"sandbox-test": namespace.name}},
             "failurePolicy": "Fail", "sideEffects": "None", "admissionReviewVersions": ["v1"], "timeoutSeconds": 5,
         }],
     });
-    let hooks: Api<ValidatingWebhookConfiguration> = Api::all(ground.client.clone());
+    let hooks: Api<ValidatingWebhookConfiguration> = Api::all(namespace.client.clone());
     let hook = serde_json::from_value(hook).expect("a webhook");
     hooks
         .create(&PostParams::default(), &hook)
         .await
         .expect("made");
-    // The server learns of it a moment later, and until then makes what it is asked for.
-    let trial = tokio::time::timeout(PATIENCE, async {
+    // The API server applies the webhook asynchronously, and admits objects until then.
+    let trial = tokio::time::timeout(CONTROLLER_TIMEOUT, async {
         loop {
-            let client = client(ground.config(), CapabilityPolicy::new());
+            let client = client(namespace.config(), CapabilityPolicy::new());
             match client.create(spec).await {
                 Ok(sandbox) => sandbox.kill().await.expect("killed"),
                 Err(error) => return error,
@@ -119,15 +120,17 @@ async fn refusal(hook: &Value, resource: &str, spec: &SandboxSpec) -> Error {
         }
     });
     let refused = trial.await;
-    // It belongs to no namespace, and goes before anything is said of the trial.
-    let removed = hooks.delete(&ground.name, &DeleteParams::default()).await;
+    // It is not in the namespace, so it is removed here before the result is checked.
+    let removed = hooks
+        .delete(&namespace.name, &DeleteParams::default())
+        .await;
     removed.map(drop).expect("removed");
-    ground.empty().await;
+    namespace.wait_empty().await;
     refused.expect("refused in time")
 }
 
-/// Refuses whatever it is asked for.
-async fn answer(acceptor: TlsAcceptor, listener: TcpListener) {
+/// Refuses all requests.
+async fn refuse_all(acceptor: TlsAcceptor, listener: TcpListener) {
     while let Ok((connection, _)) = listener.accept().await {
         let acceptor = acceptor.clone();
         tokio::spawn(async move {
@@ -166,8 +169,8 @@ async fn request(stream: &mut (impl AsyncBufReadExt + Unpin)) -> Option<Value> {
         if line.is_empty() {
             break;
         }
-        if let Some(said) = line.strip_prefix("content-length:") {
-            length = said.trim().parse().expect("a length");
+        if let Some(value) = line.strip_prefix("content-length:") {
+            length = value.trim().parse().expect("a length");
         }
     }
     let mut body = vec![0; length];

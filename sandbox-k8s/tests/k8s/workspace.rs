@@ -1,4 +1,4 @@
-//! A folder of the host that a sandbox has a copy of.
+//! A workspace that is copied into the sandbox and back.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -13,13 +13,16 @@ use crate::cluster::{client, client_of, output, run, small};
 use crate::{Done, Test};
 
 pub const TESTS: &[Test] = &[
-    ("workspace::what_code_changed_comes_back", changed),
-    ("workspace::what_is_hostile_stays_inside", hostile),
+    ("workspace::changed_files_are_copied_back", changed),
+    ("workspace::hostile_entries_are_not_copied_back", hostile),
     (
-        "workspace::nothing_comes_back_of_what_is_only_read",
+        "workspace::a_read_only_workspace_is_not_copied_back",
         read_only,
     ),
-    ("workspace::what_does_not_fit_is_refused", too_large),
+    (
+        "workspace::a_workspace_that_does_not_fit_is_refused",
+        too_large,
+    ),
 ];
 
 fn read(folder: &Path, name: &str) -> String {
@@ -80,10 +83,14 @@ fn changed() -> Done {
         }
         assert!(!host.join("away").exists());
 
-        // Only what has changed since; and once more when the sandbox is stopped.
+        // The next sync copies only later changes. A stop syncs, too.
         output(&sandbox, "echo again > edited").await;
-        let again = sandbox.sync().await?.expect("a sync");
-        assert_eq!((again.copied.files, again.unchanged), (1, 2), "{again:?}");
+        let second = sandbox.sync().await?.expect("a sync");
+        assert_eq!(
+            (second.copied.files, second.unchanged),
+            (1, 2),
+            "{second:?}"
+        );
         output(&sandbox, "echo last > edited").await;
         sandbox.stop().await?;
         assert_eq!(read(host, "edited"), "last\n");
@@ -106,7 +113,7 @@ fn hostile() -> Done {
         let sandbox = client().create(&spec).await?;
         let script = "ln -s /etc/passwd link; mkfifo pipe; printf x > \"$(printf 'a\\nb')\"; echo guest > sub/new; rm file; mkdir file; echo guest > file/in; truncate -s 1T huge; ln -s .. up";
         output(&sandbox, script).await;
-        // Somebody on the host puts a link where the code has a folder.
+        // The host replaces a folder with a link.
         fs::remove_dir(host.join("sub"))?;
         symlink(outside.path(), host.join("sub"))?;
         let synced = sandbox.sync().await?.expect("a sync");

@@ -1,7 +1,6 @@
-//! Many sandboxes in a namespace, and what its nodes have room for.
+//! Many sandboxes in a namespace, and the number of pods for which its nodes have room.
 
 use std::future::Future;
-use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,45 +13,36 @@ use serde_json::json;
 
 use crate::Done;
 use crate::cluster::run;
-use crate::ground::{Ground, until};
+use crate::test_namespace::{TestNamespace, wait_until};
 
-/// A namespace of a test's own, with what this module knows of it.
-pub struct Namespace(Ground);
-
-/// Runs a test in a namespace of its own, which is removed whatever becomes of the test.
+/// Runs a test in its own namespace, which is removed afterwards.
 pub fn in_namespace<F, T>(test: T) -> Done
 where
-    T: FnOnce(Arc<Namespace>) -> F,
+    T: FnOnce(Arc<TestNamespace>) -> F,
     F: Future<Output = Done>,
 {
-    run(async { test(Arc::new(Namespace(Ground::new().await))).await })
+    run(async { test(Arc::new(TestNamespace::new().await)).await })
 }
 
-impl Deref for Namespace {
-    type Target = Ground;
-
-    fn deref(&self) -> &Ground {
-        &self.0
-    }
-}
-
-impl Namespace {
-    /// The configuration of a backend here.
-    pub fn config(&self) -> KubernetesConfig {
-        self.0
-            .config()
+impl TestNamespace {
+    /// A configuration with time for many pods to be scheduled and started.
+    pub fn patient_config(&self) -> KubernetesConfig {
+        self.config()
             .start_timeout(Duration::from_secs(240))
             .scheduling_timeout(Duration::from_secs(240))
     }
 
     /// A backend, and a client of it.
-    pub fn client(&self, config: KubernetesConfig) -> (Arc<KubernetesBackend>, SandboxClient) {
+    pub fn backend_and_client(
+        &self,
+        config: KubernetesConfig,
+    ) -> (Arc<KubernetesBackend>, SandboxClient) {
         let backend = Arc::new(KubernetesBackend::new(config));
         let client = SandboxClient::with_backend(backend.clone(), CapabilityPolicy::new());
         (backend, client.expect("a client"))
     }
 
-    /// The names and unique ids of the pods that are here.
+    /// The names and UIDs of the pods.
     pub async fn listed(&self) -> Vec<(String, String)> {
         let found = self.pods().list(&ListParams::default()).await;
         let found = found.expect("a list").items.into_iter();
@@ -67,7 +57,7 @@ impl Namespace {
             .collect()
     }
 
-    /// How many more pods the nodes take.
+    /// The number of further pods for which the nodes have room.
     pub async fn room(&self) -> usize {
         let nodes: Api<k8s_openapi::api::core::v1::Node> = Api::all(self.client.clone());
         let nodes = nodes.list(&ListParams::default()).await.expect("nodes");
@@ -87,8 +77,8 @@ impl Namespace {
         self.make::<ResourceQuota>(json!({"metadata": {"name": "few"}, "spec": {"hard": hard}}))
             .await;
         let quotas: Api<ResourceQuota> = self.api();
-        // It counts once its controller has looked.
-        until("the quota to count", async || {
+        // Its controller enables it asynchronously.
+        wait_until("the quota to count", async || {
             let quota = quotas.get("few").await.expect("the quota");
             quota.status.is_some_and(|status| status.used.is_some())
         })
@@ -96,7 +86,7 @@ impl Namespace {
     }
 }
 
-/// A sandbox that asks for almost nothing, so that a small node has room for a hundred.
+/// A sandbox with small requests: a small node has room for a hundred.
 pub fn tiny(name: &str) -> SandboxSpec {
     SandboxSpec::new(name)
         .image("sandbox-test/busybox:latest")

@@ -1,5 +1,5 @@
-//! Pods that are made otherwise than they were asked for: by somebody between here and the API server, who does what an admission webhook
-//! does. Nothing of them is used, and nothing is left.
+//! Pods that differ from the requested ones, because a proxy changes the request as an admission
+//! webhook would. They are not used, and nothing is left.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,19 +14,28 @@ use sandbox_core::{CapabilityPolicy, ErrorKind, SandboxState};
 use serde_json::{Value, json};
 
 use crate::cluster::{output, run, small};
-use crate::ground::{Ground, client, until};
+use crate::test_namespace::{TestNamespace, client, wait_until};
 use crate::{Done, Test};
 
 pub const TESTS: &[Test] = &[
-    ("changed::what_was_added_is_refused_and_removed", added),
-    ("changed::labels_of_a_specification_steer_nothing", labels),
+    ("changed_pods::additions_are_refused_and_removed", added),
+    (
+        "changed_pods::labels_of_a_specification_select_nothing",
+        labels,
+    ),
     #[cfg(feature = "mutants")]
-    ("changed::without_the_comparison_it_would_run", uncompared),
+    (
+        "changed_pods::without_the_comparison_a_changed_pod_runs",
+        uncompared,
+    ),
     #[cfg(feature = "mutants")]
-    ("changed::as_labels_of_the_pod_they_would_steer", steering),
+    (
+        "changed_pods::labels_of_the_pod_would_be_selected",
+        selected,
+    ),
 ];
 
-/// Who changes each pod on its way to the API server, as an admission webhook does.
+/// Changes each new pod on its way to the API server.
 #[derive(Clone)]
 pub struct Changing {
     client: Client,
@@ -39,8 +48,9 @@ impl Changing {
     }
 
     async fn send(self, request: Request<Body>) -> Result<Response<Body>, kube::Error> {
-        let makes = request.method() == Method::POST && request.uri().path().ends_with("/pods");
-        if !makes {
+        let creates_pod =
+            request.method() == Method::POST && request.uri().path().ends_with("/pods");
+        if !creates_pod {
             return self.client.send(request).await;
         }
         let (mut parts, body) = request.into_parts();
@@ -69,10 +79,10 @@ impl tower_service::Service<Request<Body>> for Changing {
     }
 }
 
-/// What a webhook does to a pod.
+/// A change of a pod.
 type Change = fn(&mut Value);
 
-/// What the error names, and the change that it is about.
+/// Changes, each with the text that the error contains.
 const CHANGES: &[(&str, Change)] = &[
     ("container \"istio-proxy\"", sidecar),
     ("init container \"setup\"", |pod| {
@@ -130,10 +140,10 @@ fn push(list: &mut Value, element: Value) {
 
 fn added() -> Done {
     run(async {
-        let ground = Ground::new().await;
+        let namespace = TestNamespace::new().await;
         for (words, change) in CHANGES {
-            let changing = Changing::client(ground.client.clone(), &ground.name, *change);
-            let client = client(ground.config().client(changing), CapabilityPolicy::new());
+            let changing = Changing::client(namespace.client.clone(), &namespace.name, *change);
+            let client = client(namespace.config().client(changing), CapabilityPolicy::new());
             let error = client.create(&small("changed")).await.expect_err(words);
             assert_eq!(error.kind(), ErrorKind::SetupFailed, "{error}");
             let text = error.to_string();
@@ -141,19 +151,19 @@ fn added() -> Done {
                 assert!(text.contains(words), "{words}: {text}");
             }
         }
-        ground.empty().await;
+        namespace.wait_empty().await;
         Ok(())
     })
 }
 
 /// Whether a service with this selector has a pod behind it.
-async fn is_selected(ground: &Ground, pod: &str) -> bool {
+async fn is_selected(namespace: &TestNamespace, pod: &str) -> bool {
     let service = json!({
         "metadata": {"name": "api"},
         "spec": {"selector": {"app": "api"}, "ports": [{"port": 80}]},
     });
-    ground.make::<Service>(service).await;
-    // The control: a pod that has the label. When it is there, so is every other one.
+    namespace.make::<Service>(service).await;
+    // The control: once a pod with the label is an endpoint, any other selected pod is, too.
     let control = json!({
         "metadata": {"name": "control", "labels": {"app": "api"}},
         "spec": {"containers": [{
@@ -161,11 +171,11 @@ async fn is_selected(ground: &Ground, pod: &str) -> bool {
             "command": ["sleep", "100"],
         }], "terminationGracePeriodSeconds": 0},
     });
-    ground
+    namespace
         .start(&serde_json::from_value(control).expect("a pod"))
         .await;
     let behind = async || {
-        let found = ground
+        let found = namespace
             .api::<Endpoints>()
             .get_opt("api")
             .await
@@ -179,11 +189,11 @@ async fn is_selected(ground: &Ground, pod: &str) -> bool {
         let names = addresses.map(|address| address["targetRef"]["name"].to_string());
         names.collect::<Vec<_>>()
     };
-    until("the control is selected", async || {
+    wait_until("the control is selected", async || {
         behind().await.iter().any(|name| name.contains("control"))
     })
     .await;
-    let selected = ground
+    let selected = namespace
         .pods()
         .list(&ListParams::default().labels("app=api"))
         .await;
@@ -198,8 +208,8 @@ async fn is_selected(ground: &Ground, pod: &str) -> bool {
 
 fn labels() -> Done {
     run(async {
-        let ground = Ground::new().await;
-        let client = client(ground.config(), CapabilityPolicy::new());
+        let namespace = TestNamespace::new().await;
+        let client = client(namespace.config(), CapabilityPolicy::new());
         let spec = small("labeled")
             .label("app", "api")
             .label("azure.workload.identity/use", "true")
@@ -207,8 +217,8 @@ fn labels() -> Done {
             .detached(true)
             .lifetime(std::time::Duration::from_secs(120));
         let sandbox = client.create(&spec).await?;
-        let pod = ground.names().await.remove(0);
-        assert!(!is_selected(&ground, &pod).await, "{pod}");
+        let pod = namespace.names().await.remove(0);
+        assert!(!is_selected(&namespace, &pod).await, "{pod}");
         let listed = client.list().await?;
         assert_eq!(listed.len(), 1);
         assert_eq!(
@@ -222,14 +232,14 @@ fn labels() -> Done {
 }
 
 #[cfg(feature = "mutants")]
-fn steering() -> Done {
+fn selected() -> Done {
     run(async {
-        let ground = Ground::new().await;
-        let config = ground.config().mutated(sandbox_k8s::Mutation::Labels);
+        let namespace = TestNamespace::new().await;
+        let config = namespace.config().mutated(sandbox_k8s::Mutation::Labels);
         let client = client(config, CapabilityPolicy::new());
         let sandbox = client.create(&small("labeled").label("app", "api")).await?;
-        let pod = ground.names().await.remove(0);
-        assert!(is_selected(&ground, &pod).await, "{pod}");
+        let pod = namespace.names().await.remove(0);
+        assert!(is_selected(&namespace, &pod).await, "{pod}");
         assert_eq!(output(&sandbox, "echo here").await, "here\n");
         sandbox.kill().await?;
         Ok(())
@@ -239,15 +249,17 @@ fn steering() -> Done {
 #[cfg(feature = "mutants")]
 fn uncompared() -> Done {
     run(async {
-        let ground = Ground::new().await;
-        let changing = Changing::client(ground.client.clone(), &ground.name, |pod| {
+        let namespace = TestNamespace::new().await;
+        let changing = Changing::client(namespace.client.clone(), &namespace.name, |pod| {
             sidecar(pod);
             label(pod);
         });
-        let config = ground.config().mutated(sandbox_k8s::Mutation::Comparison);
+        let config = namespace
+            .config()
+            .mutated(sandbox_k8s::Mutation::Comparison);
         let client = client(config.client(changing), CapabilityPolicy::new());
         let sandbox = client.create(&small("changed")).await?;
-        let selected = ground
+        let selected = namespace
             .pods()
             .list(&ListParams::default().labels("app=api"))
             .await?;
@@ -256,7 +268,7 @@ fn uncompared() -> Done {
         };
         assert_eq!(pod.spec.as_ref().expect("a spec").containers.len(), 2);
         sandbox.kill().await?;
-        ground.empty().await;
+        namespace.wait_empty().await;
         Ok(())
     })
 }

@@ -1,4 +1,4 @@
-//! A namespace of a test's own, and what the cluster says of it.
+//! A namespace that belongs to one test.
 
 use std::fmt::Debug;
 use std::net::{IpAddr, SocketAddr};
@@ -12,23 +12,24 @@ use kube::api::{DeleteParams, ListParams, ObjectMeta, PostParams};
 use kube::{Api, Client, Resource};
 use sandbox_core::{CapabilityPolicy, SandboxClient};
 use sandbox_k8s::{KubernetesBackend, KubernetesConfig};
+use sandbox_testing::wait::wait_until_async;
 use serde_json::Value;
 use tokio::time::Instant;
 
-/// How long the cluster may take to do what it does in the background, on a machine that is busy.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+/// The longest wait for the cluster's controllers, on a busy machine.
+pub const CONTROLLER_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The namespace. Removed in the background when it is dropped, whatever a test has come to.
-pub struct Ground {
+/// A namespace. Dropping it removes it in the background.
+pub struct TestNamespace {
     pub name: String,
     pub client: Client,
 }
 
-impl Ground {
-    /// Makes one, and waits until pods can be made in it.
+impl TestNamespace {
+    /// Creates a namespace, and waits until it admits pods.
     pub async fn new() -> Self {
         let client = Client::try_default().await.expect("a client");
-        let name = sandbox_core::unique_name("sandbox-test");
+        let name = sandbox_core::spi::unique_name("sandbox-test");
         let namespace = Namespace {
             metadata: ObjectMeta {
                 name: Some(name.clone()),
@@ -42,14 +43,14 @@ impl Ground {
         let this = Self { name, client };
         // Without its default account no pod is admitted.
         let accounts: Api<ServiceAccount> = this.api();
-        until("the namespace has an account", async || {
+        wait_until("the namespace has an account", async || {
             accounts.get_opt("default").await.expect("asked").is_some()
         })
         .await;
         this
     }
 
-    /// What a backend has to be told to work here.
+    /// The configuration of a backend for this namespace.
     pub fn config(&self) -> KubernetesConfig {
         KubernetesConfig::default().namespace(&*self.name)
     }
@@ -65,7 +66,7 @@ impl Ground {
         self.api()
     }
 
-    /// Makes an object of the namespace.
+    /// Creates an object in the namespace.
     pub async fn make<K>(&self, object: Value) -> K
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
@@ -82,15 +83,15 @@ impl Ground {
         made.expect("made")
     }
 
-    /// Makes this pod, and waits until it has begun to run.
+    /// Creates a pod, and waits until it has started.
     pub async fn start(&self, pod: &Pod) -> Pod {
         let begin = Instant::now();
         let made = loop {
             match self.pods().create(&PostParams::default(), pod).await {
                 Ok(made) => break made,
-                // The namespace is new: the token that such pods get comes a moment after its account.
+                // Servers before 1.24 create the account's token after the account.
                 Err(kube::Error::Api(status)) if status.message.contains("No API token") => {
-                    assert!(begin.elapsed() < PATIENCE, "{status:?}");
+                    assert!(begin.elapsed() < CONTROLLER_TIMEOUT, "{status:?}");
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
                 Err(error) => panic!("{error}"),
@@ -106,7 +107,10 @@ impl Ground {
             {
                 return found;
             }
-            assert!(begin.elapsed() < PATIENCE, "{name} does not run: {found:?}");
+            assert!(
+                begin.elapsed() < CONTROLLER_TIMEOUT,
+                "{name} does not run: {found:?}"
+            );
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
@@ -120,16 +124,16 @@ impl Ground {
             .collect()
     }
 
-    /// Waits until there is no pod.
-    pub async fn empty(&self) {
-        until("the namespace has no pod", async || {
+    /// Waits until the namespace has no pod.
+    pub async fn wait_empty(&self) {
+        wait_until("the namespace has no pod", async || {
             self.names().await.is_empty()
         })
         .await;
     }
 
-    /// The address of the only node, as pods reach it.
-    pub async fn node(&self) -> IpAddr {
+    /// The internal address of the only node.
+    pub async fn node_address(&self) -> IpAddr {
         let nodes: Api<k8s_openapi::api::core::v1::Node> = Api::all(self.client.clone());
         let found = nodes.list(&ListParams::default()).await.expect("nodes");
         let addresses = found.items.into_iter().filter_map(|node| node.status);
@@ -141,10 +145,10 @@ impl Ground {
     }
 }
 
-impl Drop for Ground {
+impl Drop for TestNamespace {
     fn drop(&mut self) {
         let name = self.name.clone();
-        // A runtime of its own: that of the test may be ending.
+        // The test's runtime may be shutting down, so this needs its own.
         let removal = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
@@ -162,31 +166,27 @@ impl Drop for Ground {
     }
 }
 
-/// Waits until something is so.
-pub async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let begin = Instant::now();
-    while !holds().await {
-        assert!(begin.elapsed() < PATIENCE, "not: {what}");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+/// Waits until the condition holds, at most [`CONTROLLER_TIMEOUT`].
+pub async fn wait_until(what: &str, condition: impl AsyncFnMut() -> bool) {
+    wait_until_async(what, CONTROLLER_TIMEOUT, condition).await;
 }
 
-/// A client of this configuration.
+/// A client with this configuration.
 pub fn client(config: KubernetesConfig, policy: CapabilityPolicy) -> SandboxClient {
     let backend = Arc::new(KubernetesBackend::new(config));
     SandboxClient::with_backend(backend, policy).expect("a client")
 }
 
-/// Somebody on the node who takes connections, as long as this lives.
-pub struct Outsider {
+/// A TCP listener on the node. Dropping it closes the port.
+pub struct NodeListener {
     pub address: SocketAddr,
     _task: tokio::task::JoinHandle<()>,
 }
 
-impl Outsider {
+impl NodeListener {
     pub async fn new(node: IpAddr) -> Self {
         let listener = tokio::net::TcpListener::bind((node, 0)).await;
-        let listener = listener.expect("a port of the node's: the tests run on it");
+        let listener = listener.expect("a port of the node, on which the tests run");
         let address = listener.local_addr().expect("an address");
         let _task = tokio::spawn(async move {
             while let Ok((connection, _)) = listener.accept().await {
@@ -196,14 +196,14 @@ impl Outsider {
         Self { address, _task }
     }
 
-    /// A script for inside a sandbox: says "open" where this takes a connection, and "tried" at its end.
-    pub fn dial(&self) -> String {
+    /// A script for a sandbox. Prints "open" if it can connect, and "tried" at its end.
+    pub fn connect_script(&self) -> String {
         let (address, port) = (self.address.ip(), self.address.port());
         format!("nc -w 3 {address} {port} </dev/null && echo open; echo tried")
     }
 }
 
-impl Drop for Outsider {
+impl Drop for NodeListener {
     fn drop(&mut self) {
         self._task.abort();
     }

@@ -1,6 +1,5 @@
-//! The cluster's own word on what is in a namespace.
+//! What the cluster's API shows of a namespace.
 
-use std::ops::Deref;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Pod, Secret};
@@ -9,31 +8,15 @@ use kube::api::{ListParams, LogParams, ObjectMeta, PostParams};
 use kube::{Api, Client};
 use tokio::time::Instant;
 
-use crate::ground::{Ground, PATIENCE, until};
+use crate::test_namespace::{CONTROLLER_TIMEOUT, TestNamespace, wait_until};
 
-/// A namespace of a test's own, with what this module knows of it.
-pub struct OwnNamespace(Ground);
-
-impl Deref for OwnNamespace {
-    type Target = Ground;
-
-    fn deref(&self) -> &Ground {
-        &self.0
-    }
-}
-
-impl OwnNamespace {
-    /// Makes one, and waits until pods can be made in it.
-    pub async fn new() -> Self {
-        Self(Ground::new().await)
-    }
-
-    /// Its Secrets of detached sandboxes.
+impl TestNamespace {
+    /// The API of its Secrets.
     pub fn secrets(&self) -> Api<Secret> {
         self.api()
     }
 
-    /// A client of an account that has these rights in this namespace and no others: verbs of resources.
+    /// A client of an account with only these rights in this namespace: resources and their verbs.
     pub async fn account(&self, user: &str, rights: &[(&str, &[&str])]) -> Client {
         let text = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
         let metadata = ObjectMeta {
@@ -74,7 +57,7 @@ impl OwnNamespace {
         Client::try_from(config).expect("a client")
     }
 
-    /// A pod that is nobody's sandbox, once it runs.
+    /// A running pod that is no sandbox.
     pub async fn foreign(&self, name: &str, command: &[&str]) -> Pod {
         let pod = serde_json::json!({
             "metadata": {"name": name},
@@ -93,34 +76,41 @@ impl OwnNamespace {
             .await
     }
 
-    /// The pods that there are.
+    /// The pods.
     pub async fn list(&self) -> Vec<Pod> {
         let pods = self.pods().list(&ListParams::default()).await;
         pods.expect("a list").items
     }
 
-    /// The Secrets that are ours.
-    pub async fn kept(&self) -> Vec<Secret> {
-        let ours = ListParams::default().labels("sandbox.tier=k8s");
-        self.secrets().list(&ours).await.expect("a list").items
+    /// The Secrets of detached sandboxes.
+    pub async fn sandbox_secrets(&self) -> Vec<Secret> {
+        let of_sandboxes = ListParams::default().labels("sandbox.tier=k8s");
+        self.secrets()
+            .list(&of_sandboxes)
+            .await
+            .expect("a list")
+            .items
     }
 
-    /// Waits until something is true of the pods.
-    pub async fn wait(&self, what: &str, holds: impl Fn(&[Pod]) -> bool) {
+    /// Waits until the condition holds for the list of pods.
+    pub async fn wait_for_pods(&self, what: &str, condition: impl Fn(&[Pod]) -> bool) {
         let begin = Instant::now();
         loop {
             let pods = self.list().await;
-            if holds(&pods) {
+            if condition(&pods) {
                 return;
             }
-            assert!(begin.elapsed() < PATIENCE, "not {what}: {pods:?}");
+            assert!(begin.elapsed() < CONTROLLER_TIMEOUT, "not {what}: {pods:?}");
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
 
-    /// Waits until no Secret of ours is left.
-    pub async fn wait_forgotten(&self) {
-        until("no Secret is left", async || self.kept().await.is_empty()).await;
+    /// Waits until no Secret of a detached sandbox is left.
+    pub async fn wait_without_secrets(&self) {
+        wait_until("no Secret is left", async || {
+            self.sandbox_secrets().await.is_empty()
+        })
+        .await;
     }
 
     /// Everything that the API shows of this namespace, and every log of its pods.
@@ -145,7 +135,7 @@ impl OwnNamespace {
             }
             shown.push((format!("pod {name}"), format!("{pod:?}")));
         }
-        for secret in self.kept().await {
+        for secret in self.sandbox_secrets().await {
             let name = secret.metadata.name.clone().unwrap_or_default();
             for (key, value) in secret.data.iter().flatten() {
                 let text = String::from_utf8_lossy(&value.0).into_owned();
@@ -165,7 +155,7 @@ impl OwnNamespace {
     }
 }
 
-/// Whether nothing of a pod runs any more.
+/// Whether all containers of the pod have ended.
 pub fn has_ended(pod: &Pod) -> bool {
     let phase = pod
         .status

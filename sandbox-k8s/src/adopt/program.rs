@@ -1,10 +1,17 @@
-//! Installs the agent's program in a foreign container while it starts.
+//! Installs the agent's program in a foreign container.
 
-use sandbox_core::{Error, ErrorKind, Result, unique_name};
+use async_trait::async_trait;
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use sandbox_core::spi::unique_name;
+use sandbox_core::{Error, ErrorKind, Result};
+use sandbox_host::adopted::{ForeignProgram, InstalledAgent};
 
 use super::{ForeignContainer, script};
 use crate::TIER;
 use crate::cluster::Cluster;
+use crate::error::{ClusterOperation, cluster_error};
+use crate::pod::REMOVER;
 
 /// The programs that the scripts need from the image.
 const PROGRAMS: &str = "sh, mkdir, chmod, head and rm";
@@ -35,19 +42,31 @@ done
 echo removed
 "#;
 
-/// The agent's program in a container. Removed by [`InstalledAgent::remove`], or in the background
-/// on drop.
-#[derive(Debug)]
-pub(super) struct InstalledAgent {
+/// The agent's program in a container.
+#[derive(Debug, Clone)]
+pub(super) struct PodProgram {
     cluster: Cluster,
     container: ForeignContainer,
+    /// The name of its folder, unique in the container.
     name: String,
-    folder: String,
-    workdir: String,
-    removed: bool,
 }
 
-impl InstalledAgent {
+/// Where the program was installed.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct ProgramFolders {
+    folder: String,
+    /// The container's working directory.
+    pub(super) workdir: String,
+}
+
+impl ProgramFolders {
+    /// The program's path in the container.
+    pub(super) fn program(&self) -> String {
+        format!("{}/agent", self.folder)
+    }
+}
+
+impl PodProgram {
     /// Installs the program in a folder with an unpredictable name that only the container's user
     /// may enter.
     ///
@@ -59,26 +78,22 @@ impl InstalledAgent {
         cluster: &Cluster,
         container: &ForeignContainer,
         program: &[u8],
-    ) -> Result<Self> {
-        let mut installed = Self {
+    ) -> Result<(InstalledAgent<Self>, ProgramFolders)> {
+        let name = unique_name(".sandbox-agent");
+        let installed = Self {
             cluster: cluster.clone(),
             container: container.clone(),
-            name: unique_name(".sandbox-agent"),
-            folder: String::new(),
-            workdir: String::new(),
-            removed: false,
+            name: name.clone(),
         };
+        let mut installed = InstalledAgent::new(installed, &REMOVER);
         let size = program.len().to_string();
-        let arguments = [&*installed.name, &*size];
-        let (output, stderr) =
-            script::run(cluster, container, INSTALL, &arguments, program).await?;
+        let arguments = [&*name, &*size];
+        let pods = cluster.pods();
+        let (output, stderr) = script::run(&pods, container, INSTALL, &arguments, program).await?;
         match read(&output) {
-            InstallOutcome::Installed { folder, workdir } => {
-                (installed.folder, installed.workdir) = (folder, workdir);
-                Ok(installed)
-            }
+            InstallOutcome::Installed(folders) => Ok((installed, folders)),
             InstallOutcome::Refused(why) => {
-                installed.removed = true;
+                installed.set_removed();
                 Err(refused(container, why, stderr))
             }
             // The script may have left something, so the drop cleans up.
@@ -90,63 +105,41 @@ impl InstalledAgent {
         }
     }
 
-    /// The program's path in the container.
-    pub(super) fn program(&self) -> String {
-        format!("{}/agent", self.folder)
-    }
-
     /// The folder's name, unique in the container.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// The container's working directory.
-    pub(super) fn workdir(&self) -> &str {
-        &self.workdir
-    }
-
-    /// Removes the program. A running agent continues.
-    pub(super) async fn remove(mut self) -> Result<()> {
-        self.removed = true;
-        remove(&self.cluster, &self.container, &self.name).await
-    }
-}
-
-impl Drop for InstalledAgent {
-    fn drop(&mut self) {
-        if self.removed {
-            return;
+    async fn remove_with(&self, pods: &Api<Pod>) -> Result<()> {
+        let Self {
+            container, name, ..
+        } = self;
+        let (output, stderr) = script::run(pods, container, REMOVE, &[name], b"").await?;
+        if output.trim_ascii() == "removed" {
+            return Ok(());
         }
-        let (cluster, container, name) = (
-            self.cluster.clone(),
-            self.container.clone(),
-            self.name.clone(),
-        );
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
-            tracing::error!(
-                pod = container.pod,
-                name,
-                "no runtime to remove the agent from a pod"
-            );
-            return;
-        };
-        runtime.spawn(async move {
-            if let Err(error) = remove(&cluster, &container, &name).await {
-                tracing::error!(pod = container.pod, %error, "the agent's program may be left in a pod");
-            }
-        });
+        let stderr = stderr.unwrap_or_default();
+        let context = format!("the folder {name} could not be removed from {container}: {stderr}");
+        let error = Error::new(ErrorKind::Io, "adopt pod", context).on(TIER);
+        Err(error.with_fix("find it in /tmp, /var/tmp, /run, /dev/shm or / there, and remove it"))
     }
 }
 
-async fn remove(cluster: &Cluster, container: &ForeignContainer, name: &str) -> Result<()> {
-    let (output, stderr) = script::run(cluster, container, REMOVE, &[name], b"").await?;
-    if output.trim_ascii() == "removed" {
-        return Ok(());
+#[async_trait]
+impl ForeignProgram for PodProgram {
+    fn place(&self) -> String {
+        self.container.to_string()
     }
-    let stderr = stderr.unwrap_or_default();
-    let context = format!("the folder {name} could not be removed from {container}: {stderr}");
-    let error = Error::new(ErrorKind::Io, "adopt pod", context).on(TIER);
-    Err(error.with_fix("find it in /tmp, /var/tmp, /run, /dev/shm or / there, and remove it"))
+
+    async fn remove(&self) -> Result<()> {
+        self.remove_with(&self.cluster.pods()).await
+    }
+
+    async fn remove_in_background(&self) -> Result<()> {
+        let pods = self.cluster.background_pods();
+        let pods = pods.map_err(|error| cluster_error(ClusterOperation::Exec, error))?;
+        self.remove_with(&pods).await
+    }
 }
 
 fn refused(container: &ForeignContainer, why: &str, stderr: Option<String>) -> Error {
@@ -162,10 +155,7 @@ fn refused(container: &ForeignContainer, why: &str, stderr: Option<String>) -> E
 /// The outcome of the install script.
 #[derive(Debug, PartialEq, Eq)]
 enum InstallOutcome {
-    Installed {
-        folder: String,
-        workdir: String,
-    },
+    Installed(ProgramFolders),
     Refused(&'static str),
     /// There is no shell, or it was killed.
     None,
@@ -178,10 +168,10 @@ fn read(text: &str) -> InstallOutcome {
             (Some(folder), Some(workdir), None)
                 if folder.starts_with('/') && workdir.starts_with('/') =>
             {
-                InstallOutcome::Installed {
+                InstallOutcome::Installed(ProgramFolders {
                     folder: folder.to_owned(),
                     workdir: workdir.to_owned(),
-                }
+                })
             }
             _ => InstallOutcome::None,
         },
@@ -204,10 +194,10 @@ mod tests {
 
     #[test]
     fn only_known_script_output_is_accepted() {
-        let installed = InstallOutcome::Installed {
+        let installed = InstallOutcome::Installed(ProgramFolders {
             folder: "/tmp/x".into(),
             workdir: "/".into(),
-        };
+        });
         assert_eq!(read("installed\n/tmp/x\n/\n"), installed);
         assert!(matches!(read("nowhere\n"), InstallOutcome::Refused(_)));
         for other in [
@@ -240,7 +230,7 @@ mod tests {
         let program = b"#!/bin/sh\nexit 0\n";
         let size = program.len().to_string();
         let output = run(INSTALL, &[&name, &size], program);
-        let InstallOutcome::Installed { folder, .. } = read(&output) else {
+        let InstallOutcome::Installed(ProgramFolders { folder, .. }) = read(&output) else {
             panic!("{output:?}");
         };
         let agent = std::path::Path::new(&folder).join("agent");

@@ -1,4 +1,4 @@
-//! The network that the agent takes away, and the capability that it takes it away with.
+//! The agent disables the pod's network, and then gives up the capability that this needs.
 
 use sandbox_core::policy::NetworkPolicy;
 use sandbox_core::{Capability, CapabilityPolicy, ErrorKind};
@@ -6,19 +6,25 @@ use sandbox_core::{Capability, CapabilityPolicy, ErrorKind};
 use serde_json::Value;
 
 #[cfg(feature = "mutants")]
-use crate::changed::Changing;
+use crate::changed_pods::Changing;
 use crate::cluster::{client, output, run, small};
-use crate::ground::{self, Ground, Outsider};
+use crate::test_namespace::{self, NodeListener, TestNamespace};
 use crate::{Done, Test};
 
 pub const TESTS: &[Test] = &[
-    ("cut::code_has_no_network", no_network),
-    ("cut::nobody_keeps_the_capability", no_capability),
-    ("cut::an_agent_that_ends_says_why", ended),
+    ("network_cut::code_has_no_network", no_network),
+    (
+        "network_cut::no_process_keeps_the_capability",
+        no_capability,
+    ),
+    ("network_cut::an_agent_that_cannot_start_reports_why", ended),
     #[cfg(feature = "mutants")]
-    ("cut::without_the_capability_nothing_runs", refused),
+    (
+        "network_cut::without_the_capability_creation_fails",
+        refused,
+    ),
     #[cfg(feature = "mutants")]
-    ("cut::a_cut_that_was_left_out_is_found_out", found_out),
+    ("network_cut::an_omitted_cut_is_detected", found_out),
 ];
 
 /// The capability's bit.
@@ -26,25 +32,25 @@ const NET_ADMIN: u64 = 1 << 12;
 
 fn no_network() -> Done {
     run(async {
-        let ground = Ground::new().await;
-        let outsider = Outsider::new(ground.node().await).await;
-        let dial = outsider.dial();
+        let namespace = TestNamespace::new().await;
+        let listener = NodeListener::new(namespace.node_address().await).await;
+        let connect = listener.connect_script();
 
-        // The control: somebody answers there.
+        // The control: with a network, the listener is reachable.
         let mut policy = CapabilityPolicy::new();
         policy.network = Some(NetworkPolicy::Full);
-        let open = ground::client(ground.config(), policy);
+        let open = test_namespace::client(namespace.config(), policy);
         let open = open.create(&small("open")).await?;
-        let reached = output(&open, &dial).await;
+        let reached = output(&open, &connect).await;
         assert!(reached.contains("open"), "{reached}");
         open.kill().await?;
 
-        let closed = ground::client(ground.config(), CapabilityPolicy::new());
+        let closed = test_namespace::client(namespace.config(), CapabilityPolicy::new());
         let sandbox = closed.create(&small("closed")).await?;
         let report = sandbox.enforcement();
         let network = report.get(Capability::NetworkAccess).expect("an entry");
         assert!(network.is_enforced(), "{network}");
-        let tried = output(&sandbox, &dial).await;
+        let tried = output(&sandbox, &connect).await;
         assert!(
             tried.contains("tried") && !tried.contains("open"),
             "{tried}"
@@ -63,12 +69,12 @@ fn no_network() -> Done {
         let up = output(&sandbox, "ip link set eth0 up 2>&1 || echo refused").await;
         assert!(up.contains("refused"), "{up}");
         sandbox.kill().await?;
-        ground.empty().await;
+        namespace.wait_empty().await;
         Ok(())
     })
 }
 
-/// Of all processes in the pod: the agent, its supervisors, whoever carries its bytes, and code.
+/// No process of the pod has the capability: the agent, its supervisors, `connect` and code.
 fn no_capability() -> Done {
     run(async {
         let sandbox = client().create(&small("capabilities")).await?;
@@ -94,7 +100,7 @@ fn no_capability() -> Done {
                 assert_eq!(*set, 0, "{program} {name}: {text}");
             }
         }
-        // What the agent becomes the code's user with, it keeps; nobody else has anything.
+        // Only the agent has capabilities, with which it switches to the code's user.
         let permitted = |word: &str| {
             let sets = seen.iter().filter(|(_, name, _)| *name == "Prm");
             let sets = sets.filter(|(program, ..)| program.contains(word));
@@ -121,21 +127,23 @@ fn without(pod: &mut Value, pointer: &str, word: &str) {
 }
 
 #[cfg(feature = "mutants")]
-fn uncompared(ground: &Ground) -> sandbox_k8s::KubernetesConfig {
-    ground.config().mutated(sandbox_k8s::Mutation::Comparison)
+fn uncompared(namespace: &TestNamespace) -> sandbox_k8s::KubernetesConfig {
+    namespace
+        .config()
+        .mutated(sandbox_k8s::Mutation::Comparison)
 }
 
-/// What stands behind the comparison of the pod that was made, which is left out here: the agent itself does not serve without the cut.
+/// Without the comparison of the created pod, the agent itself refuses to serve without the cut.
 #[cfg(feature = "mutants")]
 fn refused() -> Done {
     run(async {
-        let ground = Ground::new().await;
-        let changing = Changing::client(ground.client.clone(), &ground.name, |pod| {
+        let namespace = TestNamespace::new().await;
+        let changing = Changing::client(namespace.client.clone(), &namespace.name, |pod| {
             let added = "/spec/containers/0/securityContext/capabilities/add";
             without(pod, added, "NET_ADMIN");
         });
-        let client = ground::client(
-            uncompared(&ground).client(changing),
+        let client = test_namespace::client(
+            uncompared(&namespace).client(changing),
             CapabilityPolicy::new(),
         );
         let error = client.create(&small("weak")).await.expect_err("refused");
@@ -145,47 +153,47 @@ fn refused() -> Done {
             text.contains("cannot take the network away: eth0: EPERM"),
             "{text}"
         );
-        ground.empty().await;
+        namespace.wait_empty().await;
         Ok(())
     })
 }
 
-/// Whoever has entered it before its end was known is told the same.
+/// The error is the same if the client connects before the agent's end is known.
 fn ended() -> Done {
     run(async {
-        let ground = Ground::new().await;
-        let words = "cannot take the network away: eth0: EPERM";
+        let namespace = TestNamespace::new().await;
+        let message = "cannot take the network away: eth0: EPERM";
         let script = format!(
-            "#!/bin/sh\ncase \"$1\" in serve) sleep 2; echo '{words}' >&2; exit 71;; esac\nexec sleep 60\n"
+            "#!/bin/sh\ncase \"$1\" in serve) sleep 2; echo '{message}' >&2; exit 71;; esac\nexec sleep 60\n"
         );
-        let config = ground.config().agent(script.into_bytes());
-        let client = ground::client(config, CapabilityPolicy::new());
+        let config = namespace.config().agent(script.into_bytes());
+        let client = test_namespace::client(config, CapabilityPolicy::new());
         let error = client.create(&small("ending")).await.expect_err("refused");
         let text = error.to_string();
-        assert!(text.contains(words), "{text}");
+        assert!(text.contains(message), "{text}");
         assert_eq!(error.kind(), ErrorKind::SetupFailed, "{error}");
-        ground.empty().await;
+        namespace.wait_empty().await;
         Ok(())
     })
 }
 
-/// Whoever removes the word from the agent's command line removes the cut: the kernel's routes tell, also without the comparison.
+/// The kernel's routes reveal a cut that was removed from the command line, without the comparison.
 #[cfg(feature = "mutants")]
 fn found_out() -> Done {
     run(async {
-        let ground = Ground::new().await;
-        let changing = Changing::client(ground.client.clone(), &ground.name, |pod| {
+        let namespace = TestNamespace::new().await;
+        let changing = Changing::client(namespace.client.clone(), &namespace.name, |pod| {
             without(pod, "/spec/containers/0/command", "--cut-network");
         });
-        let client = ground::client(
-            uncompared(&ground).client(changing),
+        let client = test_namespace::client(
+            uncompared(&namespace).client(changing),
             CapabilityPolicy::new(),
         );
         let error = client.create(&small("left")).await.expect_err("refused");
         assert_eq!(error.kind(), ErrorKind::NotEnforceable, "{error}");
         let text = error.to_string();
         assert!(text.contains("the pod has a route over eth0"), "{text}");
-        ground.empty().await;
+        namespace.wait_empty().await;
         Ok(())
     })
 }
