@@ -1,16 +1,24 @@
-//! The one gate: what is required and not enforced is refused, before and after a sandbox is built.
+//! Admission: refuses a sandbox if a required demand is not enforced.
+//!
+//! The client runs it before a sandbox is created, and again with what was applied.
 
-use crate::{CapabilityPolicy, Enforcement, EnforcementReport, Error, Level, Plan, Result, Unmet};
+use crate::{
+    Capability, CapabilityPolicy, Enforcement, EnforcementReport, Error, Level, Plan, Result, Unmet,
+};
 
-/// Compares what a plan demands with what a backend enforces.
+/// Compares the demands of a plan with what a backend enforces.
 ///
-/// A required demand passes when it is enforced, when it is partial and the policy lists it in `allow_partial` (or
-/// `allow_unenforced`), or when it is not enforced and the policy lists it in `allow_unenforced`. A demand without an entry
-/// in the report counts as not enforced.
+/// A required demand passes in these cases:
+///
+/// - It is enforced.
+/// - It is partially enforced, and the policy lists it in `allow_partial`.
+/// - The policy lists it in `allow_unenforced`.
+///
+/// A demand without an entry in the report counts as not enforced.
 ///
 /// # Errors
 ///
-/// [`crate::ErrorKind::NotEnforceable`] with every demand that does not pass.
+/// [`crate::ErrorKind::NotEnforceable`] with all demands that do not pass.
 pub fn admit(
     backend: &str,
     plan: &Plan,
@@ -18,36 +26,37 @@ pub fn admit(
     report: &EnforcementReport,
 ) -> Result<()> {
     let unmet = unmet(plan, policy, report);
-    if unmet.is_empty() {
-        Ok(())
-    } else {
-        Err(Error::not_enforceable(backend, unmet))
+    match unmet.is_empty() {
+        true => Ok(()),
+        false => Err(Error::not_enforceable(backend, unmet)),
     }
 }
 
 /// The required demands that do not pass [`admit`].
 #[must_use]
 pub fn unmet(plan: &Plan, policy: &CapabilityPolicy, report: &EnforcementReport) -> Vec<Unmet> {
-    plan.demands
-        .iter()
-        .filter(|demand| demand.level == Level::Required)
-        .filter_map(|demand| {
-            let enforcement = report
-                .get(demand.capability)
-                .cloned()
-                .unwrap_or_else(|| Enforcement::unenforced("the backend says nothing about it"));
-            let unenforced_is_fine = policy.allow_unenforced.contains(&demand.capability);
-            let passes = match enforcement {
-                Enforcement::Enforced { .. } => true,
-                Enforcement::Partial { .. } => {
-                    unenforced_is_fine || policy.allow_partial.contains(&demand.capability)
-                }
-                Enforcement::Unenforced { .. } => unenforced_is_fine,
-            };
-            (!passes).then(|| Unmet {
-                demand: demand.clone(),
-                enforcement,
-            })
+    let required = plan.demands.iter();
+    let required = required.filter(|demand| demand.level == Level::Required);
+    let unmet = required.filter_map(|demand| {
+        let enforcement = enforcement(report, demand.capability);
+        let may_be_unenforced = policy.allow_unenforced.contains(&demand.capability);
+        let passes = match enforcement {
+            Enforcement::Enforced { .. } => true,
+            Enforcement::Partial { .. } => {
+                may_be_unenforced || policy.allow_partial.contains(&demand.capability)
+            }
+            Enforcement::Unenforced { .. } => may_be_unenforced,
+        };
+        (!passes).then(|| Unmet {
+            demand: demand.clone(),
+            enforcement,
         })
-        .collect()
+    });
+    unmet.collect()
+}
+
+/// How a backend enforces a capability. A capability that its report omits is not enforced.
+pub(crate) fn enforcement(report: &EnforcementReport, capability: Capability) -> Enforcement {
+    let missing = || Enforcement::unenforced("the backend says nothing about it");
+    report.get(capability).cloned().unwrap_or_else(missing)
 }

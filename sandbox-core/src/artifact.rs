@@ -1,4 +1,4 @@
-//! Files that came out of a sandbox.
+//! Artifacts: files that were exported from a sandbox.
 
 use std::path::PathBuf;
 
@@ -10,20 +10,20 @@ use crate::{ByteSize, Denials};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Artifact {
-    /// Absolute path of the host where it was written.
+    /// Absolute path on the host.
     pub path: PathBuf,
-    /// Path inside of the sandbox that it came from.
+    /// Path inside the sandbox.
     pub source: String,
     /// Size in bytes.
     pub size_bytes: u64,
-    /// MIME type from its content, or else from its name; `None` where neither tells.
+    /// MIME type from its content, else from its name, if one is known.
     pub content_type: Option<String>,
-    /// BLAKE3 hash of its content, 64 hexadecimal digits.
+    /// BLAKE3 hash of its content, as 64 hexadecimal digits.
     pub blake3: String,
 }
 
 impl Artifact {
-    /// A described artifact.
+    /// An artifact with these properties.
     #[must_use]
     pub fn new(
         path: PathBuf,
@@ -42,12 +42,12 @@ impl Artifact {
     }
 }
 
-/// Why something that was to be exported was not.
+/// An export path, or an entry below it, that was not exported.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SkippedArtifact {
     /// The export path, or the entry below it.
     pub source: String,
-    /// Why.
+    /// Why it was not exported.
     pub reason: SkipReason,
 }
 
@@ -56,45 +56,45 @@ pub struct SkippedArtifact {
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum SkipReason {
-    /// Nothing is there.
+    /// It does not exist.
     Missing,
-    /// A symbolic link; links are not followed out of a sandbox.
+    /// It is a symbolic link, which an export does not follow.
     Symlink,
-    /// Neither a regular file nor a folder.
+    /// It is neither a regular file nor a folder.
     SpecialFile,
-    /// Larger than a single artifact may be.
+    /// It is larger than [`ArtifactLimits::file_size`].
     TooLarge {
         /// Its size in bytes.
         size_bytes: u64,
     },
-    /// The limit on the number or the total size of artifacts was reached before it.
+    /// The number or total size of artifacts reached its limit before.
     LimitReached,
-    /// The name cannot be written below the output folder.
+    /// The output folder cannot have a file of this name.
     BadName,
-    /// Something of another kind stands in the output folder where a folder of this name would.
+    /// The output folder has an entry of this name that is not a folder.
     NameTaken,
-    /// A folder that is too deep to be looked into.
+    /// The folder is nested too deeply.
     TooDeep,
-    /// This many more entries were left out; 1,000 of them are named.
+    /// More entries were skipped. At most 1,000 are listed by name.
     AndMore {
         /// How many.
         count: u64,
     },
-    /// The code in the sandbox may not read it, or it changed while it was read.
+    /// The code in the sandbox may not read it, or it changed during the export.
     Unreadable {
-        /// What the sandbox said.
+        /// The sandbox's message.
         detail: String,
     },
 }
 
-/// What may come out at most.
+/// Limits of an export or a copy out of a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ArtifactLimits {
-    /// How many files.
+    /// The number of files.
     pub count: usize,
-    /// How large one file.
+    /// The size of one file.
     pub file_size: ByteSize,
-    /// How large all files together.
+    /// The size of all files together.
     pub total_size: ByteSize,
 }
 
@@ -109,27 +109,27 @@ impl Default for ArtifactLimits {
     }
 }
 
-/// What a copy into or out of a sandbox did.
+/// The result of a copy into or out of a sandbox.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Copied {
     /// How many files were copied.
     pub files: u64,
-    /// How many folders were copied, those that were there before included.
+    /// How many folders were copied, including those that existed before.
     pub folders: u64,
-    /// How many bytes all files have together.
+    /// The size of all copied files, in bytes.
     pub bytes: u64,
-    /// What was not copied, and why; paths of the side that it was copied from.
+    /// Entries that were not copied, by their path in the source.
     pub skipped: Vec<SkippedArtifact>,
 }
 
-/// What an export did.
+/// The result of an export.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Export {
-    /// What came out.
+    /// The exported files.
     pub artifacts: Vec<Artifact>,
-    /// What did not, and why.
+    /// Export paths and entries that were not exported.
     pub skipped: Vec<SkippedArtifact>,
-    /// What of that was denied by a rule.
+    /// Those of `skipped` that a rule denied.
     #[serde(default)]
     pub denials: Denials,
 }

@@ -1,25 +1,26 @@
-//! Bounded capture of output.
+//! Captures output up to a limit.
 
 use crate::spi::{Flow, OutputStream};
 use crate::{ByteSize, Captured};
 
-/// A program that goes on writing after its output is no longer kept is read on and counted, so that it can finish; when it
-/// has written this many times what is kept (and at least [`DRAIN_FLOOR`]), it is killed as [`crate::Outcome::OutputLimit`].
+/// Output beyond the limit is counted and dropped, so that the program can finish. A program that
+/// writes this many times the limit, and at least [`DRAIN_FLOOR`], is killed as
+/// [`crate::Outcome::OutputLimit`].
 pub(crate) const DRAIN_FACTOR: u64 = 4;
 
-/// The least that is read on before a program is killed for its output: 64 MiB.
+/// A program that writes less is never killed for its output.
 pub(crate) const DRAIN_FLOOR: ByteSize = ByteSize::mib(64);
 
-/// What was written beyond the cap of a stream.
+/// What happened to output beyond the limit of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Excess {
     /// It was counted and dropped.
     Cut,
-    /// It was so much that the program was killed.
+    /// The program was killed for it.
     Killed,
 }
 
-/// Keeps the first bytes of each stream and counts the rest.
+/// Captures the first bytes of each stream and counts the rest.
 #[derive(Debug)]
 pub(crate) struct Capture {
     stdout: Stream,
@@ -66,12 +67,12 @@ impl Stream {
 }
 
 impl Capture {
-    /// Keeps this much of each stream.
+    /// Captures this many bytes of each stream.
     pub(crate) fn new(stdout: ByteSize, stderr: ByteSize) -> Self {
         Self::with(stdout, stderr, true)
     }
 
-    /// Keeps nothing, and ends a program for its output where [`Capture::new`] would.
+    /// Captures nothing, and stops a program where [`Capture::new`] would.
     pub(crate) fn counting(stdout: ByteSize, stderr: ByteSize) -> Self {
         Self::with(stdout, stderr, false)
     }
@@ -84,7 +85,7 @@ impl Capture {
         }
     }
 
-    /// What was written beyond the caps.
+    /// Returns the streams that exceeded their limit.
     pub(crate) fn excess(&self) -> Vec<(OutputStream, Excess)> {
         let of = |stream: &Stream| match stream {
             stream if stream.is_far_beyond() => Some(Excess::Killed),
@@ -99,7 +100,7 @@ impl Capture {
         streams.into_iter().filter_map(beyond).collect()
     }
 
-    /// What was kept.
+    /// Returns the captured output.
     pub(crate) fn finish(self) -> (Captured, Captured) {
         (self.stdout.kept, self.stderr.kept)
     }
@@ -118,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keeps_the_first_bytes_and_counts_all() {
+    fn first_bytes_are_captured_and_all_are_counted() {
         let mut capture = Capture::new(ByteSize::bytes(4), ByteSize::bytes(0));
         assert_eq!(capture.take(OutputStream::Stdout, b"abc"), Flow::Continue);
         assert_eq!(capture.take(OutputStream::Stdout, b"def"), Flow::Continue);
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn stops_a_program_that_writes_far_more_than_is_kept() {
+    fn program_that_writes_far_beyond_the_limit_is_stopped() {
         let mut capture = Capture::new(ByteSize::bytes(1), ByteSize::bytes(1));
         let piece = vec![0; 1 << 20];
         let pieces =
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn who_keeps_nothing_counts_and_cuts_nothing() {
+    fn counting_capture_keeps_no_bytes_and_reports_no_cut() {
         let mut capture = Capture::counting(ByteSize::bytes(1), ByteSize::bytes(1));
         assert_eq!(capture.take(OutputStream::Stderr, b"abc"), Flow::Continue);
         assert_eq!(capture.excess(), []);

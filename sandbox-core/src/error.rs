@@ -1,4 +1,4 @@
-//! One error type for every backend.
+//! One error type for all backends.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -8,70 +8,76 @@ use crate::{Denial, Unmet};
 /// A result whose error is [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong, as a program can tell it apart. Stable: variants do not depend on features.
+/// The kind of an error, for programs. The variants are stable and do not depend on features.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The specification contradicts itself or holds a value that no backend takes.
+    /// The specification contradicts itself or contains a value that no backend takes.
     InvalidSpec,
-    /// The policy contradicts itself, names an unknown field or cannot be read.
+    /// The policy contradicts itself, contains an unknown field or cannot be read.
     InvalidPolicy,
     /// The specification asks for more than the policy allows.
     PolicyExceeded,
-    /// The backend cannot enforce on this host what is required; [`Error::unmet`] lists it.
+    /// The backend cannot enforce a required demand on this host; [`Error::unmet`] lists them.
     NotEnforceable,
-    /// The backend's engine or kernel feature is not there.
+    /// The backend's engine or kernel feature is missing.
     SandboxUnavailable,
-    /// No backend of this name is linked.
+    /// No backend with this name is linked.
     UnknownBackend,
-    /// No sandbox of this name.
+    /// No sandbox with this name exists.
     SandboxNotFound,
-    /// A sandbox of this name exists.
+    /// A sandbox with this name exists already.
     AlreadyExists,
     /// The sandbox has ended.
     SandboxEnded,
-    /// The image is not there and may not be pulled, the registry has none of this name, or it is another than its digest says.
+    /// The sandbox is attached to another client, which alone can use it.
+    SandboxAttached,
+    /// The image is missing and may not be pulled, the registry does not have it, or it does not
+    /// match its digest.
     ImageNotFound,
-    /// The registry does not give the image to whoever asks: credentials are missing or do not suffice.
+    /// The registry denies access to the image: credentials are missing or insufficient.
     ImageDenied,
     /// A step of building an image failed.
     ImageBuildFailed,
-    /// Pulling or building an image took longer than it may.
+    /// Pulling or building an image exceeded its time limit.
     ImageTimedOut,
-    /// No such program inside of the sandbox.
+    /// The program did not exit with code 0: only from [`crate::ExecResult::check`].
+    ProgramFailed,
+    /// The program does not exist in the sandbox.
     ProgramNotFound,
-    /// The program exists inside of the sandbox and cannot be executed.
+    /// The program exists in the sandbox and cannot be executed.
     NotExecutable,
-    /// The working folder does not exist inside of the sandbox or may not be entered.
+    /// The working folder does not exist in the sandbox or cannot be entered.
     BadWorkdir,
-    /// A path inside of the sandbox: missing, of the wrong type, or denied.
+    /// A path in the sandbox is missing, has the wrong type, or is denied.
     Path,
-    /// The request itself: an empty command, a NUL inside of an argument, too large.
+    /// The request is invalid: an empty command, a NUL in an argument, or too large.
     InvalidRequest,
-    /// A step of building the sandbox failed.
+    /// A step of creating the sandbox failed.
     SetupFailed,
-    /// The registry has no package of this name, or none of this version, for the sandbox's Python.
+    /// The registry does not have the package, or this version of it, for the sandbox's Python.
     PackageNotFound,
-    /// The package is there as source alone, and would have to be built.
+    /// The package exists only as source and would have to be built.
     PackageNeedsBuild,
-    /// The registry of packages or images cannot be reached, or refused to answer.
+    /// The registry of packages or images cannot be reached, or does not answer.
     RegistryUnreachable,
-    /// Installing packages took longer than it may.
+    /// Installing packages exceeded its time limit.
     InstallTimedOut,
-    /// Packages are larger than they may be, or the disk of the host or the engine is full.
+    /// The packages exceed their size limit, or the disk of the host or the engine is full.
     StorageFull,
-    /// Packages could not be installed for another reason: they contradict each other, or there is no installer.
+    /// Packages could not be installed for another reason: they contradict each other, or there is
+    /// no installer.
     InstallFailed,
-    /// The other side of the stream broke the protocol or vanished.
+    /// The peer of the stream violated the protocol or disconnected.
     Protocol,
-    /// The backend does not do this.
+    /// The backend does not support the operation.
     Unsupported,
     /// The operating system or engine refused an operation.
     Io,
 }
 
 impl ErrorKind {
-    /// The name as it stands in JSON: `snake_case`.
+    /// The name in JSON: `snake_case`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -84,10 +90,12 @@ impl ErrorKind {
             Self::SandboxNotFound => "sandbox_not_found",
             Self::AlreadyExists => "already_exists",
             Self::SandboxEnded => "sandbox_ended",
+            Self::SandboxAttached => "sandbox_attached",
             Self::ImageNotFound => "image_not_found",
             Self::ImageDenied => "image_denied",
             Self::ImageBuildFailed => "image_build_failed",
             Self::ImageTimedOut => "image_timed_out",
+            Self::ProgramFailed => "program_failed",
             Self::ProgramNotFound => "program_not_found",
             Self::NotExecutable => "not_executable",
             Self::BadWorkdir => "bad_workdir",
@@ -107,18 +115,18 @@ impl ErrorKind {
     }
 }
 
-/// The sandbox failed. Code in the sandbox that fails is no error: see [`crate::Outcome`].
+/// A failure of the sandbox. Code that fails in the sandbox is no error: see [`crate::Outcome`].
 ///
 /// Displays as one line: what failed, on which backend, why, and what to do. The line includes the
 /// text of [`Error::cause`], so [`source`](StdError::source) continues with the cause of that
 /// cause: a report that prints the whole chain prints each text once.
 #[derive(Debug)]
 pub struct Error {
-    inner: Box<Inner>,
+    inner: Box<ErrorDetails>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct ErrorDetails {
     kind: ErrorKind,
     operation: &'static str,
     backend: Option<String>,
@@ -131,10 +139,11 @@ struct Inner {
 }
 
 impl Error {
-    /// An error of this kind: `operation` is a verb phrase ("create sandbox"), `context` says why it failed.
+    /// Creates an error of this kind. `operation` is a verb phrase ("create sandbox"), and
+    /// `context` says why it failed.
     pub fn new(kind: ErrorKind, operation: &'static str, context: impl Into<String>) -> Self {
         Self {
-            inner: Box::new(Inner {
+            inner: Box::new(ErrorDetails {
                 kind,
                 operation,
                 backend: None,
@@ -148,7 +157,8 @@ impl Error {
         }
     }
 
-    /// [`ErrorKind::SandboxUnavailable`]: the engine or kernel feature behind `backend` is not there, and how to get it.
+    /// [`ErrorKind::SandboxUnavailable`]: the engine or kernel feature of `backend` is missing.
+    /// `fix` says how to get it.
     pub fn unavailable(
         backend: impl Into<String>,
         reason: impl Into<String>,
@@ -176,7 +186,7 @@ impl Error {
         error
     }
 
-    /// The same error for somebody else who asks: its cause has become text.
+    /// A copy of the error for another caller. Its cause becomes text.
     pub(crate) fn again(&self) -> Self {
         let mut again = Self::new(self.kind(), self.operation(), self.context());
         if let Some(source) = &self.inner.source {
@@ -190,28 +200,28 @@ impl Error {
         again
     }
 
-    /// Names the backend.
+    /// Sets the backend.
     #[must_use]
     pub fn on(mut self, backend: impl Into<String>) -> Self {
         self.inner.backend = Some(backend.into());
         self
     }
 
-    /// Says what the user can do.
+    /// Sets what the user can do.
     #[must_use]
     pub fn with_fix(mut self, fix: impl Into<String>) -> Self {
         self.inner.fix = Some(fix.into());
         self
     }
 
-    /// Keeps the cause.
+    /// Sets the cause.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.inner.source = Some(source.into());
         self
     }
 
-    /// Keeps the operating system's error number.
+    /// Sets the operating system's error number.
     #[must_use]
     pub fn with_os_error(mut self, number: i32) -> Self {
         self.inner.os_error = Some(number);
@@ -223,19 +233,19 @@ impl Error {
         self
     }
 
-    /// What went wrong.
+    /// The kind.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.inner.kind
     }
 
-    /// What was being done.
+    /// The operation that failed.
     #[must_use]
     pub fn operation(&self) -> &'static str {
         self.inner.operation
     }
 
-    /// On which backend, where one was involved.
+    /// The backend, if one was involved.
     #[must_use]
     pub fn backend(&self) -> Option<&str> {
         self.inner.backend.as_deref()
@@ -253,26 +263,27 @@ impl Error {
         self.inner.source.as_deref().map(|source| source as _)
     }
 
-    /// What the user can do, where that is known.
+    /// What the user can do, if known.
     #[must_use]
     pub fn fix(&self) -> Option<&str> {
         self.inner.fix.as_deref()
     }
 
-    /// The demands that could not be met, for [`ErrorKind::NotEnforceable`].
+    /// The unmet demands of [`ErrorKind::NotEnforceable`].
     #[must_use]
     pub fn unmet(&self) -> &[Unmet] {
         &self.inner.unmet
     }
 
-    /// What was denied by a rule, where that is why it failed: for [`ErrorKind::PolicyExceeded`],
+    /// The denials that caused it: for [`ErrorKind::PolicyExceeded`],
     /// [`ErrorKind::NotEnforceable`], and files that may not be read or written.
     #[must_use]
     pub fn denials(&self) -> &[Denial] {
         &self.inner.denials
     }
 
-    /// The operating system's error number, where one was the cause: of the host, or of the sandbox for files in it.
+    /// The operating system's error number, if one was the cause. For files in a sandbox it is the
+    /// sandbox's.
     #[must_use]
     pub fn os_error(&self) -> Option<i32> {
         self.inner.os_error

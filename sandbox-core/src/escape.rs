@@ -1,8 +1,9 @@
-//! Text that came out of a sandbox, made harmless for terminals and logs.
+//! Escapes text from a sandbox for terminals and logs.
 
 use std::fmt::Write as _;
 
-/// The text with control characters, and those that change the direction of text, written as escapes.
+/// Escapes control characters and invisible characters (`\u{1b}`), which could change a terminal or
+/// hide text.
 #[must_use]
 pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
@@ -17,7 +18,7 @@ pub fn escape(text: &str) -> String {
     escaped
 }
 
-/// Zero-width characters, separators of lines and marks of direction, which let a name look like another one.
+/// Whether it is zero-width, a line separator or a direction mark: they can disguise a name.
 fn is_invisible(character: char) -> bool {
     matches!(
         character,
@@ -30,7 +31,7 @@ mod tests {
     use super::escape;
 
     #[test]
-    fn controls_are_written_out_and_text_stays() {
+    fn control_characters_are_escaped_and_text_is_kept() {
         assert_eq!(
             escape("a\u{1b}[31mb\nc\u{9b}\u{202e}d"),
             "a\\u{1b}[31mb\\nc\\u{9b}\\u{202e}d"

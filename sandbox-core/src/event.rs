@@ -1,22 +1,22 @@
-//! What happens in an execution.
+//! Events of an execution.
 
 use bytes::Bytes;
 
 use crate::{Denial, ExecResult};
 
-/// Something that happened in an execution, in the order in which it became known.
+/// An event of an execution, from [`crate::Execution::next_event`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ExecEvent {
-    /// The program runs. Always first.
+    /// The program runs. Always the first event.
     Started,
-    /// Bytes of standard output, as they came: a piece can end in the middle of a line or a character.
+    /// A piece of standard output. It can end in the middle of a line or a character.
     Stdout(Bytes),
-    /// Bytes of standard error.
+    /// A piece of standard error.
     Stderr(Bytes),
-    /// Something was denied. Most denials become known at the end, and come right before it.
+    /// An operation was denied. Most denials become known at the end, right before `Exited`.
     Denied(Denial),
-    /// The end, always last. The output went into the events before: of it, the result only tells how much there was
-    /// ([`crate::Captured::total`]).
+    /// The execution ended. Always the last event. The output is in the earlier events; the result
+    /// has only its length ([`crate::Captured::total`]).
     Exited(Box<ExecResult>),
 }

@@ -1,31 +1,47 @@
-//! Executions: what to run, and what came of it.
+//! Requests to run a program, and their results.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::time::Duration;
 
+use crate::escape::escape;
 use crate::{Denials, Error, ErrorKind, Outcome, Refusal, Result};
 
-/// One execution in a sandbox: a program and its arguments, never a shell string.
+/// The longest end of standard error in the error of [`ExecResult::check`], in bytes.
+const STDERR_TAIL: usize = 1024;
+
+/// One execution in a sandbox: a program and its arguments, as in [`std::process::Command`].
+///
+/// ```
+/// use sandbox_core::ExecRequest;
+/// use std::time::Duration;
+///
+/// let request = ExecRequest::new("python3")
+///     .args(["-c", "print(input())"])
+///     .env("LANG", "C.UTF-8")
+///     .timeout(Duration::from_secs(5));
+/// assert_eq!(request.argv.len(), 3);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ExecRequest {
-    /// Program, by name or by path inside of the sandbox, and its arguments. Bytes, as Linux takes them.
+    /// The program, by name or by path inside the sandbox, and its arguments. Bytes, as in Linux.
     pub argv: Vec<Vec<u8>>,
-    /// Variables on top of the specification's.
+    /// Environment variables, in addition to the specification's.
     pub env: BTreeMap<String, String>,
-    /// Working folder; `None` is the sandbox's.
+    /// Working folder; the sandbox's for `None`.
     pub workdir: Option<String>,
-    /// Time limit; never more than the policy's.
+    /// Time limit. A policy's shorter limit takes precedence.
     pub timeout: Option<Duration>,
-    /// Whether the output goes into the sandbox's log as well.
+    /// Whether the sandbox's log gets the output too.
     pub log: bool,
 }
 
 impl ExecRequest {
     /// Runs `program` without arguments.
-    pub fn new(program: impl Into<Vec<u8>>) -> Self {
+    pub fn new(program: impl AsRef<OsStr>) -> Self {
         Self {
-            argv: vec![program.into()],
+            argv: vec![bytes(program)],
             env: BTreeMap::new(),
             workdir: None,
             timeout: None,
@@ -33,26 +49,26 @@ impl ExecRequest {
         }
     }
 
-    /// Runs `script` in the sandbox's `/bin/sh`.
-    pub fn shell(script: impl Into<Vec<u8>>) -> Self {
+    /// Runs `script` with the sandbox's `/bin/sh`.
+    pub fn shell(script: impl AsRef<OsStr>) -> Self {
         Self::new("/bin/sh").arg("-c").arg(script)
     }
 
     /// Adds an argument.
     #[must_use]
-    pub fn arg(mut self, argument: impl Into<Vec<u8>>) -> Self {
-        self.argv.push(argument.into());
+    pub fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
+        self.argv.push(bytes(argument));
         self
     }
 
     /// Adds arguments.
     #[must_use]
-    pub fn args<A: Into<Vec<u8>>>(mut self, arguments: impl IntoIterator<Item = A>) -> Self {
-        self.argv.extend(arguments.into_iter().map(Into::into));
+    pub fn args(mut self, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Self {
+        self.argv.extend(arguments.into_iter().map(bytes));
         self
     }
 
-    /// Sets a variable.
+    /// Sets an environment variable.
     #[must_use]
     pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.env.insert(name.into(), value.into());
@@ -73,11 +89,18 @@ impl ExecRequest {
         self
     }
 
-    /// Checks what no sandbox could run.
+    /// Sets whether the sandbox's log gets the output too, which is the default.
+    #[must_use]
+    pub fn log(mut self, log: bool) -> Self {
+        self.log = log;
+        self
+    }
+
+    /// Checks for values that no sandbox can run.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidRequest`].
+    /// [`ErrorKind::InvalidRequest`], and [`ErrorKind::BadWorkdir`] for the working folder.
     pub fn validate(&self) -> Result<()> {
         let bad = |context: String| Err(Error::new(ErrorKind::InvalidRequest, "execute", context));
         if self.argv.first().is_none_or(Vec::is_empty) {
@@ -102,7 +125,7 @@ impl ExecRequest {
                 ErrorKind::BadWorkdir,
                 "execute",
                 format!(
-                    "working folder {workdir:?} is not an absolute path inside of the sandbox without NUL"
+                    "working folder {workdir:?} is not an absolute path inside the sandbox without NUL"
                 ),
             ));
         }
@@ -110,25 +133,29 @@ impl ExecRequest {
     }
 }
 
-/// The end of an execution, as a backend tells it.
+fn bytes(argument: impl AsRef<OsStr>) -> Vec<u8> {
+    argument.as_ref().as_encoded_bytes().to_vec()
+}
+
+/// The end of an execution, as a backend reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExecEnd {
     /// How it ended.
     pub outcome: Outcome,
-    /// Some output may be missing although no cap was reached, and why.
+    /// Why output may be missing although no limit was reached.
     pub incomplete: Option<String>,
     /// Processes that outlived the program and were killed.
     pub stragglers: u32,
-    /// Processor time, where the backend knows it.
+    /// Processor time, if the backend knows it.
     pub cpu_time: Option<Duration>,
-    /// Largest resident memory of one of its processes in bytes, where the backend knows it.
+    /// Largest resident memory of one of its processes in bytes, if the backend knows it.
     pub max_rss: Option<u64>,
-    /// What it was refused, and how often, as far as the backend knows.
+    /// Operations that were refused and how often, as far as the backend knows.
     pub refused: Vec<(Refusal, u64)>,
 }
 
 impl ExecEnd {
-    /// An end of which only the outcome is known.
+    /// An end with only the outcome known.
     #[must_use]
     pub fn new(outcome: Outcome) -> Self {
         Self {
@@ -142,23 +169,23 @@ impl ExecEnd {
     }
 }
 
-/// What was kept of one output stream.
+/// The captured part of one output stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Captured {
-    /// The bytes that were kept: the first ones, up to the cap.
+    /// The first bytes of the stream, up to its limit.
     pub bytes: Vec<u8>,
-    /// How many bytes were written in all.
+    /// How many bytes the program wrote.
     pub total: u64,
 }
 
 impl Captured {
-    /// Whether more was written than kept.
+    /// Whether the program wrote more than was captured.
     #[must_use]
     pub fn truncated(&self) -> bool {
         self.total > self.bytes.len() as u64
     }
 
-    /// As text: what is not UTF-8 is replaced, and a character that the cap cut in half is left out.
+    /// Returns the bytes as text. Replaces invalid UTF-8, and omits a character that the limit cut.
     #[must_use]
     pub fn text(&self) -> String {
         let mut bytes = self.bytes.as_slice();
@@ -172,7 +199,9 @@ impl Captured {
     }
 }
 
-/// What came of an execution.
+/// The result of an execution.
+///
+/// A program that fails is a result too: [`ExecResult::check`] turns it into an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ExecResult {
@@ -182,19 +211,19 @@ pub struct ExecResult {
     pub stdout: Captured,
     /// Standard error.
     pub stderr: Captured,
-    /// From the request to the end, the time that a receiver of the output took included.
+    /// Time from the request to the end, including the time that a receiver of the output took.
     pub duration: Duration,
-    /// The time limit that held: the request's, or the sandbox's where that is shorter or the request has none.
+    /// The time limit that applied: the shorter one of the request's and the sandbox's.
     pub timeout: Duration,
-    /// Some output may be missing although no cap was reached, and why.
+    /// Why output may be missing although no limit was reached.
     pub incomplete: Option<String>,
     /// Processes that outlived the program and were killed.
     pub stragglers: u32,
-    /// Processor time, where the backend knows it.
+    /// Processor time, if the backend knows it.
     pub cpu_time: Option<Duration>,
-    /// Largest resident memory of one of its processes in bytes, where the backend knows it.
+    /// Largest resident memory of one of its processes in bytes, if the backend knows it.
     pub max_rss: Option<u64>,
-    /// What was denied, as far as that can be known: see [`crate::Denial`].
+    /// What was denied, as far as it is known: see [`crate::Denial`].
     pub denials: Denials,
 }
 
@@ -221,7 +250,7 @@ impl ExecResult {
         }
     }
 
-    /// The exit code; `None` when the program did not exit by itself.
+    /// The exit code; `None` if the program did not exit by itself.
     #[must_use]
     pub fn exit_code(&self) -> Option<i32> {
         self.outcome.exit_code()
@@ -229,29 +258,61 @@ impl ExecResult {
 
     /// Whether the program exited with code 0.
     #[must_use]
-    pub fn ok(&self) -> bool {
-        self.outcome.ok()
+    pub fn success(&self) -> bool {
+        self.outcome.success()
     }
 
-    /// Standard output as text.
+    /// Returns an error unless the program exited with code 0.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+    /// # use std::sync::Arc;
+    /// # use sandbox_core::fake::{FakeAnswer, FakeBackend};
+    /// # use sandbox_core::{CapabilityPolicy, ExecRequest, SandboxClient, SandboxSpec};
+    /// # let backend = FakeBackend::new(|_| Ok(FakeAnswer::stdout("42\n")));
+    /// # let client = SandboxClient::with_backend(Arc::new(backend), CapabilityPolicy::new())?;
+    /// # let sandbox = client.create(&SandboxSpec::new("example")).await?;
+    /// let version = sandbox.exec(&ExecRequest::new("cat").arg("/etc/version")).await?;
+    /// println!("{}", version.check()?.stdout_text());
+    /// # Ok::<(), sandbox_core::Error>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::ProgramFailed`] with the outcome and the end of standard error.
+    pub fn check(&self) -> Result<&Self> {
+        if self.success() {
+            return Ok(self);
+        }
+        let stderr = &self.stderr.bytes;
+        let tail = &stderr[stderr.len().saturating_sub(STDERR_TAIL)..];
+        let tail = String::from_utf8_lossy(tail);
+        let context = match tail.trim() {
+            "" => self.outcome.to_string(),
+            tail => format!("{}: {}", self.outcome, escape(tail)),
+        };
+        Err(Error::new(ErrorKind::ProgramFailed, "run program", context))
+    }
+
+    /// Returns standard output as text: see [`Captured::text`].
     #[must_use]
     pub fn stdout_text(&self) -> String {
         self.stdout.text()
     }
 
-    /// Standard error as text.
+    /// Returns standard error as text: see [`Captured::text`].
     #[must_use]
     pub fn stderr_text(&self) -> String {
         self.stderr.text()
     }
 
-    /// Standard output, then standard error, as text.
+    /// Returns standard output followed by standard error, as text.
     #[must_use]
     pub fn output(&self) -> String {
         self.stdout_text() + &self.stderr_text()
     }
 
-    /// Whether more was written to either stream than was kept.
+    /// Whether the program wrote more to either stream than was captured.
     #[must_use]
     pub fn truncated(&self) -> bool {
         self.stdout.truncated() || self.stderr.truncated()

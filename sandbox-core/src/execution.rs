@@ -1,4 +1,4 @@
-//! An execution as its caller holds it: a stream of events, standard input, orders, and the end.
+//! A started execution: a stream of events, standard input, signals, and the result.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -21,19 +21,21 @@ use crate::{
     Error, ErrorKind, ExecEvent, ExecRequest, ExecResult, Plan, Result, Stdin, StdinWriter,
 };
 
-/// How many events wait for the caller before the program has to.
+/// How many events are buffered until the program has to wait.
 const WAITING: usize = 8;
 
 /// The largest piece of output in one event.
 const PIECE: usize = 64 * 1024;
 
-/// An execution that goes on by itself.
+/// A started execution, which runs on its own.
 ///
-/// Its events come by [`Execution::next`], or as a [`Stream`]. What nobody takes waits, and then the program waits: at most 1 MiB
-/// is held here. Its time limit goes on meanwhile. [`Execution::wait`] takes the rest and gives the result, at any time and
-/// as often as it is asked: nothing that the caller does or does not read loses it.
+/// Its events come from [`Execution::next_event`], or from its [`Stream`] implementation with
+/// `StreamExt::next`. At most 1 MiB of events is buffered; then the program waits for the caller,
+/// and its time limit continues. [`Execution::wait`] reads the remaining events and returns the
+/// result. It can be called at any time and more than once.
 ///
-/// Dropping it kills the whole tree of the execution; so does dropping its [`crate::SandboxHandle`].
+/// Dropping it kills all processes of the execution. So does dropping its
+/// [`crate::SandboxHandle`].
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
@@ -47,7 +49,7 @@ const PIECE: usize = 64 * 1024;
 /// let request = ExecRequest::new("sort");
 /// let mut execution = sandbox.start(&request, Stdin::from_bytes("b\na\n")).await?;
 /// let mut sorted = Vec::new();
-/// while let Some(event) = execution.next().await? {
+/// while let Some(event) = execution.next_event().await? {
 ///     match event {
 ///         ExecEvent::Stdout(bytes) => sorted.extend_from_slice(&bytes),
 ///         ExecEvent::Denied(denial) => eprintln!("{denial}"),
@@ -59,7 +61,7 @@ const PIECE: usize = 64 * 1024;
 /// # Ok::<(), sandbox_core::Error>(()) }).unwrap();
 /// ```
 pub struct Execution {
-    // Not the sandbox itself: that goes with its handle.
+    // Not the sandbox: it ends with its handle.
     tier: String,
     plan: Arc<Plan>,
     log: DenialLog,
@@ -67,9 +69,9 @@ pub struct Execution {
     events: mpsc::Receiver<ExecEvent>,
     orders: mpsc::Sender<Order>,
     stdin: Option<StdinWriter>,
-    /// Events that are known and were not given yet.
+    /// Events to return before those of the channel.
     known: VecDeque<ExecEvent>,
-    /// What [`Execution::wait`] has read so far.
+    /// The output that [`Execution::wait`] has read so far.
     capture: Option<Capture>,
     end: Option<Result<ExecResult>>,
 }
@@ -84,7 +86,7 @@ impl fmt::Debug for Execution {
 }
 
 impl Execution {
-    /// Starts one, and waits until its program runs. `open` closes with the sandbox's handle.
+    /// Starts the program and waits until it runs. `open` closes with the sandbox's handle.
     pub(crate) async fn start(
         running: Arc<Running>,
         open: watch::Receiver<()>,
@@ -116,37 +118,38 @@ impl Execution {
             capture: None,
             end: None,
         };
-        match execution.next().await? {
+        match execution.next_event().await? {
             Some(event) => execution.known.push_front(event),
             None => unreachable!("the first event of an execution is its start or its error"),
         }
         Ok(execution)
     }
 
-    /// The next event; `None` after [`ExecEvent::Exited`]. Nothing is lost when the future is dropped.
+    /// Returns the next event, or `None` after [`ExecEvent::Exited`]. Dropping the future loses no
+    /// event.
     ///
     /// # Errors
     ///
-    /// When the sandbox failed. It is the last thing that comes.
-    pub async fn next(&mut self) -> Result<Option<ExecEvent>> {
+    /// If the sandbox failed. No event follows.
+    pub async fn next_event(&mut self) -> Result<Option<ExecEvent>> {
         let event = std::future::poll_fn(|context| self.poll(context)).await;
         event.transpose()
     }
 
-    /// Takes what writes to standard input, where the execution was started with [`Stdin::Piped`].
+    /// Takes the writer of standard input, if the execution was started with [`Stdin::Piped`].
     pub fn take_stdin(&mut self) -> Option<StdinWriter> {
         self.stdin.take()
     }
 
-    /// Sends a signal, 1 to 64, to the main process alone. Harmless when it has ended. Of equal signals that the sandbox has yet to take,
-    /// one is sent, as the kernel does with those that a process has yet to take.
+    /// Sends a signal, 1 to 64, to the main process only. Does nothing if it has ended. Equal
+    /// signals that are still pending are sent once, as the kernel does.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::InvalidRequest`] for other numbers.
     pub async fn signal(&self, signal: u8) -> Result<()> {
         if !(1..=64).contains(&signal) {
-            let context = format!("{signal} is no signal: they are 1 to 64");
+            let context = format!("{signal} is not a signal number; they are 1 to 64");
             let error = Error::new(ErrorKind::InvalidRequest, "send signal", context);
             return Err(error.on(&self.tier));
         }
@@ -154,28 +157,30 @@ impl Execution {
         Ok(())
     }
 
-    /// Kills the whole tree. The end still comes, as [`crate::Outcome::Signaled`] by SIGKILL where nothing was faster. Harmless when
-    /// it has ended.
+    /// Kills all processes of the execution. Its outcome is [`crate::Outcome::Signaled`] by SIGKILL,
+    /// unless it ended before. Does nothing if it has ended.
     pub async fn kill(&self) {
         self.order(Order::Kill).await;
     }
 
     async fn order(&self, order: Order) {
-        // Nobody takes orders any more once the execution has ended.
+        // The channel is closed once the execution has ended.
         let _ = self.orders.send(order).await;
     }
 
-    /// Takes every event that is left, and gives the result. A standard input that was not taken is closed first.
+    /// Reads the remaining events and returns the result. Closes standard input first, unless its
+    /// writer was taken.
     ///
-    /// The output that had not been taken by then is in the result, up to the policy's caps; what had been taken counts in
-    /// [`crate::Captured::total`] only. Nothing is lost when the future is dropped: ask again.
+    /// The result captures the output of the remaining events, up to the policy's limits. Output of
+    /// earlier events counts only in [`crate::Captured::total`]. Dropping the future loses nothing:
+    /// call it again.
     ///
     /// # Errors
     ///
-    /// When the sandbox failed.
+    /// If the sandbox failed.
     pub async fn wait(&mut self) -> Result<ExecResult> {
         self.stdin = None;
-        while let Some(event) = self.next().await? {
+        while let Some(event) = self.next_event().await? {
             let (stream, bytes) = match event {
                 ExecEvent::Stdout(bytes) => (OutputStream::Stdout, bytes),
                 ExecEvent::Stderr(bytes) => (OutputStream::Stderr, bytes),
@@ -185,7 +190,7 @@ impl Execution {
             let capture = self
                 .capture
                 .get_or_insert_with(|| Capture::new(stdout, stderr));
-            // Who writes far too much is ended where the output comes from.
+            // The sender of the events ends a program that writes far too much.
             let _ = capture.take(stream, &bytes);
         }
         self.take_in_capture();
@@ -196,13 +201,13 @@ impl Execution {
         }
     }
 
-    /// Once: what was read by waiting goes into the result.
+    /// Moves the output that `wait` has read into the result.
     fn take_in_capture(&mut self) {
         let (Some(capture), Some(Ok(result))) = (self.capture.take(), &mut self.end) else {
             return;
         };
         for (stream, excess) in capture.excess() {
-            // What the program was killed for is known already.
+            // The reason for a kill is in the result already.
             if excess == Excess::Cut {
                 let denial = denial::of_output(stream, excess, &self.plan);
                 result.denials.push(denial.clone());
@@ -267,7 +272,7 @@ fn ended(tier: &str, why: &str) -> Error {
     Error::new(ErrorKind::SandboxEnded, "execute", why).on(tier)
 }
 
-/// Does the work, but no longer than the sandbox's handle is there.
+/// Does the work until the sandbox's handle is dropped.
 async fn until_closed(
     tier: String,
     mut open: watch::Receiver<()>,
@@ -275,7 +280,7 @@ async fn until_closed(
 ) -> Result<ExecResult> {
     tokio::select! {
         biased;
-        // Nothing is ever sent.
+        // Only closing changes the channel.
         _ = open.changed() => Err(ended(&tier, "the sandbox's handle was dropped")),
         result = work => result,
     }
@@ -292,13 +297,13 @@ async fn work(
         .run(&request, input, capture, Some(&mut forward))
         .await;
     if result.is_ok() {
-        // A backend that does not tell, and a program that wrote nothing.
+        // The backend may not have reported the start of a program without output.
         forward.started().await;
     }
     result
 }
 
-/// Makes events of output.
+/// Turns output into events.
 struct Forward {
     events: mpsc::Sender<ExecEvent>,
     started: bool,
@@ -308,7 +313,7 @@ impl Forward {
     async fn event(&self, event: ExecEvent) -> Flow {
         match self.events.send(event).await {
             Ok(()) => Flow::Continue,
-            // The execution was dropped, and its task is about to be.
+            // The execution was dropped, and its task ends soon.
             Err(_) => Flow::Stop,
         }
     }
@@ -333,7 +338,7 @@ impl OutputSink for Forward {
 
     async fn started(&mut self) {
         if !std::mem::replace(&mut self.started, true) {
-            // As with output: a dropped execution needs no word.
+            // The execution may have been dropped.
             let _ = self.event(ExecEvent::Started).await;
         }
     }

@@ -1,5 +1,4 @@
-//! A backend without a sandbox, for tests of programs that use one: it runs nothing, answers as it is told, and
-//! enforces what it is told to.
+//! A backend for tests of programs: it runs nothing and returns prepared answers.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,27 +7,30 @@ use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 
-use crate::spi::{Backend, Finding, Found, Input, Instance, OutputSink, OutputStream, Source};
+use crate::spi::{
+    Adopt, Backend, Detached, Finding, Found, Input, Instance, OutputSink, OutputStream, Source,
+};
 use crate::{
     ArtifactLimits, Enforcement, EnforcementReport, Error, ErrorKind, ExecEnd, ExecRequest, Export,
-    ImageInfo, ImageReference, Outcome, Plan, Refusal, Result, SandboxInfo, SandboxState,
+    ImageInfo, ImageReference, Outcome, Plan, Refusal, Result, SandboxInfo, SandboxOwner,
+    SandboxState,
 };
 
-/// What a [`FakeBackend`] answers to an execution.
+/// The answer of a [`FakeBackend`] to one execution.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FakeAnswer {
-    /// How it ends.
+    /// How the execution ends.
     pub outcome: Outcome,
-    /// What it writes to standard output.
+    /// Its standard output.
     pub stdout: Vec<u8>,
-    /// What it writes to standard error.
+    /// Its standard error.
     pub stderr: Vec<u8>,
-    /// What it is refused, and how often.
+    /// What was refused to it, and how often.
     pub refused: Vec<(Refusal, u64)>,
 }
 
 impl FakeAnswer {
-    /// Exits with code 0 after writing this.
+    /// Writes `text` to standard output and exits with code 0.
     pub fn stdout(text: impl Into<Vec<u8>>) -> Self {
         Self {
             outcome: Outcome::Exited { code: 0 },
@@ -39,14 +41,46 @@ impl FakeAnswer {
     }
 }
 
-/// The detached sandboxes that were created and not ended.
-type Kept = Mutex<BTreeMap<String, (Plan, SystemTime)>>;
+type AnswerFn = dyn Fn(&ExecRequest) -> Result<FakeAnswer> + Send + Sync;
 
-fn lock(kept: &Kept) -> MutexGuard<'_, BTreeMap<String, (Plan, SystemTime)>> {
-    kept.lock().unwrap_or_else(PoisonError::into_inner)
+/// A sandbox that was created and has not ended.
+#[derive(Debug)]
+struct FakeSandbox {
+    plan: Plan,
+    created: SystemTime,
 }
 
-type Answer = dyn Fn(&ExecRequest) -> Result<FakeAnswer> + Send + Sync;
+impl FakeSandbox {
+    fn new(plan: &Plan) -> Self {
+        Self {
+            plan: plan.clone(),
+            created: SystemTime::now(),
+        }
+    }
+
+    fn info(&self) -> SandboxInfo {
+        let plan = &self.plan;
+        let mut info = SandboxInfo::new(&plan.name, "fake", SandboxState::Running, self.created);
+        let expires = plan.lifetime;
+        info.expires = expires.and_then(|lifetime| self.created.checked_add(lifetime));
+        info.labels.clone_from(&plan.labels);
+        info.owner = (!plan.detached).then(SandboxOwner::this_process);
+        info
+    }
+}
+
+/// The sandboxes of a backend.
+#[derive(Debug, Default)]
+struct FakeSandboxes {
+    detached: BTreeMap<String, FakeSandbox>,
+    /// By a number, since their names need not be unique.
+    attached: BTreeMap<u64, FakeSandbox>,
+    created: u64,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A backend that runs nothing.
 ///
@@ -58,14 +92,14 @@ type Answer = dyn Fn(&ExecRequest) -> Result<FakeAnswer> + Send + Sync;
 ///
 /// let backend = FakeBackend::new(|_| Ok(FakeAnswer::stdout("42\n")));
 /// let client = SandboxClient::with_backend(Arc::new(backend), CapabilityPolicy::new())?;
-/// assert!(client.run_python("print(6 * 7)", OneShot::default()).await?.ok());
+/// assert!(client.run_python("print(6 * 7)", OneShot::default()).await?.success());
 /// # Ok::<(), sandbox_core::Error>(()) }).unwrap();
 /// ```
 pub struct FakeBackend {
-    answer: Arc<Answer>,
+    answer: Arc<AnswerFn>,
     enforcement: Option<EnforcementReport>,
     seen: Arc<Mutex<Vec<ExecRequest>>>,
-    kept: Arc<Kept>,
+    sandboxes: Arc<Mutex<FakeSandboxes>>,
 }
 
 impl std::fmt::Debug for FakeBackend {
@@ -75,7 +109,7 @@ impl std::fmt::Debug for FakeBackend {
 }
 
 impl FakeBackend {
-    /// Answers every execution with `answer`, and says that every demand is enforced.
+    /// Answers every execution with `answer`, and reports every demand as enforced.
     pub fn new(
         answer: impl Fn(&ExecRequest) -> Result<FakeAnswer> + Send + Sync + 'static,
     ) -> Self {
@@ -83,30 +117,31 @@ impl FakeBackend {
             answer: Arc::new(answer),
             enforcement: None,
             seen: Arc::default(),
-            kept: Arc::default(),
+            sandboxes: Arc::default(),
         }
     }
 
-    /// Says this of every plan instead.
+    /// Returns this report for every plan.
     #[must_use]
     pub fn enforcing(mut self, report: EnforcementReport) -> Self {
         self.enforcement = Some(report);
         self
     }
 
-    /// What was executed so far. Stays readable after the backend was handed over: take it before.
+    /// The requests that were executed so far. Call this before the backend is moved into a client.
     #[must_use]
     pub fn seen(&self) -> Arc<Mutex<Vec<ExecRequest>>> {
         Arc::clone(&self.seen)
     }
 
-    fn instance(&self, plan: &Plan) -> Box<dyn Instance> {
+    fn instance(&self, plan: &Plan, attached: Option<u64>) -> Box<dyn Instance> {
         Box::new(FakeInstance {
             name: plan.name.clone(),
+            attached,
             answer: Arc::clone(&self.answer),
             enforcement: self.report(plan),
             seen: Arc::clone(&self.seen),
-            kept: Arc::clone(&self.kept),
+            sandboxes: Arc::clone(&self.sandboxes),
         })
     }
 
@@ -132,59 +167,21 @@ impl Backend for FakeBackend {
     }
 
     async fn create(&self, plan: &Plan) -> Result<Box<dyn Instance>> {
-        if plan.detached {
-            let mut kept = lock(&self.kept);
-            if kept.contains_key(&plan.name) {
-                let context = format!("{:?} runs already", plan.name);
-                return Err(
-                    Error::new(ErrorKind::AlreadyExists, "create sandbox", context).on("fake"),
-                );
-            }
-            kept.insert(plan.name.clone(), (plan.clone(), SystemTime::now()));
+        let mut sandboxes = lock(&self.sandboxes);
+        let sandbox = FakeSandbox::new(plan);
+        if !plan.detached {
+            sandboxes.created += 1;
+            let number = sandboxes.created;
+            sandboxes.attached.insert(number, sandbox);
+            return Ok(self.instance(plan, Some(number)));
         }
-        Ok(self.instance(plan))
-    }
-
-    fn keeps_detached(&self) -> bool {
-        true
-    }
-
-    async fn assess_adopted(&self, _container: &str, plan: &Plan) -> Result<EnforcementReport> {
-        Ok(self.report(plan))
-    }
-
-    async fn adopt(&self, _container: &str, plan: &Plan) -> Result<Box<dyn Instance>> {
-        Ok(self.instance(plan))
-    }
-
-    async fn get(&self, name: &str) -> Result<Found> {
-        let kept = lock(&self.kept);
-        let (plan, _) = kept.get(name).ok_or_else(|| not_found(name))?;
-        Ok(Found {
-            plan: plan.clone(),
-            instance: self.instance(plan),
-        })
-    }
-
-    async fn list(&self) -> Result<Vec<SandboxInfo>> {
-        let info = |(plan, created): &(Plan, SystemTime)| {
-            let mut info = SandboxInfo::new(&plan.name, "fake", SandboxState::Running, *created);
-            info.expires = plan
-                .lifetime
-                .and_then(|lifetime| created.checked_add(lifetime));
-            info.labels.clone_from(&plan.labels);
-            info
-        };
-        Ok(lock(&self.kept).values().map(info).collect())
-    }
-
-    async fn remove(&self, name: &str) -> Result<()> {
-        let removed = lock(&self.kept).remove(name);
-        removed.map(drop).ok_or_else(|| not_found(name))
-    }
-
-    async fn prune(&self) -> Result<Vec<String>> {
-        Ok(Vec::new())
+        if sandboxes.detached.contains_key(&plan.name) {
+            let context = format!("{:?} runs already", plan.name);
+            let error = Error::new(ErrorKind::AlreadyExists, "create sandbox", context);
+            return Err(error.on("fake"));
+        }
+        sandboxes.detached.insert(plan.name.clone(), sandbox);
+        Ok(self.instance(plan, None))
     }
 
     async fn diagnose(&self) -> Vec<Finding> {
@@ -193,6 +190,57 @@ impl Backend for FakeBackend {
 
     async fn profile(&self) -> Result<Vec<(String, String)>> {
         Ok(vec![("backend".into(), "fake".into())])
+    }
+
+    async fn attached(&self) -> Result<Vec<SandboxInfo>> {
+        let sandboxes = lock(&self.sandboxes);
+        Ok(sandboxes.attached.values().map(FakeSandbox::info).collect())
+    }
+
+    fn detached(&self) -> Option<&dyn Detached> {
+        Some(self)
+    }
+
+    fn adoption(&self) -> Option<&dyn Adopt> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Detached for FakeBackend {
+    async fn get(&self, name: &str) -> Result<Found> {
+        let sandboxes = lock(&self.sandboxes);
+        let sandbox = sandboxes.detached.get(name);
+        let sandbox = sandbox.ok_or_else(|| not_found(name))?;
+        Ok(Found {
+            plan: sandbox.plan.clone(),
+            instance: self.instance(&sandbox.plan, None),
+        })
+    }
+
+    async fn list(&self) -> Result<Vec<SandboxInfo>> {
+        let sandboxes = lock(&self.sandboxes);
+        Ok(sandboxes.detached.values().map(FakeSandbox::info).collect())
+    }
+
+    async fn remove(&self, name: &str) -> Result<()> {
+        let removed = lock(&self.sandboxes).detached.remove(name);
+        removed.map(drop).ok_or_else(|| not_found(name))
+    }
+
+    async fn prune(&self) -> Result<Vec<String>> {
+        Ok(Vec::new())
+    }
+}
+
+#[async_trait]
+impl Adopt for FakeBackend {
+    async fn assess_adopted(&self, _container: &str, plan: &Plan) -> Result<EnforcementReport> {
+        Ok(self.report(plan))
+    }
+
+    async fn adopt(&self, _container: &str, plan: &Plan) -> Result<Box<dyn Instance>> {
+        Ok(self.instance(plan, None))
     }
 }
 
@@ -203,10 +251,20 @@ fn not_found(name: &str) -> Error {
 
 struct FakeInstance {
     name: String,
-    answer: Arc<Answer>,
+    /// The number of an attached sandbox.
+    attached: Option<u64>,
+    answer: Arc<AnswerFn>,
     enforcement: EnforcementReport,
     seen: Arc<Mutex<Vec<ExecRequest>>>,
-    kept: Arc<Kept>,
+    sandboxes: Arc<Mutex<FakeSandboxes>>,
+}
+
+impl Drop for FakeInstance {
+    fn drop(&mut self) {
+        if let Some(number) = self.attached {
+            lock(&self.sandboxes).attached.remove(&number);
+        }
+    }
 }
 
 #[async_trait]
@@ -221,10 +279,7 @@ impl Instance for FakeInstance {
         _input: Input,
         sink: &mut dyn OutputSink,
     ) -> Result<ExecEnd> {
-        self.seen
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .push(request.clone());
+        lock(&self.seen).push(request.clone());
         let answer = (self.answer)(request)?;
         sink.started().await;
         for (stream, bytes) in [
@@ -272,7 +327,11 @@ impl Instance for FakeInstance {
     }
 
     async fn kill(&self) -> Result<()> {
-        lock(&self.kept).remove(&self.name);
+        let mut sandboxes = lock(&self.sandboxes);
+        match self.attached {
+            Some(number) => sandboxes.attached.remove(&number),
+            None => sandboxes.detached.remove(&self.name),
+        };
         Ok(())
     }
 }

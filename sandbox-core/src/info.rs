@@ -1,18 +1,19 @@
-//! What is told of a sandbox without reaching into it.
+//! What is known about a sandbox without connecting to it.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
-/// Whether a detached sandbox still runs.
+/// Whether a sandbox runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SandboxState {
-    /// It runs and takes executions.
+    /// It runs and accepts executions.
     Running,
-    /// It has ended and could not clean up after itself: [`crate::SandboxClient::remove`] or
-    /// [`crate::SandboxClient::prune`] removes what it left.
+    /// It has ended and left something behind, which [`crate::SandboxClient::remove`] or
+    /// [`crate::SandboxClient::prune`] removes.
     Ended,
 }
 
@@ -27,7 +28,57 @@ impl SandboxState {
     }
 }
 
-/// A detached sandbox, as a list of them shows it.
+/// The owner of an attached sandbox: the client that created it, and whose end it does not
+/// outlive.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct SandboxOwner {
+    /// Its process id, if it is a process of this host.
+    pub pid: Option<u32>,
+    /// The label that identifies it on the engine or cluster, if it is not a process of this host.
+    pub label: Option<String>,
+}
+
+impl SandboxOwner {
+    /// A process of this host.
+    #[must_use]
+    pub fn process(pid: u32) -> Self {
+        let pid = Some(pid);
+        Self { pid, label: None }
+    }
+
+    /// This process.
+    #[must_use]
+    pub fn this_process() -> Self {
+        Self::process(std::process::id())
+    }
+
+    /// A client elsewhere, by its label.
+    #[must_use]
+    pub fn labeled(label: impl Into<String>) -> Self {
+        let label = Some(label.into());
+        Self { pid: None, label }
+    }
+
+    /// A client that was not recorded.
+    #[must_use]
+    pub fn unknown() -> Self {
+        let (pid, label) = (None, None);
+        Self { pid, label }
+    }
+}
+
+impl fmt::Display for SandboxOwner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.pid, &self.label) {
+            (Some(pid), _) => write!(f, "process {pid}"),
+            (None, Some(label)) => write!(f, "client {}", crate::escape::escape(label)),
+            (None, None) => f.write_str("an unknown client"),
+        }
+    }
+}
+
+/// A sandbox in a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SandboxInfo {
@@ -37,16 +88,18 @@ pub struct SandboxInfo {
     pub tier: String,
     /// Whether it runs.
     pub state: SandboxState,
-    /// When it was created, by the clock of the machine that keeps it.
+    /// When it was created, by the clock of the machine that it is on.
     pub created: SystemTime,
-    /// When its time to live is over.
+    /// When its lifetime ends; `None` without a lifetime.
     pub expires: Option<SystemTime>,
     /// The labels of its specification.
     pub labels: BTreeMap<String, String>,
+    /// Who owns it, if it is attached; `None` for a detached sandbox.
+    pub owner: Option<SandboxOwner>,
 }
 
 impl SandboxInfo {
-    /// A sandbox without a time to live and without labels.
+    /// A detached sandbox without labels and lifetime.
     pub fn new(
         name: impl Into<String>,
         tier: impl Into<String>,
@@ -60,6 +113,7 @@ impl SandboxInfo {
             created,
             expires: None,
             labels: BTreeMap::new(),
+            owner: None,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What goes into an execution while it runs: standard input, and orders.
+//! The input of a running execution: standard input, and orders.
 
 use std::fmt;
 
@@ -6,31 +6,32 @@ use tokio::sync::mpsc;
 
 use crate::spi::Source;
 
-/// How many orders may wait for a backend that does not take them.
-const WAITING: usize = 16;
+/// The maximum number of orders that wait for a backend.
+const MAX_PENDING_ORDERS: usize = 16;
 
-/// Something that the caller wants of a program that runs.
+/// What the caller asks of a running program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Order {
-    /// Send this signal, 1 to 64, to the main process alone.
+    /// Send this signal, 1 to 64, to the main process.
     Signal(u8),
-    /// Kill the whole tree.
+    /// Kill the whole process tree.
     Kill,
 }
 
-/// The orders of one execution, in their order.
+/// The orders of one execution, in order.
 #[derive(Debug, Default)]
 pub struct Orders(Option<mpsc::Receiver<Order>>);
 
 impl Orders {
-    /// Orders, and where they are given.
+    /// Creates a queue of orders and its sender.
     pub(crate) fn channel() -> (mpsc::Sender<Order>, Self) {
-        let (give, take) = mpsc::channel(WAITING);
+        let (give, take) = mpsc::channel(MAX_PENDING_ORDERS);
         (give, Self(Some(take)))
     }
 
-    /// Waits for the next order: for ever, where none can come any more. Nothing is lost when the future is dropped.
+    /// Waits for the next order. Never returns after the last sender is dropped. Dropping the
+    /// future loses nothing.
     pub async fn next(&mut self) -> Order {
         if let Some(orders) = &mut self.0 {
             if let Some(order) = orders.recv().await {
@@ -42,7 +43,7 @@ impl Orders {
     }
 }
 
-/// What goes into an execution while it runs.
+/// The input of a running execution.
 #[derive(Default)]
 #[non_exhaustive]
 pub struct Input {
@@ -68,7 +69,7 @@ impl Input {
 }
 
 impl From<Option<Source>> for Input {
-    /// Standard input, and no orders.
+    /// Standard input without orders.
     fn from(stdin: Option<Source>) -> Self {
         Self::new(stdin, Orders::default())
     }

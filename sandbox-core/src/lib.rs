@@ -1,12 +1,16 @@
-//! Traits, capability policy, admission, artifacts, matrix and registry of the sandbox workspace: no input or output, no
-//! backend's name.
+//! Policy, plan, admission, registry, client and matrix of the sandbox workspace. It names no
+//! backend and does no input or output of its own.
 //!
-//! A caller hands a [`SandboxSpec`] to a [`SandboxClient`]. The client resolves it against its [`CapabilityPolicy`] into a
-//! [`Plan`], asks the [`spi::Backend`] what it would enforce of it on this host, refuses what is required and would not be
-//! ([`admission`]), and hands back a [`SandboxHandle`].
+//! A caller gives a [`SandboxSpec`] to a [`SandboxClient`]. The client combines it with its
+//! [`CapabilityPolicy`] into a [`Plan`] and asks the [`spi::Backend`] what this host enforces of it.
+//! If that is less than required, [`admission`] refuses it; else the caller gets a
+//! [`SandboxHandle`].
+//!
+//! Programs use the root package `sandbox`, which re-exports this one. [`spi`] is for backends.
 
 pub mod admission;
 mod artifact;
+pub mod blocking;
 mod capability;
 mod capture;
 mod client;
@@ -18,6 +22,7 @@ mod event;
 mod exec;
 mod execution;
 pub mod fake;
+mod files;
 mod handle;
 mod image;
 mod info;
@@ -33,33 +38,32 @@ mod spec;
 pub mod spi;
 mod stdin;
 pub mod support;
+mod unique_name;
 mod units;
 mod workspace;
 
 pub use artifact::{Artifact, ArtifactLimits, Copied, Export, SkipReason, SkippedArtifact};
 pub use capability::Capability;
-pub use client::{SandboxClient, unique_name};
+pub use client::SandboxClient;
 pub use denial::{Denial, DenialKind, Denials, Refusal};
 pub use enforcement::{Enforcement, EnforcementReport};
 pub use error::{Error, ErrorKind, Result};
-pub use escape::escape;
 pub use event::ExecEvent;
 pub use exec::{Captured, ExecEnd, ExecRequest, ExecResult};
 pub use execution::Execution;
-pub use handle::{STOP_GRACE, SandboxHandle};
+pub use handle::SandboxHandle;
 pub use image::{
     BuildRequest, ImageEvent, ImageInfo, ImagePattern, ImageProgress, ImageReference,
     ImageRetention, PullPolicy,
 };
-pub use info::{SandboxInfo, SandboxState};
-#[doc(hidden)]
-pub use inventory;
+pub use info::{SandboxInfo, SandboxOwner, SandboxState};
 pub use matrix::CompatibilityMatrix;
 pub use one_shot::{OneShot, OneShotResult};
 pub use outcome::Outcome;
-pub use plan::{Demand, Level, Plan, Provided, Unmet};
+pub use plan::{Demand, Level, Plan, ProvidedFolder, Unmet};
 pub use policy::CapabilityPolicy;
 pub use spec::{SandboxSpec, Workspace};
+pub use spi::{Flow, OutputSink, OutputStream};
 pub use stdin::{Stdin, StdinWriter};
 pub use units::{ByteSize, Cpus};
-pub use workspace::{Conflict, HostChange, MOST_NAMED, Synced, WorkspaceCopies};
+pub use workspace::{Conflict, HostChange, Synced, WorkspaceCopies};

@@ -1,25 +1,37 @@
-//! Sandboxes for a single program: created, run, exported, torn down.
+//! Sandboxes for one program: create, run, export, remove.
 
+use std::ffi::OsStr;
 use std::ops::Deref;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::unique_name::unique_name;
 use crate::{
     Artifact, ArtifactLimits, Error, ErrorKind, ExecRequest, ExecResult, Result, SandboxClient,
-    SandboxHandle, SandboxSpec, SkippedArtifact, unique_name,
+    SandboxHandle, SandboxSpec, SkippedArtifact,
 };
 
-/// Options of a one-shot run.
+/// Options of [`SandboxClient::run_python`] and [`SandboxClient::run_shell`].
+///
+/// ```
+/// use sandbox_core::{OneShot, SandboxSpec};
+/// use std::time::Duration;
+///
+/// let options = OneShot::new(SandboxSpec::new("grader").env("LANG", "C.UTF-8"))
+///     .timeout(Duration::from_secs(5))
+///     .export_to("artifacts");
+/// assert!(options.export_to.is_some());
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct OneShot {
-    /// The sandbox to make; its name is replaced by a unique one.
+    /// The sandbox to create. A unique name replaces its name.
     pub spec: SandboxSpec,
-    /// Time limit, if shorter than the policy's.
+    /// Time limit. A policy's shorter limit takes precedence.
     pub timeout: Option<Duration>,
-    /// Folder of the host that receives what the policy's `artifact_export_paths` name. Required where they name anything.
+    /// Folder of the host for the policy's `artifact_export_paths`. Required if it has any.
     pub export_to: Option<PathBuf>,
-    /// What may come out at most.
+    /// Limits of the export.
     pub artifact_limits: ArtifactLimits,
 }
 
@@ -30,7 +42,7 @@ impl Default for OneShot {
 }
 
 impl OneShot {
-    /// Runs in a sandbox like this one.
+    /// Runs in a sandbox with this specification.
     #[must_use]
     pub fn new(spec: SandboxSpec) -> Self {
         Self {
@@ -48,28 +60,35 @@ impl OneShot {
         self
     }
 
-    /// Exports artifacts into this folder of the host before the sandbox is torn down.
+    /// Exports artifacts into this folder of the host before the sandbox is removed.
     #[must_use]
-    pub fn export_to(mut self, folder: impl Into<PathBuf>) -> Self {
-        self.export_to = Some(folder.into());
+    pub fn export_to(mut self, folder: impl AsRef<Path>) -> Self {
+        self.export_to = Some(folder.as_ref().to_owned());
+        self
+    }
+
+    /// Sets the limits of the export.
+    #[must_use]
+    pub fn artifact_limits(mut self, limits: ArtifactLimits) -> Self {
+        self.artifact_limits = limits;
         self
     }
 }
 
 /// The result of a one-shot run. Dereferences to the [`ExecResult`] of the program.
 ///
-/// [`OneShotResult::failures`] is part of it: the program has run, and its result is valid, even where something failed afterwards.
+/// The program's result is valid even if a later step failed: see [`OneShotResult::failures`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct OneShotResult {
-    /// The result of the program. Its denials include those of the export.
+    /// The result of the program. Its denials include the export's.
     pub result: ExecResult,
     /// Files that were exported to [`OneShot::export_to`].
     pub artifacts: Vec<Artifact>,
-    /// Export paths and files that were not exported, and why.
+    /// Export paths and entries that were not exported.
     pub skipped: Vec<SkippedArtifact>,
-    /// Steps that failed after the program had ended: the export, copying the workspace back, the tear-down. Empty in a run that
-    /// left nothing behind.
+    /// Errors after the end of the program: of the export, of copying the workspace back, and of
+    /// removing the sandbox.
     pub failures: Vec<Error>,
 }
 
@@ -82,21 +101,20 @@ impl Deref for OneShotResult {
 }
 
 impl SandboxClient {
-    /// Runs Python code in a sandbox of its own: created, run with the sandbox's `python3` (or else `python`), exported, always torn
-    /// down.
+    /// Runs Python code in a new sandbox with its `python3`, or its `python` if there is no
+    /// `python3`. Exports artifacts, and always removes the sandbox.
     ///
     /// # Errors
     ///
-    /// As [`SandboxClient::create`] and [`SandboxHandle::exec`]; [`ErrorKind::InvalidRequest`] where the policy has
-    /// `artifact_export_paths` and [`OneShot::export_to`] is not set. What fails after the program has ended is no error of this
-    /// call: see [`OneShotResult::failures`].
+    /// As [`SandboxClient::create`] and [`SandboxHandle::exec`]. [`ErrorKind::InvalidRequest`] if
+    /// the policy has `artifact_export_paths` and [`OneShot::export_to`] is not set. Errors after
+    /// the end of the program are in [`OneShotResult::failures`].
     pub async fn run_python(
         &self,
-        code: impl Into<Vec<u8>>,
+        code: impl AsRef<OsStr>,
         options: OneShot,
     ) -> Result<OneShotResult> {
-        let code = code.into();
-        let request = |program: &str| ExecRequest::new(program).arg("-c").arg(code.clone());
+        let request = |program: &str| ExecRequest::new(program).arg("-c").arg(&code);
         let sandbox = self.create_one_shot(&options, "py").await?;
         let result = match sandbox.exec(&limited(request("python3"), &options)).await {
             Err(error) if error.kind() == ErrorKind::ProgramNotFound => {
@@ -107,14 +125,14 @@ impl SandboxClient {
         finish(&sandbox, &options, result).await
     }
 
-    /// Runs a shell script in a sandbox of its own: created, run, exported, always torn down.
+    /// Runs a shell script in a new sandbox. Exports artifacts, and always removes the sandbox.
     ///
     /// # Errors
     ///
     /// As [`SandboxClient::run_python`].
     pub async fn run_shell(
         &self,
-        script: impl Into<Vec<u8>>,
+        script: impl AsRef<OsStr>,
         options: OneShot,
     ) -> Result<OneShotResult> {
         let sandbox = self.create_one_shot(&options, "sh").await?;
@@ -144,7 +162,7 @@ fn limited(mut request: ExecRequest, options: &OneShot) -> ExecRequest {
     request
 }
 
-/// Exports, copies the workspace back where the sandbox has a copy of it, and ends the sandbox.
+/// Exports artifacts, copies the workspace back if it is a copy, and ends the sandbox.
 async fn finish(
     sandbox: &SandboxHandle,
     options: &OneShot,
@@ -152,7 +170,7 @@ async fn finish(
 ) -> Result<OneShotResult> {
     let mut failures = Vec::new();
     let export = match (&options.export_to, &result) {
-        (Some(folder), Ok(_)) => Some(sandbox.export(folder, options.artifact_limits).await),
+        (Some(folder), Ok(_)) => Some(sandbox.export_with(folder, options.artifact_limits).await),
         _ => None,
     };
     let export = export

@@ -45,7 +45,7 @@ impl Outcome {
 
     /// Whether the program exited with code 0.
     #[must_use]
-    pub fn ok(&self) -> bool {
+    pub fn success(&self) -> bool {
         self.exit_code() == Some(0)
     }
 }

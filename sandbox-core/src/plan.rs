@@ -1,4 +1,7 @@
-//! Specification and policy resolved against each other: what a backend is asked to build, and what must hold.
+//! The plan: a specification resolved against a policy. It says what a backend must build and what
+//! must be enforced.
+
+pub mod defaults;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,26 +17,27 @@ use crate::{
     PullPolicy, Result, SandboxSpec, Workspace,
 };
 
-/// Everything a backend needs to build a sandbox: every value decided, every demand listed. A detached sandbox keeps it beside
-/// itself, so that it governs whoever comes later.
+/// Everything that a backend needs to build a sandbox, with every value decided and every demand
+/// listed. A detached sandbox stores it, so it also governs later clients.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Plan {
     /// Name of the sandbox.
     pub name: String,
-    /// Image, where the caller named one.
+    /// The image, if the caller named one.
     pub image: Option<String>,
-    /// Which images may be used; `None` is any. Backends check what they use where the caller named none.
+    /// The allowed images; `None` allows any. If the caller named none, the backend checks the one
+    /// that it uses.
     #[serde(default)]
     pub images: Option<Vec<ImagePattern>>,
-    /// When the image is pulled, where the caller said so.
+    /// When to pull the image, if the caller set it.
     #[serde(default)]
     pub pull: Option<PullPolicy>,
-    /// What becomes of an image that was pulled or built for this sandbox.
+    /// What happens to an image that was pulled or built for this sandbox.
     #[serde(default)]
     pub image_retention: ImageRetention,
-    /// Whether the code may change the image's files, in a layer of the sandbox's own.
+    /// Whether code may change the image's files, in a layer of the sandbox's own.
     #[serde(default)]
     pub writable_root: bool,
     /// The workspace at `/workspace`.
@@ -42,32 +46,36 @@ pub struct Plan {
     pub labels: BTreeMap<String, String>,
     /// The whole environment.
     pub env: BTreeMap<String, String>,
-    /// Working folder, where the caller named one.
+    /// The working folder, if the caller named one.
     pub workdir: Option<String>,
-    /// User and group, where the caller named them.
+    /// The user and group, if the caller named them.
     pub user: Option<(u32, u32)>,
-    /// Time to live; a detached sandbox always has one.
+    /// The time to live. A detached sandbox always has one.
     pub lifetime: Option<Duration>,
     /// Whether the sandbox outlives its handle and its creator.
     pub detached: bool,
-    /// Paths of the host that can be read, besides the platform's programs and libraries or the image.
+    /// Host paths that code can read, besides the platform's programs and libraries or the image.
     pub read_roots: Vec<PathBuf>,
     /// Write roots.
     pub write_roots: Vec<PathBuf>,
-    /// Whether links that leave their folder are followed in the paths above. A link where the plan lets code write never is.
+    /// Whether links in the paths above may leave their folder. A link in a place that code can
+    /// write is never followed.
     #[serde(default)]
     pub follow_links: bool,
     /// The network.
     pub network: NetworkPolicy,
-    /// Whether other processes and programs may be started.
+    /// Whether code may start other processes and programs.
     pub subprocess: bool,
-    /// The longest an execution may take.
+    /// The time limit of an execution.
     pub timeout: Duration,
-    /// How much standard output is kept.
+    /// The time limit of one file operation.
+    #[serde(default = "default_file_timeout")]
+    pub file_timeout: Duration,
+    /// The number of bytes of standard output that are kept.
     pub stdout_max: ByteSize,
-    /// How much standard error is kept.
+    /// The number of bytes of standard error that are kept.
     pub stderr_max: ByteSize,
-    /// What may be exported.
+    /// The paths that may be exported.
     pub export_paths: Vec<String>,
     /// Memory.
     pub memory: ByteSize,
@@ -75,31 +83,32 @@ pub struct Plan {
     pub cpus: Cpus,
     /// Processes.
     pub pids: u32,
-    /// Storage.
+    /// Storage in bytes.
     pub disk: ByteSize,
     /// Open descriptors.
     pub open_files: u32,
-    /// Packages that are there before code runs, sorted by name.
+    /// The packages to install before code runs, sorted by name.
     pub packages: Vec<Requirement>,
-    /// Folders of the host that a backend adds by itself, read-only: what it installed. [`Plan::resolve`] adds none.
-    pub provided: Vec<Provided>,
+    /// Host folders that the backend adds read-only, with what it installed. [`Plan::resolve`] adds
+    /// none.
+    pub provided: Vec<ProvidedFolder>,
     /// Secrets.
     pub secrets: Vec<String>,
-    /// What must or should hold.
+    /// What must or should be enforced.
     pub demands: Vec<Demand>,
 }
 
-/// A folder of the host that a backend shows to the code beside the policy's roots.
+/// A host folder that a backend shows to code besides the policy's roots.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Provided {
-    /// Where it is on the host: absolute, without links.
+pub struct ProvidedFolder {
+    /// The absolute host path, without links.
     pub source: PathBuf,
-    /// Where it appears in the sandbox, where that has a root of its own.
+    /// The path in the sandbox, if the sandbox has its own root.
     pub target: PathBuf,
 }
 
-/// Whether a demand can stop a sandbox from being created.
+/// Whether an unmet demand refuses the sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
@@ -109,15 +118,15 @@ pub enum Level {
     Wanted,
 }
 
-/// One thing that the plan demands.
+/// One demand of the plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Demand {
     /// Of which capability.
     pub capability: Capability,
-    /// How strongly.
+    /// Whether it is required or wanted.
     pub level: Level,
-    /// What is demanded, for a person ("512MiB", "none").
+    /// The demanded value, as text ("512MiB", "none").
     pub value: String,
 }
 
@@ -147,26 +156,9 @@ impl fmt::Display for Unmet {
     }
 }
 
-/// Defaults of what neither the specification nor the policy says.
-pub mod defaults {
-    use super::{ByteSize, Cpus, Duration};
-
-    /// Time to live of a detached sandbox: long enough to work with, short enough that a forgotten one is no burden.
-    pub const DETACHED_LIFETIME: Duration = Duration::from_secs(3600);
-    /// Longest execution in a sandbox that is not detached. In a detached one it is the sandbox's time to live.
-    pub const TIMEOUT: Duration = Duration::from_secs(30);
-    /// Output kept of each stream.
-    pub const OUTPUT: ByteSize = ByteSize::mib(64);
-    /// Memory of a sandbox.
-    pub const MEMORY: ByteSize = ByteSize::mib(512);
-    /// Processors of a sandbox.
-    pub const CPUS: Cpus = Cpus::whole(1);
-    /// Processes of a sandbox.
-    pub const PIDS: u32 = 256;
-    /// Storage of a sandbox.
-    pub const DISK: ByteSize = ByteSize::mib(256);
-    /// Open descriptors of a process.
-    pub const OPEN_FILES: u32 = 1024;
+/// The limit in plans that were recorded before there was a field for it.
+fn default_file_timeout() -> Duration {
+    defaults::FILE_TIMEOUT
 }
 
 impl Plan {
@@ -174,8 +166,8 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidSpec`], [`ErrorKind::InvalidPolicy`], and [`ErrorKind::PolicyExceeded`] naming what was asked and
-    /// what is allowed.
+    /// [`ErrorKind::InvalidSpec`], [`ErrorKind::InvalidPolicy`], and [`ErrorKind::PolicyExceeded`]
+    /// with the requested and the allowed value.
     pub fn resolve(spec: &SandboxSpec, policy: &CapabilityPolicy) -> Result<Self> {
         spec.validate()?;
         policy.validate()?;
@@ -198,9 +190,7 @@ impl Plan {
             check_image(images.as_deref(), &image.parse()?)?;
         }
         let network = network(spec, policy)?;
-        let lifetime = spec
-            .lifetime
-            .or(spec.detached.then_some(defaults::DETACHED_LIFETIME));
+        let lifetime = lifetime(spec, policy)?;
         let mut plan = Self {
             name: spec.name.clone(),
             image: spec.image.clone(),
@@ -222,9 +212,10 @@ impl Plan {
             subprocess: policy.subprocess_execution.unwrap_or(true),
             timeout: policy.timeout.unwrap_or(match spec.detached {
                 true => lifetime.unwrap_or(defaults::DETACHED_LIFETIME),
-                // Somebody waits for it, and has no other way to end it than to go away.
+                // A caller waits for it and can end it only by dropping it.
                 false => defaults::TIMEOUT,
             }),
+            file_timeout: policy.file_timeout.unwrap_or(defaults::FILE_TIMEOUT),
             stdout_max: policy.stdout_max_bytes.unwrap_or(defaults::OUTPUT),
             stderr_max: policy.stderr_max_bytes.unwrap_or(defaults::OUTPUT),
             export_paths: policy.artifact_export_paths.clone(),
@@ -242,8 +233,8 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The plan of a sandbox that runs, as a client under this policy may use it: a shorter time limit and lower output caps
-    /// count, everything else was decided when the sandbox was created.
+    /// The plan of a running sandbox for a client with this policy. A shorter time limit and lower
+    /// output caps apply. Everything else was decided when the sandbox was created.
     #[must_use]
     pub fn tightened(mut self, policy: &CapabilityPolicy) -> Self {
         fn tighten<T: Ord + Copy>(value: &mut T, ceiling: Option<T>) {
@@ -255,16 +246,16 @@ impl Plan {
         self
     }
 
-    /// Whether this image may be used.
+    /// Checks that this image may be used.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::PolicyExceeded`] naming the image and the rule.
+    /// [`ErrorKind::PolicyExceeded`] with the image and the rule.
     pub fn check_image(&self, image: &ImageReference) -> Result<()> {
         check_image(self.images.as_deref(), image)
     }
 
-    /// The demand of a capability, where the plan has one.
+    /// The demand for a capability, if the plan has one.
     #[must_use]
     pub fn demand(&self, capability: Capability) -> Option<&Demand> {
         self.demands
@@ -309,6 +300,21 @@ fn ceiling<T: PartialOrd + Copy + fmt::Display>(
     }
 }
 
+/// The lifetime of a sandbox. Without one in the specification, the policy's ceiling is used.
+fn lifetime(spec: &SandboxSpec, policy: &CapabilityPolicy) -> Result<Option<Duration>> {
+    match (spec.lifetime, policy.lifetime) {
+        (Some(asked), Some(allowed)) if asked > allowed => {
+            let (asked, allowed) = (format!("{asked:?}"), format!("{allowed:?}"));
+            let context = format!("lifetime: asked for {asked}, the policy allows {allowed}");
+            Err(exceeded(Capability::Lifetime, &asked, &allowed, context))
+        }
+        (asked, allowed) => {
+            let default = spec.detached.then_some(defaults::DETACHED_LIFETIME);
+            Ok(asked.or(allowed).or(default))
+        }
+    }
+}
+
 fn network(spec: &SandboxSpec, policy: &CapabilityPolicy) -> Result<NetworkPolicy> {
     let allowed = policy.network.clone().unwrap_or(NetworkPolicy::None);
     if spec.egress.is_empty() {
@@ -333,7 +339,7 @@ fn network(spec: &SandboxSpec, policy: &CapabilityPolicy) -> Result<NetworkPolic
             Some(rule) => Err(exceeded(
                 Capability::Egress,
                 &rule.to_string(),
-                &shown(&rules),
+                &joined(&rules),
                 format!("egress: asked for {rule}, which no rule of the policy names"),
             )),
             None => Ok(NetworkPolicy::Allow(asked)),
@@ -342,7 +348,7 @@ fn network(spec: &SandboxSpec, policy: &CapabilityPolicy) -> Result<NetworkPolic
     }
 }
 
-fn shown(rules: &[NetworkRule]) -> String {
+fn joined(rules: &[NetworkRule]) -> String {
     let rules = rules.iter().map(ToString::to_string);
     rules.collect::<Vec<_>>().join(", ")
 }
@@ -392,7 +398,7 @@ fn demands(plan: &Plan, policy: &CapabilityPolicy, memory: bool, cpus: bool) -> 
     match &plan.network {
         NetworkPolicy::None => push(Capability::NetworkAccess, true, "none".into()),
         NetworkPolicy::Allow(rules) => {
-            let rules = shown(rules);
+            let rules = joined(rules);
             push(Capability::NetworkAccess, true, rules.clone());
             push(Capability::Egress, true, rules);
         }
@@ -414,8 +420,12 @@ fn demands(plan: &Plan, policy: &CapabilityPolicy, memory: bool, cpus: bool) -> 
         format!("{:?}", plan.timeout),
     );
     if let Some(lifetime) = plan.lifetime {
-        // It bounds what a forgotten sandbox costs, and nothing that code in it may do.
-        push(Capability::Lifetime, false, format!("{lifetime:?}"));
+        // Without a ceiling, it only bounds what a forgotten sandbox costs.
+        push(
+            Capability::Lifetime,
+            policy.lifetime.is_some(),
+            format!("{lifetime:?}"),
+        );
     }
     push(
         Capability::StdoutMaxBytes,
@@ -458,7 +468,7 @@ fn demands(plan: &Plan, policy: &CapabilityPolicy, memory: bool, cpus: bool) -> 
             true,
             packages.collect::<Vec<_>>().join(", "),
         );
-        // Nobody wrote how far the installation is held in: that is our own promise.
+        // No policy sets the isolation of an installation. It is a promise of this library.
         push(
             Capability::PackageInstallation,
             false,

@@ -1,4 +1,4 @@
-//! Backends register themselves at link time.
+//! The tiers of the linked backends. A backend crate registers its tiers at link time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,43 +6,43 @@ use std::sync::Arc;
 use crate::spi::Backend;
 use crate::{Error, ErrorKind, Result};
 
-/// What a user sets of a tier beside policy and specification, by the setting's name: `runtime` to `runsc`. A tier takes those
-/// alone that it says it has.
+/// Settings of a tier by name, for example `runtime` = `runsc`. They configure the backend, not one
+/// sandbox.
 pub type Settings = BTreeMap<String, String>;
 
-/// Makes a backend under settings.
+/// Creates a backend with settings.
 pub type OpenWith = fn(&Settings) -> Result<Arc<dyn Backend>>;
 
-/// A setting that a tier has.
+/// A setting of a tier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Setting {
     /// Its name, as in policy files: `package_network`.
     pub name: &'static str,
-    /// One line for people.
+    /// A description in one line.
     pub description: &'static str,
 }
 
-/// What a backend crate registers for each of its tiers, with [`register!`](crate::register).
+/// A tier, as a backend crate registers it with [`register!`](crate::register).
 ///
-/// Linking a backend changes nobody's default: a tier is used only when it is named.
+/// Linking a backend changes no default: a tier is used only if a program names it.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Registration {
-    /// The tier's name, by which users choose it: `local`, `docker_unsafe`.
+    /// The name that users choose it by: `local`, `docker_unsafe`.
     pub tier: &'static str,
-    /// The backend that it belongs to: `local`.
+    /// Its backend: `local`.
     pub backend: &'static str,
-    /// One line for lists.
+    /// A description in one line.
     pub description: &'static str,
-    /// Whether the policy is applied. `false` is what an `*_unsafe` tier says.
+    /// Whether it applies the policy; `false` for an `*_unsafe` tier.
     pub applies_policy: bool,
-    /// Makes the backend out of its defaults and the environment. Does not connect to anything yet.
+    /// Creates the backend with its defaults and the environment's values. Does not connect yet.
     pub open: fn() -> Result<Arc<dyn Backend>>,
-    /// The same under settings, where the tier has any.
+    /// Creates it with settings; `None` if it has none.
     pub open_with: Option<OpenWith>,
-    /// The settings that it has.
+    /// Its settings.
     pub settings: &'static [Setting],
-    /// The committed matrix profiles of this tier: (file name, JSON).
+    /// Its published matrix profiles: file name and JSON.
     pub profiles: &'static [(&'static str, &'static str)],
 }
 
@@ -67,7 +67,7 @@ impl Registration {
         }
     }
 
-    /// The same with these settings, under which `open_with` makes the backend.
+    /// Adds settings, and the function that creates the backend with them.
     #[must_use]
     pub const fn with_settings(
         mut self,
@@ -79,14 +79,14 @@ impl Registration {
         self
     }
 
-    /// The same without applying any policy.
+    /// Marks a tier that does not apply the policy.
     #[must_use]
     pub const fn without_policy(mut self) -> Self {
         self.applies_policy = false;
         self
     }
 
-    /// The same with these committed matrix profiles.
+    /// Adds the published matrix profiles.
     #[must_use]
     pub const fn with_profiles(
         mut self,
@@ -96,11 +96,12 @@ impl Registration {
         self
     }
 
-    /// Makes the backend under these settings. Does not connect to anything yet.
+    /// Creates the backend with these settings. Does not connect yet.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidSpec`] for a setting that the tier does not have, naming those that it has; and what opening finds.
+    /// [`ErrorKind::InvalidSpec`] with the known settings if one is unknown, and errors of the
+    /// backend.
     pub fn opened(&self, settings: &Settings) -> Result<Arc<dyn Backend>> {
         let has = |name: &str| self.settings.iter().any(|setting| setting.name == name);
         if let Some(name) = settings.keys().find(|name| !has(name)) {
@@ -129,11 +130,12 @@ inventory::collect!(Registration);
 #[macro_export]
 macro_rules! register {
     ($registration:expr) => {
-        $crate::inventory::submit! { $registration }
+        $crate::spi::inventory::submit! { $registration }
     };
 }
 
-/// Tells which feature would link a tier, so that an unknown name can be answered with it. The facade submits these.
+/// The feature that links a tier, for the error message about an unknown tier. The crate `sandbox`
+/// submits these.
 #[derive(Debug)]
 pub struct FeatureHint {
     /// The tier's name.
@@ -148,16 +150,16 @@ inventory::collect!(FeatureHint);
 ///
 /// # Errors
 ///
-/// [`ErrorKind::UnknownBackend`] when two crates registered the same tier.
+/// [`ErrorKind::UnknownBackend`] if two crates registered the same tier.
 pub fn tiers() -> Result<Vec<&'static Registration>> {
     sorted(inventory::iter::<Registration>.into_iter().collect())
 }
 
-/// The tier of this name.
+/// The tier with this name.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::UnknownBackend`], listing what is linked and what a feature would add.
+/// [`ErrorKind::UnknownBackend`] with the linked tiers, and the features that link others.
 pub fn tier(name: &str) -> Result<&'static Registration> {
     let tiers = tiers()?;
     tiers
@@ -218,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_is_taken_or_refused_by_its_name() {
+    fn unknown_settings_are_refused() {
         fn open_with(settings: &Settings) -> Result<Arc<dyn Backend>> {
             Err(Error::new(ErrorKind::Io, "open", settings["speed"].clone()))
         }

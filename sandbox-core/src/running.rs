@@ -1,7 +1,8 @@
-//! What a handle and its executions share, and how one execution is run.
+//! The state that a handle shares with its executions, and how an execution runs.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use tokio::time::Instant;
@@ -11,21 +12,25 @@ use crate::denial::{self, DenialLog};
 use crate::spi::{Flow, Input, Instance, OutputSink, OutputStream};
 use crate::{ExecEnd, ExecRequest, ExecResult, Outcome, Plan, Result};
 
-/// How long a backend may take beyond an execution's time limit before the sandbox is destroyed, unless it sets this bound itself
-/// ([`Instance::bounds_executions`]).
+/// How long a backend may exceed an execution's time limit before the sandbox is destroyed, unless
+/// the backend bounds executions itself ([`Instance::bounds_executions`]).
 const OVERTIME: Duration = Duration::from_secs(4);
 
-/// The overtime is counted in steps of this length. A step counts once, however long it took: while this process is stopped or
-/// starved, no overtime passes.
-const STEP: Duration = Duration::from_millis(250);
+/// Overtime is counted in steps of this length. A step counts once, however long it took, so time
+/// in which this process was stopped or starved does not count.
+const OVERTIME_STEP: Duration = Duration::from_millis(250);
 
-/// A sandbox, for its handle and its executions.
+/// A sandbox, shared by its handle and its executions.
 pub(crate) struct Running {
     pub(crate) tier: String,
     pub(crate) plan: Arc<Plan>,
     pub(crate) instance: Box<dyn Instance>,
-    /// Everything that was denied so far.
+    /// All denials so far.
     pub(crate) denials: DenialLog,
+    /// When it was created, or attached to.
+    pub(crate) created: SystemTime,
+    /// Whether it was ended through [`Running::stop`] or [`Running::kill`].
+    ended: AtomicBool,
 }
 
 impl Running {
@@ -35,10 +40,32 @@ impl Running {
             plan,
             instance,
             denials: DenialLog::default(),
+            created: SystemTime::now(),
+            ended: AtomicBool::new(false),
         }
     }
 
-    /// Runs an execution to its end. What `capture` keeps of the output is in the result; every piece goes to `live` too.
+    /// Whether this process has ended the sandbox.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+
+    /// Ends the sandbox, as [`Instance::stop`].
+    pub(crate) async fn stop(&self, grace: Duration) -> Result<()> {
+        self.instance.stop(grace).await?;
+        self.ended.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Ends the sandbox, as [`Instance::kill`].
+    pub(crate) async fn kill(&self) -> Result<()> {
+        self.instance.kill().await?;
+        self.ended.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Runs an execution to its end. The result has the output that `capture` keeps; all output
+    /// also goes to `live`.
     pub(crate) async fn run(
         &self,
         request: &ExecRequest,
@@ -53,16 +80,16 @@ impl Running {
             .map_or(self.plan.timeout, |asked| asked.min(self.plan.timeout));
         request.timeout = Some(timeout);
         let start = Instant::now();
-        let reader = Reader::default();
+        let receiver_time = ReceiverTime::default();
         let mut sink = Tee {
             capture,
             live,
-            reader: &reader,
+            receiver_time: &receiver_time,
         };
         let bound = async {
             match self.instance.bounds_executions() {
                 true => std::future::pending().await,
-                false => reader.overtime(timeout).await,
+                false => receiver_time.overtime(timeout).await,
             }
         };
         let end = tokio::select! {
@@ -87,9 +114,9 @@ impl Running {
         ))
     }
 
-    /// The backend could not end an execution in time: the sandbox goes with it.
+    /// The backend did not end an execution in time, so the sandbox is destroyed.
     async fn give_up(&self) -> Result<ExecEnd> {
-        self.instance.kill().await?;
+        self.kill().await?;
         let mut end = ExecEnd::new(Outcome::TimedOut);
         end.incomplete =
             Some("the execution could not be ended alone: the sandbox was destroyed".into());
@@ -97,48 +124,48 @@ impl Running {
     }
 }
 
-/// How long the receiver of output has taken. That is not the backend's fault: a program that ended in time has its exit code,
-/// however late somebody reads what it wrote.
+/// The time that the receiver of output took. A program that ended in time keeps its exit code,
+/// however late its output is read.
 #[derive(Debug, Default)]
-struct Reader(Mutex<Spent>);
+struct ReceiverTime(Mutex<TimeSpent>);
 
 #[derive(Debug, Default)]
-struct Spent {
+struct TimeSpent {
     before: Duration,
     since: Option<Instant>,
 }
 
-impl Reader {
-    fn lock(&self) -> MutexGuard<'_, Spent> {
+impl ReceiverTime {
+    fn lock(&self) -> MutexGuard<'_, TimeSpent> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn begins(&self) {
+    fn start(&self) {
         self.lock().since = Some(Instant::now());
     }
 
-    fn ends(&self) {
-        let mut spent = self.lock();
-        if let Some(since) = spent.since.take() {
-            spent.before = spent.before.saturating_add(since.elapsed());
+    fn stop(&self) {
+        let mut total = self.lock();
+        if let Some(since) = total.since.take() {
+            total.before = total.before.saturating_add(since.elapsed());
         }
     }
 
-    fn spent(&self) -> Duration {
-        let spent = self.lock();
-        let now = spent.since.map_or(Duration::ZERO, |since| since.elapsed());
-        spent.before.saturating_add(now)
+    fn total(&self) -> Duration {
+        let total = self.lock();
+        let now = total.since.map_or(Duration::ZERO, |since| since.elapsed());
+        total.before.saturating_add(now)
     }
 
-    /// Waits for the time limit, then until the backend has had its overtime.
+    /// Waits for the time limit, and then for the backend's overtime.
     async fn overtime(&self, timeout: Duration) {
         tokio::time::sleep(timeout).await;
         let mut left = OVERTIME;
         while !left.is_zero() {
-            let before = self.spent();
-            tokio::time::sleep(STEP).await;
-            let reading = self.spent().saturating_sub(before);
-            left = left.saturating_sub(STEP.saturating_sub(reading));
+            let before = self.total();
+            tokio::time::sleep(OVERTIME_STEP).await;
+            let reading = self.total().saturating_sub(before);
+            left = left.saturating_sub(OVERTIME_STEP.saturating_sub(reading));
         }
     }
 }
@@ -146,7 +173,7 @@ impl Reader {
 struct Tee<'l, 'r> {
     capture: Capture,
     live: Option<&'l mut dyn OutputSink>,
-    reader: &'r Reader,
+    receiver_time: &'r ReceiverTime,
 }
 
 #[async_trait]
@@ -156,17 +183,17 @@ impl OutputSink for Tee<'_, '_> {
         let Some(live) = &mut self.live else {
             return kept;
         };
-        self.reader.begins();
+        self.receiver_time.start();
         let live = live.write(stream, bytes).await;
-        self.reader.ends();
+        self.receiver_time.stop();
         if kept == Flow::Stop { kept } else { live }
     }
 
     async fn started(&mut self) {
         if let Some(live) = &mut self.live {
-            self.reader.begins();
+            self.receiver_time.start();
             live.started().await;
-            self.reader.ends();
+            self.receiver_time.stop();
         }
     }
 }

@@ -1,7 +1,7 @@
-//! What a caller asks for.
+//! Requests for sandboxes.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -21,43 +21,44 @@ use crate::{ByteSize, Cpus, Error, ErrorKind, ImageReference, ImageRetention, Pu
 pub struct SandboxSpec {
     /// Name of the sandbox: 2 to 63 of `a-z`, `0-9`, `-`, `_`, `.`, starting with a letter or digit.
     pub name: String,
-    /// Image; `None` is the backend's default. Backends without images refuse one.
+    /// Image; the backend's default for `None`. Backends without images refuse one.
     pub image: Option<String>,
-    /// When the image is pulled; `None` is as the backend is configured, which is never unless somebody said otherwise.
+    /// When the image is pulled; for `None` as the backend is configured, which is never by default.
     pub pull: Option<PullPolicy>,
-    /// What becomes of an image that was pulled or built for this sandbox.
+    /// Whether an image that was pulled for this sandbox is kept.
     pub image_retention: ImageRetention,
-    /// Whether the code may change the image's files, in a layer of the sandbox's own that ends with it: what
-    /// [`crate::SandboxHandle::commit`] needs. Few engines can bound such a layer: what of `disk` then no longer holds stands in
-    /// the enforcement report.
+    /// Whether the code may change the image's files, in a layer that ends with the sandbox.
+    /// [`crate::SandboxHandle::commit`] needs it. Few engines can limit the layer's size: the
+    /// enforcement report says whether `disk` still holds.
     pub writable_root: bool,
-    /// Memory of the whole sandbox; `None` is the policy's, or 512 MiB.
+    /// Memory of the whole sandbox; for `None` the policy's, else 512 MiB.
     pub memory: Option<ByteSize>,
-    /// Processors of the whole sandbox; `None` is the policy's, or 1.
+    /// Processors of the whole sandbox; for `None` the policy's, else 1.
     pub cpus: Option<Cpus>,
     /// A folder of the host that appears at `/workspace`.
     pub workspace: Option<Workspace>,
-    /// Logical names of secrets, resolved by the operator.
+    /// Names of secrets, which the operator defines.
     pub secrets: Vec<String>,
-    /// Hosts that may be reached, as the policy's `egress` spells them.
+    /// Hosts that the code may reach, written as in the policy's `egress`.
     pub egress: Vec<String>,
     /// Labels for audit and billing.
     pub labels: BTreeMap<String, String>,
-    /// The environment; nothing of the host's is added.
+    /// Environment variables. The host's are not added.
     pub env: BTreeMap<String, String>,
-    /// Working folder inside of the sandbox; `None` is `/workspace` where there is one, else the sandbox's work folder.
+    /// Working folder inside the sandbox; for `None` `/workspace` if the sandbox has a workspace,
+    /// else the sandbox's work folder.
     pub workdir: Option<String>,
-    /// User inside of the sandbox as `uid` or `uid:gid`; `None` is the backend's unprivileged default.
+    /// User inside the sandbox as `uid` or `uid:gid`; for `None` the backend's unprivileged default.
     pub user: Option<String>,
-    /// How long the sandbox may live; `None` is as long as its handle, or where it is detached
-    /// [`crate::plan::defaults::DETACHED_LIFETIME`].
+    /// How long the sandbox may live; for `None` as long as its handle, or
+    /// [`crate::plan::defaults::DETACHED_LIFETIME`] if it is detached.
     pub lifetime: Option<Duration>,
-    /// Whether the sandbox outlives its handle and the process that created it, until its lifetime is over or somebody ends it:
-    /// [`crate::SandboxClient::get`] finds it by its name.
+    /// Whether the sandbox outlives its handle and the process that created it, until its lifetime
+    /// ends or a client ends it. [`crate::SandboxClient::get`] finds it by its name.
     pub detached: bool,
 }
 
-/// A folder of the host inside of a sandbox.
+/// A folder of the host inside a sandbox, at `/workspace`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -70,17 +71,17 @@ pub struct Workspace {
 
 impl Workspace {
     /// A folder that the code may read and write.
-    pub fn read_write(path: impl Into<PathBuf>) -> Self {
+    pub fn read_write(path: impl AsRef<Path>) -> Self {
         Self {
-            path: path.into(),
+            path: path.as_ref().to_owned(),
             read_only: false,
         }
     }
 
     /// A folder that the code may only read.
-    pub fn read_only(path: impl Into<PathBuf>) -> Self {
+    pub fn read_only(path: impl AsRef<Path>) -> Self {
         Self {
-            path: path.into(),
+            path: path.as_ref().to_owned(),
             read_only: true,
         }
     }
@@ -123,7 +124,7 @@ impl SandboxSpec {
         self
     }
 
-    /// Sets what becomes of an image that was brought for this sandbox.
+    /// Sets whether an image that was pulled for this sandbox is kept.
     #[must_use]
     pub fn image_retention(mut self, retention: ImageRetention) -> Self {
         self.image_retention = retention;
@@ -158,7 +159,21 @@ impl SandboxSpec {
         self
     }
 
-    /// Adds a variable of the environment.
+    /// Adds the name of a secret.
+    #[must_use]
+    pub fn secret(mut self, name: impl Into<String>) -> Self {
+        self.secrets.push(name.into());
+        self
+    }
+
+    /// Adds a host that the code may reach.
+    #[must_use]
+    pub fn egress(mut self, host: impl Into<String>) -> Self {
+        self.egress.push(host.into());
+        self
+    }
+
+    /// Sets an environment variable.
     #[must_use]
     pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.env.insert(name.into(), value.into());
@@ -200,7 +215,7 @@ impl SandboxSpec {
         self
     }
 
-    /// Checks what no backend and no policy could accept.
+    /// Checks for values that no backend accepts.
     ///
     /// # Errors
     ///
@@ -240,7 +255,7 @@ impl SandboxSpec {
             && (!workdir.starts_with('/') || workdir.contains('\0'))
         {
             return bad(format!(
-                "working folder {workdir:?}: an absolute path inside of the sandbox without NUL"
+                "working folder {workdir:?}: an absolute path inside the sandbox without NUL"
             ));
         }
         if let Some(Workspace { path, .. }) = &self.workspace
@@ -252,12 +267,12 @@ impl SandboxSpec {
         }
         if let Some(image) = &self.image {
             image.parse::<ImageReference>().map_err(|error| {
-                let said = Error::new(
+                let invalid = Error::new(
                     ErrorKind::InvalidSpec,
                     "read specification",
                     format!("image: {}", error.context()),
                 );
-                said.with_fix(error.fix().unwrap_or_default())
+                invalid.with_fix(error.fix().unwrap_or_default())
             })?;
         }
         if let Some(user) = &self.user {

@@ -7,43 +7,68 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
 
-use crate::spi::Source;
+use crate::{Error, ErrorKind, Result};
 
-/// How many bytes wait in front of the backend before a writer has to.
-const WAITING: usize = 64 * 1024;
+/// How many bytes a [`StdinWriter`] buffers until the backend reads them.
+const BUFFER: usize = 64 * 1024;
 
-/// Where an execution's standard input comes from.
+/// The standard input of an execution.
+///
+/// ```
+/// use sandbox_core::Stdin;
+///
+/// let lines = Stdin::from_bytes("b\na\n");
+/// # assert!(matches!(lines, Stdin::Reader(_)));
+/// ```
 #[derive(Default)]
 #[non_exhaustive]
 pub enum Stdin {
-    /// From nowhere: it is empty.
+    /// Empty.
     #[default]
     Null,
-    /// From a [`StdinWriter`].
+    /// Written through a [`StdinWriter`]: see [`crate::Execution::take_stdin`].
     Piped,
-    /// From a reader, to its end. It is read as fast as the program reads, until the program ends.
-    Source(Source),
+    /// Read to its end, or until the program ends, as fast as the program reads.
+    Reader(Box<dyn AsyncRead + Send + Unpin>),
 }
 
 impl Stdin {
-    /// From a reader.
+    /// Standard input from a reader.
     pub fn from_reader(reader: impl AsyncRead + Send + Unpin + 'static) -> Self {
-        Self::Source(Box::new(reader))
+        Self::Reader(Box::new(reader))
     }
 
-    /// From these bytes.
+    /// Standard input of these bytes.
     pub fn from_bytes(bytes: impl Into<Vec<u8>>) -> Self {
         Self::from_reader(io::Cursor::new(bytes.into()))
     }
 
-    /// What the backend reads from, and what the caller writes to.
-    pub(crate) fn open(self) -> (Option<Source>, Option<StdinWriter>) {
+    /// The reader for the backend, and the writer for the caller.
+    pub(crate) fn open(
+        self,
+    ) -> (
+        Option<Box<dyn AsyncRead + Send + Unpin>>,
+        Option<StdinWriter>,
+    ) {
         match self {
             Self::Null => (None, None),
-            Self::Source(source) => (Some(source), None),
+            Self::Reader(reader) => (Some(reader), None),
             Self::Piped => {
-                let (ours, theirs) = tokio::io::duplex(WAITING);
-                (Some(Box::new(theirs)), Some(StdinWriter(ours)))
+                let (writer, reader) = tokio::io::duplex(BUFFER);
+                (Some(Box::new(reader)), Some(StdinWriter(writer)))
+            }
+        }
+    }
+
+    /// The reader for the backend, for executions without a writer.
+    pub(crate) fn into_reader(self) -> Result<Option<Box<dyn AsyncRead + Send + Unpin>>> {
+        match self {
+            Self::Null => Ok(None),
+            Self::Reader(reader) => Ok(Some(reader)),
+            Self::Piped => {
+                let context = "Stdin::Piped needs a writer, which only SandboxHandle::start gives";
+                Err(Error::new(ErrorKind::InvalidRequest, "execute", context)
+                    .with_fix("use Stdin::from_reader, or start"))
             }
         }
     }
@@ -54,16 +79,16 @@ impl fmt::Debug for Stdin {
         f.write_str(match self {
             Self::Null => "Null",
             Self::Piped => "Piped",
-            Self::Source(_) => "Source",
+            Self::Reader(_) => "Reader",
         })
     }
 }
 
-/// The caller's end of an execution's standard input.
+/// Writes the standard input of an execution that was started with [`Stdin::Piped`].
 ///
-/// Writing waits while the program does not read: at most 64 KiB here, and what the backend holds, wait for it. Once the
-/// execution has ended, writing fails with [`io::ErrorKind::BrokenPipe`]. `shutdown`, or dropping it, is the end of the input;
-/// the output goes on.
+/// Writing waits while the program does not read and 64 KiB are buffered here. After the end of the
+/// execution it fails with [`io::ErrorKind::BrokenPipe`]. `shutdown` and dropping the writer end the
+/// input, not the execution.
 pub struct StdinWriter(DuplexStream);
 
 impl fmt::Debug for StdinWriter {

@@ -1,4 +1,4 @@
-//! Which backend can run something here, and why another cannot: as data that a program can put before its user.
+//! Whether a tier would create a sandbox on this host, and if not, why not.
 
 use serde::Serialize;
 
@@ -6,47 +6,49 @@ use crate::matrix::{CompatibilityMatrix, ProfileKey};
 use crate::registry::{self, Registration};
 use crate::{
     Capability, CapabilityPolicy, Demand, Enforcement, EnforcementReport, ErrorKind, Plan, Result,
-    SandboxClient, SandboxSpec, Unmet,
+    SandboxClient, SandboxSpec, Unmet, admission,
 };
 
-/// What a tier says of a specification under a policy on this host.
+/// The answer of a tier for one specification.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "answer", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Answer {
-    /// It would be created.
+    /// The tier would create the sandbox.
     Accepted,
-    /// It would be refused, for what is required and not enforced here.
+    /// The tier would refuse it: required demands are not enforced on this host.
     Refused {
-        /// What that is.
+        /// These demands.
         unmet: Vec<Unmet>,
-        /// What would have to be accepted.
+        /// What the policy would have to accept.
         waiver: Waiver,
     },
-    /// The backend has no way to build it at all, or does not run on this host.
+    /// The backend cannot create it at all, or does not run on this host.
     Impossible {
-        /// The kind of the error, as in documents.
+        /// The kind of the error, as in JSON: [`ErrorKind::as_str`].
         kind: &'static str,
         /// Why.
         reason: String,
-        /// What would help, where that is known.
+        /// What would help, if known.
         fix: Option<String>,
     },
 }
 
-/// What has to be added to a policy so that a tier takes it. A program can show it and ask: once is a policy with it for one
-/// client ([`Waiver::applied_to`]), always is these two lists in the policy's file.
+/// What a policy has to accept so that a tier creates the sandbox.
+///
+/// A program can show it to its user and ask. To accept it once, create one client with
+/// [`Waiver::applied_to`]. To accept it always, add both lists to the policy file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Waiver {
-    /// For `allow_partial`.
+    /// Entries for `allow_partial`.
     pub allow_partial: Vec<Capability>,
-    /// For `allow_unenforced`.
+    /// Entries for `allow_unenforced`.
     pub allow_unenforced: Vec<Capability>,
 }
 
 impl Waiver {
-    /// What would let these demands pass.
+    /// The waiver that these demands need.
     #[must_use]
     pub fn of(unmet: &[Unmet]) -> Self {
         let mut waiver = Self::default();
@@ -64,11 +66,11 @@ impl Waiver {
         waiver
     }
 
-    /// The policy with it.
+    /// Adds the waiver to a policy.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidPolicy`] where one of the capabilities is never optional.
+    /// [`ErrorKind::InvalidPolicy`] if the policy may not waive one of the capabilities.
     pub fn applied_to(&self, mut policy: CapabilityPolicy) -> Result<CapabilityPolicy> {
         let lists = [
             (&mut policy.allow_partial, &self.allow_partial),
@@ -86,40 +88,106 @@ impl Waiver {
     }
 }
 
-/// One demand, and how far it is enforced.
+/// A demand, and how this host enforces it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct SupportedDemand {
     /// The demand.
     #[serde(flatten)]
     pub demand: Demand,
-    /// What the backend enforces of it on this host.
+    /// How the backend enforces it on this host.
     pub enforcement: Enforcement,
 }
 
-/// What a tier can do for a specification under a policy on this host.
+/// What a tier can do on this host for one specification under one policy.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// use std::sync::Arc;
+/// use sandbox_core::fake::{FakeAnswer, FakeBackend};
+/// use sandbox_core::{CapabilityPolicy, SandboxClient, SandboxSpec};
+///
+/// let backend = FakeBackend::new(|_| Ok(FakeAnswer::stdout("")));
+/// let client = SandboxClient::with_backend(Arc::new(backend), CapabilityPolicy::new())?;
+/// let support = client.check(&SandboxSpec::new("example")).await?;
+/// assert!(support.is_accepted());
+/// for supported in &support.demands {
+///     println!("{}: {}", supported.demand.capability, supported.enforcement);
+/// }
+/// # Ok::<(), sandbox_core::Error>(()) }).unwrap();
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Support {
     /// The tier.
     pub tier: String,
-    /// Whether it applies the policy at all; an `*_unsafe` tier takes everything and enforces nothing.
+    /// Whether the tier applies the policy. An `*_unsafe` tier accepts everything and enforces
+    /// nothing.
     pub applies_policy: bool,
     /// Its answer.
     #[serde(flatten)]
     pub answer: Answer,
-    /// Every demand; empty where the answer is that it is impossible.
+    /// All demands of the specification and the policy. Empty for [`Answer::Impossible`].
     pub demands: Vec<SupportedDemand>,
-    /// The committed profile of hosts like this one, by its name in [`CompatibilityMatrix::linked`]: what was measured there. `None`
-    /// where no host like this one was measured.
+    /// The whole report of the backend. Empty for [`Answer::Impossible`].
+    #[serde(skip)]
+    pub report: EnforcementReport,
+    /// The published measurement of a host like this one, by its name in
+    /// [`CompatibilityMatrix::linked`]. `None` if no such host was measured.
     pub measured_profile: Option<String>,
 }
 
 impl Support {
-    /// Whether it would be created, with its policy applied.
+    /// Whether the tier would create the sandbox.
+    #[must_use]
+    pub fn is_accepted(&self) -> bool {
+        self.answer == Answer::Accepted
+    }
+
+    /// Whether the tier would create the sandbox and apply the policy.
     #[must_use]
     pub fn is_enforced(&self) -> bool {
-        self.applies_policy && self.answer == Answer::Accepted
+        self.applies_policy && self.is_accepted()
+    }
+
+    /// The required demands that are not enforced.
+    #[must_use]
+    pub fn unmet(&self) -> &[Unmet] {
+        match &self.answer {
+            Answer::Refused { unmet, .. } => unmet,
+            Answer::Accepted | Answer::Impossible { .. } => &[],
+        }
+    }
+
+    fn new(
+        client: &SandboxClient,
+        plan: Plan,
+        report: EnforcementReport,
+        measured_profile: Option<String>,
+    ) -> Self {
+        let unmet = match client.applies_policy() {
+            true => admission::unmet(&plan, client.policy(), &report),
+            false => Vec::new(),
+        };
+        let answer = match unmet.is_empty() {
+            true => Answer::Accepted,
+            false => Answer::Refused {
+                waiver: Waiver::of(&unmet),
+                unmet,
+            },
+        };
+        let supported = |demand: Demand| SupportedDemand {
+            enforcement: admission::enforcement(&report, demand.capability),
+            demand,
+        };
+        Self {
+            tier: client.tier().to_owned(),
+            applies_policy: client.applies_policy(),
+            answer,
+            demands: plan.demands.into_iter().map(supported).collect(),
+            report,
+            measured_profile,
+        }
     }
 
     fn impossible(tier: &str, applies_policy: bool, error: &crate::Error) -> Self {
@@ -132,49 +200,42 @@ impl Support {
                 fix: error.fix().map(str::to_owned),
             },
             demands: Vec::new(),
+            report: EnforcementReport::new(),
             measured_profile: None,
         }
     }
 }
 
 impl SandboxClient {
-    /// Whether this tier would create this sandbox under this policy on this host, and if not, why not and what would have to be
-    /// accepted.
+    /// Reports whether [`SandboxClient::create`] would create this sandbox on this host. Creates
+    /// nothing: what only a trial can show is reported as partial.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidSpec`] and [`ErrorKind::PolicyExceeded`]: those are the caller's on every tier. What the backend itself
-    /// cannot do is an answer.
+    /// As [`SandboxClient::create`], except [`ErrorKind::NotEnforceable`], which is
+    /// [`Answer::Refused`].
+    pub async fn check(&self, spec: &SandboxSpec) -> Result<Support> {
+        let plan = self.plan(spec)?;
+        let report = self.assess(&plan).await?;
+        let measured = measured_profile(self.tier(), self.profile().await.ok());
+        Ok(Support::new(self, plan, report, measured))
+    }
+
+    /// Like [`SandboxClient::check`], but an error of the backend is [`Answer::Impossible`].
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidSpec`] and [`ErrorKind::PolicyExceeded`] if no tier could create the
+    /// sandbox.
     pub async fn supports(&self, spec: &SandboxSpec) -> Result<Support> {
         Plan::resolve(spec, self.policy())?;
-        let (plan, report, unmet) = match self.check(spec).await {
-            Ok(checked) => checked,
-            Err(error) => {
-                return Ok(Support::impossible(
-                    self.tier(),
-                    self.applies_policy(),
-                    &error,
-                ));
-            }
-        };
-        let answer = match unmet.is_empty() {
-            true => Answer::Accepted,
-            false => Answer::Refused {
-                waiver: Waiver::of(&unmet),
-                unmet,
-            },
-        };
-        Ok(Support {
-            tier: self.tier().to_owned(),
-            applies_policy: self.applies_policy(),
-            answer,
-            demands: demands(plan, &report),
-            measured_profile: measured_profile(self.tier(), self.profile().await.ok()),
-        })
+        Ok(self.check(spec).await.unwrap_or_else(|error| {
+            Support::impossible(self.tier(), self.applies_policy(), &error)
+        }))
     }
 }
 
-/// Asks every linked tier, sorted by name.
+/// Asks all linked tiers, sorted by name.
 ///
 /// # Errors
 ///
@@ -183,12 +244,12 @@ pub async fn linked(policy: &CapabilityPolicy, spec: &SandboxSpec) -> Result<Vec
     policy.validate()?;
     let mut supports = Vec::new();
     for registration in registry::tiers()? {
-        supports.push(of(registration, policy, spec).await?);
+        supports.push(support_of(registration, policy, spec).await?);
     }
     Ok(supports)
 }
 
-async fn of(
+async fn support_of(
     registration: &Registration,
     policy: &CapabilityPolicy,
     spec: &SandboxSpec,
@@ -204,20 +265,9 @@ async fn of(
     }
 }
 
-fn demands(plan: Plan, report: &EnforcementReport) -> Vec<SupportedDemand> {
-    let supported = |demand: Demand| SupportedDemand {
-        enforcement: report
-            .get(demand.capability)
-            .cloned()
-            .unwrap_or_else(|| Enforcement::unenforced("the backend says nothing about it")),
-        demand,
-    };
-    plan.demands.into_iter().map(supported).collect()
-}
-
 fn measured_profile(tier: &str, key: Option<ProfileKey>) -> Option<String> {
     let key = key?;
-    // A profile that cannot be read is told by whoever asks for the matrix itself.
+    // A profile that cannot be read is an error of `CompatibilityMatrix::linked`.
     let matrix = CompatibilityMatrix::linked().ok()?;
     matrix.of_host(tier, &key).map(|(name, _)| name.to_owned())
 }

@@ -38,7 +38,7 @@ impl ByteSize {
         self.0
     }
 
-    /// As bytes in memory: saturates where a `usize` is smaller.
+    /// In bytes as a `usize`; saturates where that is smaller.
     #[must_use]
     pub fn as_usize(self) -> usize {
         usize::try_from(self.0).unwrap_or(usize::MAX)
@@ -61,7 +61,7 @@ impl FromStr for ByteSize {
 
     fn from_str(text: &str) -> Result<Self, Error> {
         let size = text.parse::<bytesize::ByteSize>().ok();
-        // What does not fit is parsed as the largest number that there is.
+        // A number that does not fit is parsed as the largest one.
         let size = size
             .map(|size| size.as_u64())
             .filter(|size| *size < u64::MAX);
@@ -72,7 +72,7 @@ impl FromStr for ByteSize {
     }
 }
 
-/// A share of processors in thousandths: `1.5` is one and a half.
+/// A number of processors in thousandths: `1.5` is one and a half.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema)]
 #[schemars(with = "Written<f64>")]
 pub struct Cpus(u32);
@@ -139,7 +139,7 @@ impl Serialize for Cpus {
     }
 }
 
-/// What a value may be in a file, for the schema alone.
+/// The form of a value in a file, for the JSON schema.
 #[derive(JsonSchema)]
 #[serde(untagged)]
 #[schemars(inline)]

@@ -1,42 +1,45 @@
-//! What became of a workspace that a sandbox has as a copy, since its backend cannot show it the folder itself.
+//! The state of a workspace that is a copy, because the backend cannot mount the host folder.
 
 use serde::{Deserialize, Serialize};
 
 use crate::Copied;
 
-/// How many paths of each kind a [`Synced`] names at most; of the rest it has the count.
-pub const MOST_NAMED: usize = 1000;
+/// How many paths of each kind a [`Synced`] lists. It counts the others.
+pub const MAX_LISTED: usize = 1000;
 
-/// A workspace that is a copy: what came into the sandbox when it was created, and what last came out.
+/// A workspace that is a copy: what was copied into the sandbox at its creation, and the last sync
+/// back.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct WorkspaceCopies {
-    /// What was brought in. What was not, links say, stands in [`Copied::skipped`] with its reason.
+    /// What was copied in. [`Copied::skipped`] lists what was skipped, such as links, with the
+    /// reasons.
     pub brought: Copied,
-    /// What the last sync that succeeded did; `None` before the first.
+    /// The result of the last successful sync; `None` before the first.
     pub synced: Option<Synced>,
 }
 
-/// What a sync of a workspace did: what the code has changed was copied to the host's folder.
+/// The result of a sync, which copies what code has changed to the host folder.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Synced {
-    /// What was copied to the host, and what of it was not for what it is: a link, special, too large, of a name that cannot be.
+    /// What was copied to the host, and what was skipped: links, special files, too large files,
+    /// invalid names.
     pub copied: Copied,
-    /// How many files the code has left as they were.
+    /// The number of files that code has not changed.
     pub unchanged: u64,
-    /// Files that both sides have changed: the host's stay.
+    /// Files that both sides have changed. The host's versions stay.
     pub conflicts: Vec<Conflict>,
-    /// How many more conflicts there are than are named.
+    /// The number of conflicts that are not listed.
     pub more_conflicts: u64,
-    /// Files that the code has removed, below the workspace: the host's stay.
+    /// Files that code has removed, below the workspace. The host's files stay.
     pub removed: Vec<String>,
-    /// How many more were removed than are named.
+    /// The number of removed files that are not listed.
     pub more_removed: u64,
 }
 
 impl Synced {
-    /// Whether everything that the code has changed is on the host now, but for what it has removed.
+    /// Whether the host now has all changes of the code, except removals.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.copied.skipped.is_empty() && self.conflicts.is_empty()
@@ -47,7 +50,7 @@ impl Synced {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Conflict {
-    /// Its path below the workspace.
+    /// The path below the workspace.
     pub path: String,
     /// What happened on the host.
     pub host: HostChange,
@@ -61,16 +64,16 @@ impl Conflict {
     }
 }
 
-/// What happened to a file of the host since it was last copied.
+/// What happened to a host file since it was last copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum HostChange {
-    /// It was changed, or replaced.
+    /// It was changed or replaced.
     Changed,
     /// It was removed.
     Removed,
-    /// The sandbox made a file where the host has made something too.
+    /// The host and the sandbox have both created it.
     Appeared,
 }
 
@@ -81,6 +84,6 @@ impl std::fmt::Display for Conflict {
             HostChange::Removed => "removed on the host",
             HostChange::Appeared => "made on the host too",
         };
-        write!(f, "{}: {happened}", crate::escape(&self.path))
+        write!(f, "{}: {happened}", crate::escape::escape(&self.path))
     }
 }

@@ -57,8 +57,7 @@ fn wanted_and_not_enforced_is_admitted() {
 
 #[test]
 fn allow_partial_accepts_partial_only() {
-    let mut policy = CapabilityPolicy::new();
-    policy.allow_partial = vec![Capability::Processes];
+    let policy = CapabilityPolicy::new().allow_partial(Capability::Processes);
     let report = |enforcement| common::report(&[(Capability::Processes, enforcement)]);
     assert_eq!(refused(&policy, &report(partial())), []);
     assert_eq!(
@@ -71,8 +70,7 @@ fn allow_partial_accepts_partial_only() {
 
 #[test]
 fn allow_unenforced_accepts_both() {
-    let mut policy = CapabilityPolicy::new();
-    policy.allow_unenforced = vec![Capability::Processes];
+    let policy = CapabilityPolicy::new().allow_unenforced(Capability::Processes);
     for enforcement in [partial(), unenforced()] {
         assert_eq!(
             refused(

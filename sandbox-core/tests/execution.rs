@@ -27,8 +27,7 @@ struct Scripted {
 
 impl Scripted {
     async fn sandbox(&self) -> SandboxHandle {
-        let mut policy = CapabilityPolicy::new();
-        policy.timeout = Some(Duration::from_secs(10));
+        let policy = CapabilityPolicy::new().timeout(Duration::from_secs(10));
         let client = SandboxClient::with_backend(Arc::new(self.clone()), policy).unwrap();
         client.create(&SandboxSpec::new("test")).await.unwrap()
     }
@@ -183,16 +182,19 @@ fn the_start_comes_first_and_once_whatever_a_backend_says() {
         for (program, output, code) in [("silent", None, 3), ("restless", Some("once"), 0)] {
             let request = ExecRequest::new(program);
             let mut execution = sandbox.start(&request, Stdin::Null).await.unwrap();
-            assert_eq!(execution.next().await.unwrap(), Some(ExecEvent::Started));
+            assert_eq!(
+                execution.next_event().await.unwrap(),
+                Some(ExecEvent::Started)
+            );
             if let Some(output) = output {
-                let event = execution.next().await.unwrap();
+                let event = execution.next_event().await.unwrap();
                 assert_eq!(event, Some(ExecEvent::Stderr(output.into())));
             }
-            let Some(ExecEvent::Exited(result)) = execution.next().await.unwrap() else {
+            let Some(ExecEvent::Exited(result)) = execution.next_event().await.unwrap() else {
                 panic!("{program} has no end");
             };
             assert_eq!(result.exit_code(), Some(code));
-            assert_eq!(execution.next().await.unwrap(), None);
+            assert_eq!(execution.next_event().await.unwrap(), None);
         }
     });
 }
@@ -212,16 +214,19 @@ fn an_error_comes_once_as_an_event_and_again_to_who_waits() {
             .start(&ExecRequest::new("breaks"), Stdin::Null)
             .await
             .unwrap();
-        assert_eq!(execution.next().await.unwrap(), Some(ExecEvent::Started));
         assert_eq!(
-            execution.next().await.unwrap(),
+            execution.next_event().await.unwrap(),
+            Some(ExecEvent::Started)
+        );
+        assert_eq!(
+            execution.next_event().await.unwrap(),
             Some(ExecEvent::Stdout("half".into()))
         );
         assert_eq!(
-            execution.next().await.unwrap_err().kind(),
+            execution.next_event().await.unwrap_err().kind(),
             ErrorKind::Protocol
         );
-        assert_eq!(execution.next().await.unwrap(), None);
+        assert_eq!(execution.next_event().await.unwrap(), None);
         for _ in 0..2 {
             let error = execution.wait().await.unwrap_err();
             assert_eq!(
@@ -309,7 +314,7 @@ fn a_reader_may_take_its_time_and_a_backend_may_not() {
         // Far beyond the time limit and every grace.
         tokio::time::sleep(Duration::from_secs(3600)).await;
         let mut total = 0;
-        while let Some(event) = execution.next().await.unwrap() {
+        while let Some(event) = execution.next_event().await.unwrap() {
             if let ExecEvent::Stdout(bytes) = event {
                 total += bytes.len();
                 tokio::time::sleep(Duration::from_secs(7)).await;
@@ -369,7 +374,7 @@ fn denials_are_in_the_result_in_the_events_and_with_the_sandbox() {
             .await
             .unwrap();
         let mut kinds = Vec::new();
-        while let Some(event) = execution.next().await.unwrap() {
+        while let Some(event) = execution.next_event().await.unwrap() {
             if let ExecEvent::Denied(denial) = event {
                 kinds.push((denial.kind, denial.times));
             }
@@ -387,24 +392,16 @@ fn denials_are_in_the_result_in_the_events_and_with_the_sandbox() {
         );
 
         sandbox.exec(&ExecRequest::new("denied")).await.unwrap();
-        let empty = || Box::new(std::io::Cursor::new(Vec::new()));
-        let denied = sandbox.put("/a\u{1b}", 0o644, empty()).await.unwrap_err();
+        let denied = sandbox.write("/a\u{1b}", "").await.unwrap_err();
         assert_eq!(denied.denials()[0].kind, DenialKind::FileWrite);
         assert_eq!(
             denied.denials()[0].what,
             "writing /a\\u{1b} in the sandbox was denied"
         );
-        let full = sandbox.put("/full", 0o644, empty()).await.unwrap_err();
+        let full = sandbox.write("/full", "").await.unwrap_err();
         assert_eq!(full.denials()[0].kind, DenialKind::Storage);
         // That nothing is there is no denial.
-        assert!(
-            sandbox
-                .fetch("/x", 9)
-                .await
-                .unwrap_err()
-                .denials()
-                .is_empty()
-        );
+        assert!(sandbox.read("/x").await.unwrap_err().denials().is_empty());
         let all = sandbox.denials();
         let all = all.iter().map(|denial| (denial.kind, denial.times));
         let expected = [

@@ -107,8 +107,7 @@ fn a_foreign_container_stands_before_the_same_gate() {
         let refused = client(CapabilityPolicy::new(), report.clone());
         let error = refused.adopt("theirs", &spec()).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotEnforceable);
-        let mut policy = CapabilityPolicy::new();
-        policy.allow_unenforced = vec![Capability::NetworkAccess];
+        let policy = CapabilityPolicy::new().allow_unenforced(Capability::NetworkAccess);
         assert!(
             client(policy, report)
                 .adopt("theirs", &spec())

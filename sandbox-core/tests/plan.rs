@@ -72,8 +72,7 @@ fn what_nobody_says_takes_the_defaults_as_wishes() {
 
 #[test]
 fn a_limit_that_somebody_wrote_is_required() {
-    let mut policy = CapabilityPolicy::new();
-    policy.pids = Some(10);
+    let policy = CapabilityPolicy::new().pids(10);
     let plan = Plan::resolve(&spec().memory(ByteSize::mib(64)), &policy).unwrap();
     let level = |capability| plan.demand(capability).unwrap().level;
     assert_eq!(level(Capability::Pids), Level::Required);
@@ -100,9 +99,9 @@ fn the_unrestricted_preset_demands_no_network_isolation() {
 
 #[test]
 fn a_specification_narrows_and_never_widens() {
-    let mut policy = CapabilityPolicy::new();
-    policy.memory = Some(ByteSize::mib(64));
-    policy.cpus = Some(Cpus::whole(1));
+    let policy = CapabilityPolicy::new()
+        .memory(ByteSize::mib(64))
+        .cpus(Cpus::whole(1));
     let plan = Plan::resolve(&spec().memory(ByteSize::mib(32)), &policy).unwrap();
     assert_eq!(
         (plan.memory, plan.cpus),
@@ -116,16 +115,14 @@ fn a_specification_narrows_and_never_widens() {
 
 #[test]
 fn variables_need_the_policys_leave() {
-    let mut policy = CapabilityPolicy::new();
-    policy.env_var_access = Some(false);
+    let policy = CapabilityPolicy::new().env_var_access(false);
     assert!(exceeds(&spec().env("TOKEN", "x"), &policy).contains("TOKEN"));
     assert!(Plan::resolve(&spec(), &policy).is_ok());
 }
 
 #[test]
 fn secrets_are_those_of_the_policy() {
-    let mut policy = CapabilityPolicy::new();
-    policy.secrets = vec!["registry".into()];
+    let policy = CapabilityPolicy::new().secret("registry");
     let mut spec = spec();
     spec.secrets = vec!["registry".into()];
     assert_eq!(Plan::resolve(&spec, &policy).unwrap().secrets, ["registry"]);
@@ -138,11 +135,7 @@ fn egress_is_a_part_of_the_policys() {
     let rules = |rules: &[&str]| {
         NetworkPolicy::Allow(rules.iter().map(|rule| rule.parse().unwrap()).collect())
     };
-    let with = |network| {
-        let mut policy = CapabilityPolicy::new();
-        policy.network = Some(network);
-        policy
-    };
+    let with = |network| CapabilityPolicy::new().network(network);
     let mut spec = spec();
     spec.egress = vec!["example.org".into()];
     assert!(exceeds(&spec, &CapabilityPolicy::new()).contains("no network"));
@@ -213,8 +206,7 @@ fn users_are_numbers() {
 
 #[test]
 fn a_bad_policy_is_refused_before_anything_is_built() {
-    let mut policy = CapabilityPolicy::new();
-    policy.timeout = Some(Duration::ZERO);
+    let policy = CapabilityPolicy::new().timeout(Duration::ZERO);
     assert_eq!(
         common::plan(&policy).unwrap_err().kind(),
         ErrorKind::InvalidPolicy
@@ -223,13 +215,13 @@ fn a_bad_policy_is_refused_before_anything_is_built() {
 
 #[test]
 fn a_plan_reads_back_as_it_was_written() {
-    let mut policy = CapabilityPolicy::new();
-    policy.network = Some(NetworkPolicy::Allow(vec![
-        "*.example.org:8443".parse().unwrap(),
-    ]));
-    policy.filesystem_read_roots = Some(vec!["/data".into()]);
-    policy.cpus = Some(Cpus::milli(1501));
-    policy.memory = Some(ByteSize::bytes(123_456_789));
+    let policy = CapabilityPolicy::new()
+        .network(NetworkPolicy::Allow(vec![
+            "*.example.org:8443".parse().unwrap(),
+        ]))
+        .filesystem_read_root("/data")
+        .cpus(Cpus::milli(1501))
+        .memory(ByteSize::bytes(123_456_789));
     let spec = SandboxSpec::new("kept")
         .detached(true)
         .env("A", "b\n\"")
@@ -240,4 +232,52 @@ fn a_plan_reads_back_as_it_was_written() {
     assert_eq!(serde_json::from_str::<Plan>(&text).unwrap(), plan);
     let more = text.replacen('{', "{\"unknown\":1,", 1);
     assert!(serde_json::from_str::<Plan>(&more).is_err());
+}
+
+#[test]
+fn lifetime_beyond_the_policys_is_refused() {
+    let mut policy = CapabilityPolicy::new();
+    policy.lifetime = Some(Duration::from_secs(60));
+    let spec = |seconds| {
+        let spec = SandboxSpec::new("sb").detached(true);
+        spec.lifetime(Duration::from_secs(seconds))
+    };
+    assert_eq!(
+        exceeds(&spec(61), &policy),
+        "lifetime: asked for 61s, the policy allows 60s"
+    );
+    let plan = Plan::resolve(&spec(60), &policy).unwrap();
+    assert_eq!(plan.lifetime, Some(Duration::from_secs(60)));
+}
+
+#[test]
+fn policys_lifetime_is_the_default_and_required() {
+    let hours = |hours: u64| Some(Duration::from_secs(hours * 3600));
+    let mut policy = CapabilityPolicy::new();
+    let attached = SandboxSpec::new("sb");
+    let detached = SandboxSpec::new("sb").detached(true);
+    let plan = |spec: &SandboxSpec, policy: &CapabilityPolicy| Plan::resolve(spec, policy).unwrap();
+    assert_eq!(plan(&attached, &policy).lifetime, None);
+    assert_eq!(plan(&detached, &policy).lifetime, hours(1));
+    policy.lifetime = hours(8);
+    for spec in [attached, detached] {
+        let plan = plan(&spec, &policy);
+        assert_eq!(plan.lifetime, hours(8));
+        let demand = plan.demand(Capability::Lifetime).unwrap();
+        assert_eq!((demand.level, &*demand.value), (Level::Required, "28800s"));
+    }
+}
+
+#[test]
+fn file_operations_have_a_time_limit() {
+    let mut policy = CapabilityPolicy::new();
+    let limit = |policy: &CapabilityPolicy| common::plan(policy).unwrap().file_timeout;
+    assert_eq!(limit(&policy), Duration::from_secs(600));
+    policy.file_timeout = Some(Duration::from_secs(5));
+    assert_eq!(limit(&policy), Duration::from_secs(5));
+    // A plan that an earlier version has recorded.
+    let mut recorded = serde_json::to_value(common::plan(&policy).unwrap()).unwrap();
+    recorded.as_object_mut().unwrap().remove("file_timeout");
+    let plan = serde_json::from_value::<Plan>(recorded).unwrap();
+    assert_eq!(plan.file_timeout, Duration::from_secs(600));
 }

@@ -119,7 +119,7 @@ fn network_rules_are_names_and_ports() {
 #[test]
 fn units_are_read_as_people_write_them() {
     let policy = toml(
-        "memory = '1.5GiB'\ndisk = 65536\nstdout_max_bytes = '64 kB'\ncpus = 1.5\ntimeout = '1m 30s'",
+        "memory = '1.5GiB'\ndisk = 65536\nstdout_max_bytes = '64 kB'\ncpus = 1.5\ntimeout = '1m 30s'\nlifetime = '8h'\nfile_timeout = 60",
     );
     let policy = policy.unwrap();
     assert_eq!(policy.memory, Some(ByteSize::mib(1536)));
@@ -127,6 +127,8 @@ fn units_are_read_as_people_write_them() {
     assert_eq!(policy.stdout_max_bytes, Some(ByteSize::bytes(64_000)));
     assert_eq!(policy.cpus, Some(Cpus::milli(1500)));
     assert_eq!(policy.timeout, Some(Duration::from_secs(90)));
+    assert_eq!(policy.lifetime, Some(Duration::from_secs(8 * 3600)));
+    assert_eq!(policy.file_timeout, Some(Duration::from_secs(60)));
     let policy = json(r#"{"version": 1, "timeout": 0.25, "cpus": 2, "memory": 1048576}"#).unwrap();
     assert_eq!(policy.timeout, Some(Duration::from_millis(250)));
     assert_eq!(policy.cpus, Some(Cpus::whole(2)));
@@ -148,6 +150,10 @@ fn values_that_mean_nothing_are_refused() {
         "timeout = 'soon'",
         "timeout = nan",
         "timeout = inf",
+        "lifetime = 0",
+        "lifetime = 'forever'",
+        "file_timeout = 0",
+        "file_timeout = 1e-9",
         "pids = 0",
         "pids = -1",
         "open_files = 7",

@@ -47,16 +47,21 @@ fn capabilities() -> impl Strategy<Value = Vec<Capability>> {
     )
 }
 
+/// At least a millisecond, the least that `file_timeout` takes.
+fn time() -> impl Strategy<Value = Duration> {
+    (1_000_000_u64..u64::MAX / 2).prop_map(Duration::from_nanos)
+}
+
 prop_compose! {
     fn limits()(
-        timeout in of((1_u64..u64::MAX / 2).prop_map(Duration::from_nanos)),
+        times in [of(time()), of(time()), of(time())],
         sizes in [of(size()), of(size()), of(size()), of(size())],
         cpus in of((10_u32..4_096_000).prop_map(Cpus::milli)),
         pids in of(1_u32..),
         open_files in of(8_u32..),
     ) -> CapabilityPolicy {
         let mut policy = CapabilityPolicy::new();
-        policy.timeout = timeout;
+        [policy.timeout, policy.lifetime, policy.file_timeout] = times;
         [policy.memory, policy.disk, policy.stdout_max_bytes, policy.stderr_max_bytes] = sizes;
         policy.cpus = cpus;
         policy.pids = pids;

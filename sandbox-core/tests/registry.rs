@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use sandbox_core::fake::{FakeAnswer, FakeBackend};
 use sandbox_core::registry::{self, FeatureHint, Registration};
-use sandbox_core::spi::Backend;
+use sandbox_core::spi::{Backend, inventory};
 use sandbox_core::{
     Capability, CapabilityPolicy, Enforcement, EnforcementReport, ErrorKind, OneShot, Result,
-    SandboxClient, inventory,
+    SandboxClient,
 };
 
 mod common;
@@ -67,8 +67,8 @@ fn the_gate_stands_before_every_tier_but_those_without_policy() {
             let client = SandboxClient::open(tier, CapabilityPolicy::new()).unwrap();
             client.run_shell("true", OneShot::default()).await
         };
-        assert!(run("toy").await.unwrap().ok());
-        assert!(run("toy_unsafe").await.unwrap().ok());
+        assert!(run("toy").await.unwrap().success());
+        assert!(run("toy_unsafe").await.unwrap().success());
         assert_eq!(
             run("toy_lax").await.unwrap_err().kind(),
             ErrorKind::NotEnforceable

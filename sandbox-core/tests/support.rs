@@ -10,9 +10,9 @@ use sandbox_core::{ByteSize, Capability, CapabilityPolicy, Enforcement, ErrorKin
 
 #[test]
 fn a_refusal_says_what_would_have_to_be_accepted() {
-    let mut policy = CapabilityPolicy::new();
-    policy.memory = Some(ByteSize::mib(64));
-    policy.timeout = Some(Duration::from_secs(1));
+    let policy = CapabilityPolicy::new()
+        .memory(ByteSize::mib(64))
+        .timeout(Duration::from_secs(1));
     let exceptions = [
         (Capability::Memory, Enforcement::partial("sampler", "late")),
         (Capability::Timeout, Enforcement::unenforced("no clock")),
@@ -40,8 +40,7 @@ fn a_refusal_says_what_would_have_to_be_accepted() {
 
 #[test]
 fn what_is_never_optional_cannot_be_waived() {
-    let mut policy = CapabilityPolicy::new();
-    policy.stdout_max_bytes = Some(ByteSize::kib(1));
+    let policy = CapabilityPolicy::new().stdout_max_bytes(ByteSize::kib(1));
     let exceptions = [(Capability::StdoutMaxBytes, Enforcement::unenforced("no"))];
     let client = client(policy.clone(), report(&exceptions));
     let support = block_on(client.supports(&SandboxSpec::new("question"))).unwrap();

@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use super::Denial;
 
-/// How many different denials are kept.
-const KEPT: usize = 64;
+/// The maximum number of distinct denials in a list.
+const MAX_DISTINCT: usize = 64;
 
-/// Denials in the order in which they became known: the first 64 that differ, and the number of the rest. The same thing denied
-/// again only raises its count.
+/// Denials in the order in which they became known: the first 64 distinct ones, and the number of
+/// the rest. A repeated denial only raises its count.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Denials {
     kept: Vec<Denial>,
@@ -18,24 +18,24 @@ pub struct Denials {
 }
 
 impl Denials {
-    /// Those that were kept.
+    /// The denials in the list.
     #[must_use]
     pub fn as_slice(&self) -> &[Denial] {
         &self.kept
     }
 
-    /// Those that were kept, one after the other.
+    /// An iterator over the denials in the list.
     pub fn iter(&self) -> std::slice::Iter<'_, Denial> {
         self.kept.iter()
     }
 
-    /// Whether nothing was denied, as far as it can be known.
+    /// Whether there are no known denials.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.kept.is_empty()
     }
 
-    /// How many were not kept, every time counted.
+    /// The number of denials that did not fit, repetitions included.
     #[must_use]
     pub fn omitted(&self) -> u64 {
         self.omitted
@@ -44,7 +44,7 @@ impl Denials {
     pub(crate) fn push(&mut self, denial: Denial) {
         if let Some(known) = self.kept.iter_mut().find(|known| known.is_like(&denial)) {
             known.times = known.times.saturating_add(denial.times);
-        } else if self.kept.len() < KEPT {
+        } else if self.kept.len() < MAX_DISTINCT {
             self.kept.push(denial);
         } else {
             self.omitted = self.omitted.saturating_add(denial.times);
@@ -59,7 +59,7 @@ impl Denials {
     }
 }
 
-/// The denials of a whole sandbox, which its handle and its executions write.
+/// The denials of a whole sandbox. Its handle and its executions add to them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct DenialLog(Arc<Mutex<Denials>>);
 
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_again_is_counted_and_the_rest_is_too() {
+    fn repeated_and_excess_denials_are_counted() {
         let mut list = Denials::default();
         list.push(denial("a"));
         list.push(denial("a").times(4));
@@ -122,13 +122,13 @@ mod tests {
         for number in 0..1000 {
             list.push(denial(&number.to_string()).times(2));
         }
-        assert_eq!(list.as_slice().len(), KEPT);
-        assert_eq!(list.omitted(), 2 * (1000 - (KEPT as u64 - 1)));
+        assert_eq!(list.as_slice().len(), MAX_DISTINCT);
+        assert_eq!(list.omitted(), 2 * (1000 - (MAX_DISTINCT as u64 - 1)));
 
         let mut all = Denials::default();
         all.extend(&list);
         all.extend(&list);
-        assert_eq!(all.as_slice().len(), KEPT);
+        assert_eq!(all.as_slice().len(), MAX_DISTINCT);
         assert_eq!(
             (all.as_slice()[0].times, all.omitted()),
             (10, 2 * list.omitted())

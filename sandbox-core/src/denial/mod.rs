@@ -1,11 +1,12 @@
-//! What was denied, by which rule, and whether a retry helps: for a program, and in words for a person or a model.
+//! Denials: what was denied, by which rule, and whether a retry helps. A program reads the fields;
+//! a person or a model reads the text.
 //!
-//! A denial is a fact that the host or the agent in the sandbox knows, never a guess from what code wrote. `docs/denials.md`
-//! lists which denials can be known on which backend, and which cannot.
+//! A denial is a fact that the host or the agent knows. It is never a guess from the output of
+//! code. `docs/denials.md` lists which denials each backend can know.
 
+mod explain;
 mod list;
 mod refusal;
-mod words;
 
 use std::fmt;
 
@@ -13,71 +14,71 @@ use serde::{Deserialize, Serialize};
 
 use crate::Capability;
 
+pub(crate) use explain::{
+    SPECIFICATION_ADVICE, of_artifact, of_end, of_file_error, of_output, of_specification, of_unmet,
+};
 pub(crate) use list::DenialLog;
 pub use list::Denials;
 pub use refusal::Refusal;
-pub(crate) use words::{
-    SPECIFICATION_ADVICE, of_artifact, of_end, of_file_error, of_output, of_specification, of_unmet,
-};
 
-/// What kind of thing was denied. Stable: programs can tell by it.
+/// The kind of a denial. The names are stable, so programs can match on them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum DenialKind {
-    /// A program replacing the first one, where only one is allowed.
+    /// Executing another program, where only one is allowed.
     Program,
-    /// A process, where only one is allowed.
+    /// Starting a process, where only one is allowed.
     Process,
-    /// A process or thread beyond the limit.
+    /// A process or thread above the limit.
     ProcessLimit,
-    /// Memory beyond the limit: the kernel killed a process for it.
+    /// Memory above the limit: the kernel killed a process.
     Memory,
-    /// Time beyond the limit: the execution was killed.
+    /// Time above the limit: the execution was killed.
     Time,
-    /// Output beyond the limit: it was not kept, or the execution was killed for it.
+    /// Output above the limit: it was dropped, or the execution was killed.
     Output,
-    /// A destination on the network.
+    /// A network destination.
     Network,
-    /// Storage beyond the limit.
+    /// Storage above the limit.
     Storage,
-    /// A file that the caller wanted out of the sandbox.
+    /// Reading a file of the sandbox for the caller.
     FileRead,
-    /// A file that the caller wanted in the sandbox.
+    /// Writing a file in the sandbox for the caller.
     FileWrite,
-    /// Something that was to be exported.
+    /// Exporting an artifact.
     Artifact,
     /// A specification that asks for more than the policy allows.
     Specification,
-    /// A demand that the backend cannot hold on this host.
+    /// A demand that the backend cannot enforce on this host.
     NotEnforceable,
 }
 
 /// Something that was denied.
 ///
-/// Displays as one line, worded for a person or a model. Names that came out of a sandbox have their control characters
-/// escaped in every field.
+/// Displays as one line for a person or a model. In every field, control characters of names from a
+/// sandbox are escaped.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Denial {
-    /// What kind of thing.
+    /// The kind.
     pub kind: DenialKind,
-    /// The capability whose rule it was.
+    /// The capability with the rule that denied it.
     pub capability: Capability,
     /// What was denied ("network access is denied by the policy").
     pub what: String,
     /// The rule ("network_access = none").
     pub rule: String,
-    /// How often, at least once.
+    /// The number of times, at least 1.
     pub times: u64,
-    /// Whether the same may succeed if it is tried again and nothing else changes.
+    /// Whether the same action may succeed later if nothing else changes.
     pub retry_helps: bool,
-    /// What would help.
+    /// What to do about it.
     pub advice: String,
 }
 
 impl Denial {
-    /// Something that was denied once, and will be again.
+    /// A denial that happened once and that a retry does not change.
     pub(crate) fn new(
         kind: DenialKind,
         capability: Capability,
@@ -101,7 +102,7 @@ impl Denial {
         self
     }
 
-    /// Whether it is the same but for the number of times.
+    /// Whether two denials are equal except for the number of times.
     fn is_like(&self, other: &Self) -> bool {
         let key = |denial: &Self| (denial.kind, denial.capability, denial.retry_helps);
         key(self) == key(other)

@@ -1,18 +1,18 @@
-//! What a backend knows of an execution that code was refused.
+//! What a backend knows about denials during an execution.
 
-/// Something that the agent, or the kernel for it, refused code during an execution, and that the backend knows of. The words
-/// and the rule for it are found by the core, which knows the policy.
+/// An action of code that the agent or the kernel denied, as the backend reports it. The core knows
+/// the policy and adds the text and the rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// Another program, where only one is allowed.
+    /// Executing another program, where only one is allowed.
     Program,
-    /// Another process, where only one is allowed.
+    /// Starting another process, where only one is allowed.
     Process,
-    /// A process or thread beyond the sandbox's limit.
+    /// A process or thread above the sandbox's limit.
     ProcessLimit,
-    /// Memory beyond the sandbox's limit, so that the kernel killed a process.
+    /// Memory above the sandbox's limit: the kernel killed a process.
     Memory,
-    /// A destination that the sandbox's network does not lead to.
+    /// A destination outside the sandbox's network.
     Network,
 }

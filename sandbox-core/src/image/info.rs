@@ -1,4 +1,4 @@
-//! What is told of images.
+//! Information about images.
 
 use std::time::SystemTime;
 
@@ -8,24 +8,25 @@ use crate::ByteSize;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ImageInfo {
-    /// Its id: `sha256:` and 64 hexadecimal digits.
+    /// The id: `sha256:` and 64 hexadecimal digits.
     pub id: String,
-    /// Its names, complete ([`crate::ImageReference`]), sorted.
+    /// The complete names ([`crate::ImageReference`]), sorted.
     pub names: Vec<String>,
-    /// The digests by which registries know it (`docker.io/library/python@sha256:…`), sorted.
+    /// The digests in registries (`docker.io/library/python@sha256:…`), sorted.
     pub digests: Vec<String>,
-    /// What it takes on the engine's disk, layers that it shares with others included; `None` where the engine does not say.
+    /// The size on the engine's disk, with layers that it shares with others; `None` if the engine
+    /// does not report it.
     pub size: Option<ByteSize>,
-    /// When it was made, where the engine says.
+    /// The creation time, if the engine reports it.
     pub created: Option<SystemTime>,
-    /// Whether it was built by this project.
+    /// Whether this project built it.
     pub built: bool,
-    /// Whether the call that tells this has brought the image: it was not there before.
+    /// Whether the call that returned this fetched the image.
     pub brought: bool,
 }
 
 impl ImageInfo {
-    /// An image of which no more is known, and that was there before.
+    /// An image that was there before, without further information.
     pub fn new(id: impl Into<String>) -> Self {
         Self {
             id: id.into(),
@@ -39,39 +40,40 @@ impl ImageInfo {
     }
 }
 
-/// What happens while an image is pulled or built. Texts are the engine's or the build's: escape them before a terminal sees them.
+/// An event of pulling or building an image. Texts come from the engine or the build: escape them
+/// before writing them to a terminal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ImageEvent {
-    /// A pull of this image begins.
+    /// The pull of an image begins.
     Pulling {
-        /// Its complete name.
+        /// The complete name.
         reference: String,
     },
-    /// A layer has come further.
+    /// A layer has progressed.
     Layer {
         /// The layer's short id.
         id: String,
-        /// What the engine does with it ("Downloading").
+        /// The engine's action ("Downloading").
         status: String,
-        /// Bytes so far, where the engine says.
+        /// The number of bytes so far, if the engine reports it.
         current: Option<u64>,
-        /// Bytes in all, where the engine says.
+        /// The total number of bytes, if the engine reports it.
         total: Option<u64>,
     },
-    /// Something of a Dockerfile is left out, which changes nothing.
+    /// A part of a Dockerfile that is ignored without changing the result.
     Note {
-        /// What, and why.
+        /// What is ignored, and why.
         text: String,
     },
-    /// A build begins; its context is being sent.
+    /// A build begins, and its context is being sent.
     Building,
-    /// Output of a build, of one line or several, as it comes.
+    /// Output of a build: one or more lines.
     Output {
         /// The text.
         text: String,
     },
 }
 
-/// Is told what happens while an image is pulled or built. Called in the task that pulls: it must not take long.
+/// A callback for image events. It runs in the task that pulls, so it must return quickly.
 pub type ImageProgress<'a> = dyn FnMut(&ImageEvent) + Send + 'a;

@@ -1,4 +1,4 @@
-//! Images: how they are named, which of them may be used, and what is told of them.
+//! Images: their names, which of them a policy allows, and information about them.
 
 mod info;
 mod pattern;

@@ -1,4 +1,4 @@
-//! Which images may be used: patterns of references.
+//! Patterns of image references, which say which images may be used.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,21 +10,22 @@ use super::ImageReference;
 use super::reference::{Parts, complete, is_digest, tag_or_default};
 use crate::{Error, ErrorKind, Result};
 
-/// The longest pattern, in bytes.
-const LONGEST: usize = 512;
+/// The maximum length of a pattern in bytes.
+const MAX_LENGTH: usize = 512;
 
-/// A tag that says nothing.
+/// A tag that matches every tag.
 const ANY: &str = "*";
 
-/// A pattern of references: what stands in a policy's `images`.
+/// A pattern of image references, as in a policy's `images`.
 ///
-/// Completed like a reference: `python:3.*` is `docker.io/library/python:3.*`, and `python` allows `latest` alone. `*` and `?`
-/// match within a part of the name, `**` matches parts as well; `*/…` and `**/…` match any registry.
+/// A pattern is completed like a reference: `python:3.*` is `docker.io/library/python:3.*`, and
+/// `python` allows only `latest`. `*` and `?` match within a part of the name, and `**` matches
+/// several parts. `*/…` and `**/…` match any registry.
 ///
-/// - A digest in the pattern allows that digest alone.
-/// - A digest in the reference decides what is used, whatever its tag says: so only a pattern with the same digest, or one for
-///   every tag (`python:*`), matches it.
-/// - An image's id is matched by the same id, written in full.
+/// - A digest in the pattern allows only that digest.
+/// - A digest in the reference decides which image is used, whatever its tag is. So only a pattern
+///   with that digest matches, or one for every tag (`python:*`).
+/// - An image id matches only the same id, written in full.
 ///
 /// ```
 /// use sandbox_core::ImagePattern;
@@ -38,11 +39,11 @@ const ANY: &str = "*";
 #[serde(try_from = "String", into = "String")]
 pub struct ImagePattern {
     written: String,
-    rule: Rule,
+    rule: PatternRule,
 }
 
 #[derive(Debug, Clone)]
-enum Rule {
+enum PatternRule {
     Id(String),
     Name {
         name: GlobMatcher,
@@ -53,13 +54,13 @@ enum Rule {
 }
 
 impl ImagePattern {
-    /// Whether the pattern allows the image that this reference stands for.
+    /// Whether the pattern allows the image with this reference.
     #[must_use]
     pub fn matches(&self, reference: &ImageReference) -> bool {
         match (&self.rule, reference.name()) {
-            (Rule::Id(id), None) => reference.id() == Some(id),
+            (PatternRule::Id(id), None) => reference.id() == Some(id),
             (
-                Rule::Name {
+                PatternRule::Name {
                     name,
                     tag,
                     any_tag,
@@ -91,7 +92,7 @@ impl PartialEq for ImagePattern {
 impl Eq for ImagePattern {}
 
 impl fmt::Display for ImagePattern {
-    /// As it was written.
+    /// The pattern as it was written.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.written)
     }
@@ -130,15 +131,15 @@ impl FromStr for ImagePattern {
     }
 }
 
-fn parse(text: &str) -> Option<Rule> {
+fn parse(text: &str) -> Option<PatternRule> {
     let good = |c: char| c.is_ascii_alphanumeric() || "._-/:@*?".contains(c);
-    if text.is_empty() || text.len() > LONGEST || !text.chars().all(good) {
+    if text.is_empty() || text.len() > MAX_LENGTH || !text.chars().all(good) {
         return None;
     }
     if let Ok(reference) = text.parse::<ImageReference>()
         && let Some(id) = reference.id()
     {
-        return (id.len() == 64).then(|| Rule::Id(id.to_owned()));
+        return (id.len() == 64).then(|| PatternRule::Id(id.to_owned()));
     }
     let Parts { name, tag, digest } = Parts::of(text);
     let empty = |part: Option<&str>| part == Some("");
@@ -151,7 +152,7 @@ fn parse(text: &str) -> Option<Rule> {
         let glob = builder.literal_separator(true).build();
         glob.ok().map(|glob| glob.compile_matcher())
     };
-    Some(Rule::Name {
+    Some(PatternRule::Name {
         name: glob(&complete(name))?,
         any_tag: tag == Some(ANY),
         tag: match tag {
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn names_match_as_they_are_completed() {
+    fn patterns_match_completed_names() {
         assert!(allows("python", "python"));
         assert!(allows("python", "docker.io/library/python:latest"));
         assert!(!allows("python", "python:3.11"), "latest alone");
@@ -193,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_decides_whatever_the_tag_says() {
+    fn digest_decides_whatever_the_tag_is() {
         let pinned = |digest: &str| format!("python:3.11@{digest}");
         assert!(!allows("python:3.11", &pinned(OTHER)));
         assert!(allows("python:*", &pinned(OTHER)));
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_is_matched_by_itself_alone() {
+    fn image_id_matches_only_itself() {
         assert!(allows(DIGEST, DIGEST));
         assert!(!allows(DIGEST, OTHER));
         assert!(!allows("**:*", DIGEST));
@@ -216,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pattern_is_refused() {
+    fn invalid_patterns_are_refused() {
         for bad in [
             "",
             "a b",

@@ -1,35 +1,36 @@
-//! Names of images, completed as engines complete them.
+//! Image names, completed as engines complete them.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::{Error, ErrorKind, Result};
 
-/// The registry of a name that names none.
+/// The default registry.
 const REGISTRY: &str = "docker.io";
 
 /// Another spelling of [`REGISTRY`].
 const LEGACY_REGISTRY: &str = "index.docker.io";
 
-/// Where that registry keeps what belongs to nobody.
+/// The default namespace of that registry.
 const LIBRARY: &str = "library";
 
-/// The tag of a name that has neither tag nor digest.
+/// The default tag.
 const TAG: &str = "latest";
 
-/// The longest name without tag and digest, in bytes; registries take no longer ones.
-const LONGEST_NAME: usize = 255;
+/// The maximum length of a name without tag and digest, in bytes, as in registries.
+const MAX_NAME_LENGTH: usize = 255;
 
-/// The longest tag, in bytes.
-const LONGEST_TAG: usize = 128;
+/// The maximum length of a tag in bytes.
+const MAX_TAG_LENGTH: usize = 128;
 
-/// Digits of an image's id that are enough: as many as engines show.
-const SHORT_ID: usize = 12;
+/// The minimum number of digits of an id: as many as engines print.
+const MIN_ID_DIGITS: usize = 12;
 
-/// The name of an image, with the registry and the tag that it leaves out; or an image's id.
+/// The name of an image with its registry and tag, or the id of an image.
 ///
-/// `python` is `docker.io/library/python:latest`, on every engine: no list of registries to search makes something else of it.
-/// `sha256:` with 64 hexadecimal digits is an id, and so are 12 to 64 digits alone, as engines show them.
+/// `python` is `docker.io/library/python:latest` on every engine, whatever registries the engine
+/// searches. `sha256:` with 64 hexadecimal digits is an id, and so are 12 to 64 digits alone, as
+/// engines print them.
 ///
 /// ```
 /// use sandbox_core::ImageReference;
@@ -40,17 +41,17 @@ const SHORT_ID: usize = 12;
 /// # Ok::<(), sandbox_core::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct ImageReference(Kind);
+pub struct ImageReference(ReferenceKind);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Kind {
+enum ReferenceKind {
     Name {
         /// Registry and repository.
         name: String,
         tag: Option<String>,
         digest: Option<String>,
     },
-    /// The digits of an id, or the first of them.
+    /// The digits of an id, or its first digits.
     Id(String),
 }
 
@@ -59,46 +60,46 @@ impl ImageReference {
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         match &self.0 {
-            Kind::Name { name, .. } => Some(name),
-            Kind::Id(_) => None,
+            ReferenceKind::Name { name, .. } => Some(name),
+            ReferenceKind::Id(_) => None,
         }
     }
 
-    /// The tag, `latest` where neither tag nor digest were written.
+    /// The tag. It is `latest` if neither tag nor digest was written.
     #[must_use]
     pub fn tag(&self) -> Option<&str> {
         match &self.0 {
-            Kind::Name { tag, .. } => tag.as_deref(),
-            Kind::Id(_) => None,
+            ReferenceKind::Name { tag, .. } => tag.as_deref(),
+            ReferenceKind::Id(_) => None,
         }
     }
 
-    /// The digest that pins the image (`sha256:…`), whatever its tag says.
+    /// The digest that pins the image (`sha256:…`), whatever its tag is.
     #[must_use]
     pub fn digest(&self) -> Option<&str> {
         match &self.0 {
-            Kind::Name { digest, .. } => digest.as_deref(),
-            Kind::Id(_) => None,
+            ReferenceKind::Name { digest, .. } => digest.as_deref(),
+            ReferenceKind::Id(_) => None,
         }
     }
 
-    /// The hexadecimal digits of an id, or the first of them; `None` for a name.
+    /// The hexadecimal digits of an id, or its first digits; `None` for a name.
     #[must_use]
     pub fn id(&self) -> Option<&str> {
         match &self.0 {
-            Kind::Name { .. } => None,
-            Kind::Id(digits) => Some(digits),
+            ReferenceKind::Name { .. } => None,
+            ReferenceKind::Id(digits) => Some(digits),
         }
     }
 }
 
 impl fmt::Display for ImageReference {
-    /// As every engine reads it.
+    /// The complete form, which every engine reads in the same way.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Kind::Id(digits) if digits.len() == 64 => write!(f, "sha256:{digits}"),
-            Kind::Id(digits) => f.write_str(digits),
-            Kind::Name { name, tag, digest } => {
+            ReferenceKind::Id(digits) if digits.len() == 64 => write!(f, "sha256:{digits}"),
+            ReferenceKind::Id(digits) => f.write_str(digits),
+            ReferenceKind::Name { name, tag, digest } => {
                 f.write_str(name)?;
                 if let Some(tag) = tag {
                     write!(f, ":{tag}")?;
@@ -127,23 +128,23 @@ impl FromStr for ImageReference {
     }
 }
 
-fn parse(text: &str) -> Option<Kind> {
+fn parse(text: &str) -> Option<ReferenceKind> {
     let digits = text.strip_prefix("sha256:").unwrap_or(text);
     let enough = if digits.len() == text.len() {
-        SHORT_ID
+        MIN_ID_DIGITS
     } else {
         64
     };
     if (enough..=64).contains(&digits.len()) && is_hexadecimal(digits) {
-        return Some(Kind::Id(digits.to_owned()));
+        return Some(ReferenceKind::Id(digits.to_owned()));
     }
     let Parts { name, tag, digest } = Parts::of(text);
     let name = complete(name);
-    let good = name.len() <= LONGEST_NAME
+    let good = name.len() <= MAX_NAME_LENGTH
         && is_name(&name)
         && tag.is_none_or(is_tag)
         && digest.is_none_or(is_digest);
-    good.then(|| Kind::Name {
+    good.then(|| ReferenceKind::Name {
         name,
         tag: match (tag, digest) {
             (None, None) => Some(TAG.to_owned()),
@@ -153,7 +154,7 @@ fn parse(text: &str) -> Option<Kind> {
     })
 }
 
-/// A reference, or a pattern of references, in its parts.
+/// The parts of a reference or a pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Parts<'a> {
     pub(super) name: &'a str,
@@ -179,7 +180,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Adds the registry, and on the default one the folder, that a name leaves out.
+/// Adds the default registry and its namespace to a name without them.
 pub(super) fn complete(name: &str) -> String {
     match name.split_once('/') {
         Some((registry, rest)) if is_registry(registry) => {
@@ -198,7 +199,7 @@ pub(super) fn complete(name: &str) -> String {
     }
 }
 
-/// Whether what stands before the first slash is a registry and not a folder.
+/// Whether the part before the first slash is a registry and not a folder.
 fn is_registry(part: &str) -> bool {
     part == "localhost" || part.contains(['.', ':']) || matches!(part, "*" | "**")
 }
@@ -207,7 +208,8 @@ pub(super) fn tag_or_default<'a>(tag: Option<&'a str>, digest: Option<&str>) -> 
     tag.or(digest.is_none().then_some(TAG))
 }
 
-/// A complete name: a registry with or without a port, then folders of small letters, digits and single separators.
+/// Whether a complete name is valid: a registry with or without a port, then folders of lowercase
+/// letters, digits and single separators.
 fn is_name(name: &str) -> bool {
     let Some((registry, path)) = name.split_once('/') else {
         return false;
@@ -237,7 +239,7 @@ fn is_folder(folder: &str) -> bool {
 
 fn is_tag(tag: &str) -> bool {
     let word = |c: u8| c.is_ascii_alphanumeric() || c == b'_';
-    tag.len() <= LONGEST_TAG
+    tag.len() <= MAX_TAG_LENGTH
         && tag.bytes().next().is_some_and(word)
         && tag.bytes().all(|c| word(c) || b".-".contains(&c))
 }
@@ -272,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_completed() {
+    fn short_names_are_completed() {
         for (written, complete) in [
             ("python", "docker.io/library/python:latest"),
             ("python:3.11-slim", "docker.io/library/python:3.11-slim"),
@@ -291,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_stands_without_a_tag_and_with_one() {
+    fn digest_is_valid_with_and_without_a_tag() {
         let pinned = read(&format!("python@sha256:{DIGITS}"));
         assert_eq!(pinned.digest(), Some(format!("sha256:{DIGITS}").as_str()));
         assert_eq!(pinned.tag(), None);
@@ -303,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_no_names() {
+    fn image_ids_are_not_names() {
         for (id, digits) in [
             (format!("sha256:{DIGITS}"), DIGITS),
             (DIGITS.to_owned(), DIGITS),
@@ -317,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_change_a_request_is_no_reference() {
+    fn references_that_could_change_a_request_are_refused() {
         let long = "a".repeat(300);
         let half = format!("x@sha256:{}", &DIGITS[1..]);
         for bad in [

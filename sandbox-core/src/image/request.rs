@@ -1,4 +1,4 @@
-//! What is asked for with images.
+//! Requests for images.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,17 +13,17 @@ use crate::{Error, ErrorKind, Result};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PullPolicy {
-    /// Never: an image that the engine does not have is an error.
+    /// Never: a missing image is an error.
     #[default]
     Never,
-    /// When the engine does not have it.
+    /// If the engine does not have the image.
     Missing,
-    /// Every time, so that a tag which has moved is followed.
+    /// Always, which follows a tag that has moved.
     Always,
 }
 
 impl PullPolicy {
-    /// Every policy.
+    /// Every value.
     pub const ALL: &'static [Self] = &[Self::Never, Self::Missing, Self::Always];
 
     /// `never`, `missing` or `always`.
@@ -58,52 +58,55 @@ impl FromStr for PullPolicy {
     }
 }
 
-/// What becomes of an image when the sandbox that it was brought for has ended.
+/// What happens to a fetched image after its sandbox has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ImageRetention {
-    /// It stays.
+    /// The image stays.
     #[default]
     Keep,
-    /// It is removed where this client's backend has pulled or built it, unless another container uses it. An image that was
-    /// there before stays; so does one whose client was killed. Refused with `InvalidSpec` where there is nothing to remove: by tiers
-    /// without images, on Kubernetes, whose nodes own their images, and for a container that is adopted.
+    /// The image is removed if this client's backend pulled or built it, unless another container
+    /// uses it. An image that was there before stays, and so does the image of a killed client.
+    /// Tiers that cannot remove images refuse with `InvalidSpec`: those without images, Kubernetes,
+    /// whose nodes own their images, and adopted containers.
     Remove,
 }
 
 /// A request to build an image from a Dockerfile.
 ///
-/// The engine's builder executes what stands in the Dockerfile, with the engine's defaults and not under any policy: as root of
-/// a container of its own, with nothing of the host but the context, and without a network unless [`BuildRequest::network`] says
-/// otherwise.
+/// The engine's builder runs the Dockerfile's commands with the engine's defaults and without a
+/// policy: as root in a container of its own, with no host folder but the context, and without a
+/// network unless [`BuildRequest::network`] is set.
 ///
-/// Builders read some Dockerfiles in different ways. What they do not all read alike is refused with `InvalidRequest`, among it heredocs,
-/// `ONBUILD`, most parser directives, and mounts other than `tmpfs`; `docs/engines.md` lists all of it.
+/// Builders disagree about some Dockerfiles. What they read differently is refused with
+/// `InvalidRequest`: among others heredocs, `ONBUILD`, most parser directives, and mounts other
+/// than `tmpfs`. `docs/engines.md` has the full list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BuildRequest {
-    /// The folder of the host that the build can copy from; what its `.dockerignore` names is not sent.
+    /// The host folder that the build can copy from. Files that `.dockerignore` names are not sent.
     pub context: PathBuf,
-    /// Whether links that leave their folder are followed in the path of the context. They also are where the policy follows links.
+    /// Whether links in the path of the context may leave their folder. A policy can also allow it.
     pub follow_links: bool,
-    /// The Dockerfile, as a path within the context of which no part is a link; `None` is `Dockerfile`.
+    /// The path of the Dockerfile within the context, without links; `None` is `Dockerfile`.
     pub dockerfile: Option<PathBuf>,
-    /// The name of the image; `None` leaves it with its id alone. A name that is taken by another image is refused.
+    /// The name of the image. `None` gives it no name. A name of another image is refused.
     pub tag: Option<String>,
-    /// Values for the Dockerfile's `ARG`s. They stay visible in the image's history: no place for secrets.
+    /// Values of the Dockerfile's `ARG`s. They stay visible in the image's history, so they must
+    /// not be secret.
     pub args: BTreeMap<String, String>,
     /// The stage to build; `None` is the last one.
     pub target: Option<String>,
-    /// Whether the build has the engine's default network, and may fetch what `ADD` names by address.
+    /// Whether the build has the engine's default network, and may fetch what `ADD` names by URL.
     pub network: bool,
-    /// When the images that the Dockerfile starts from are pulled. Each of them has to be one of the policy's `images`.
+    /// When to pull the base images of the Dockerfile. The policy's `images` must allow each.
     pub pull: PullPolicy,
-    /// Whether results of earlier builds are used again.
+    /// Whether the build uses the results of earlier builds.
     pub cache: bool,
 }
 
 impl BuildRequest {
-    /// Builds the `Dockerfile` in this folder: without a network, pulling nothing, with the cache.
+    /// Builds the `Dockerfile` in this folder: without a network, without pulling, with the cache.
     pub fn new(context: impl Into<PathBuf>) -> Self {
         Self {
             context: context.into(),
@@ -125,7 +128,7 @@ impl BuildRequest {
         self
     }
 
-    /// Sets whether links that leave their folder are followed in the path of the context.
+    /// Sets whether links in the path of the context may leave their folder.
     #[must_use]
     pub fn follow_links(mut self, follow: bool) -> Self {
         self.follow_links = follow;
@@ -167,7 +170,7 @@ impl BuildRequest {
         self
     }
 
-    /// Sets whether results of earlier builds are used again.
+    /// Sets whether the build uses the results of earlier builds.
     #[must_use]
     pub fn cache(mut self, cache: bool) -> Self {
         self.cache = cache;

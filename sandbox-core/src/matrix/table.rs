@@ -23,7 +23,7 @@ impl CompatibilityMatrix {
     ///
     /// # Errors
     ///
-    /// When a registered profile cannot be read, or two backends register the same tier.
+    /// If a registered profile cannot be read, or if two backends register the same tier.
     pub fn linked() -> Result<Self> {
         let mut profiles = Vec::new();
         for registration in registry::tiers()? {

@@ -1,24 +1,24 @@
-//! What one probe found.
+//! The verdict of a probe.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What one probe found on one tier of one host.
+/// The verdict of one probe on one tier of one host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Both controls succeeded, the attack was stopped in a known way, and the host is untouched.
+    /// Both controls succeeded, a known mechanism denied the attack, and the host is unchanged.
     Enforced,
-    /// The attack succeeded, or the host was touched.
+    /// The attack succeeded or changed the host.
     Leaked,
-    /// What the policy permits does not work either, so that nothing can be credited.
+    /// What the policy permits fails too, so the backend gets no credit.
     Overblocked,
-    /// The attack does not even work without a sandbox on this host.
+    /// The attack fails on this host even without a sandbox.
     Inconclusive,
-    /// The attack did not succeed, in a way that no known mechanism explains.
+    /// The attack failed, and no known mechanism explains why.
     Unexplained,
-    /// The backend declines what it cannot enforce, with a typed error.
+    /// The backend refuses, with a typed error, what it cannot enforce.
     Refused,
     /// Runs of the same probe disagree.
     Flaky,
@@ -54,7 +54,7 @@ impl Verdict {
         }
     }
 
-    /// Whether the probe told something about the backend. What it does not tell counts in no cell.
+    /// Whether the verdict says something about the backend. Other verdicts count in no cell.
     #[must_use]
     pub fn is_measured(self) -> bool {
         !matches!(self, Self::Inconclusive | Self::NotRun)

@@ -53,6 +53,12 @@ pub struct PolicyFile {
     /// The longest an execution may take: seconds, or text like `"1m 30s"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<DurationField>,
+    /// The longest lifetime of a sandbox, and the lifetime of one whose specification has none: seconds, or text like `"8h"`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lifetime: Option<DurationField>,
+    /// The longest duration of one file operation, like a copy or an export: seconds, or text like `"20m"`. Unset: 600.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file_timeout: Option<DurationField>,
     /// How much standard output is kept, like `"64MiB"` or a number of bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdout_max_bytes: Option<ByteSize>,
@@ -121,10 +127,10 @@ pub enum DurationField {
 }
 
 impl DurationField {
-    fn resolve(&self) -> Result<Duration> {
+    fn resolve(&self, field: &str) -> Result<Duration> {
         let bad = |text: &str| {
             invalid(format!(
-                "timeout: {text:?} is not a length of time; write 30 or \"1m 30s\""
+                "{field}: {text:?} is not a length of time; write 30 or \"1m 30s\""
             ))
         };
         match self {
@@ -181,6 +187,10 @@ impl PolicyFile {
             Some(preset) => preset.parse::<Preset>()?.policy(),
             None => CapabilityPolicy::default(),
         };
+        let duration = |name: &str, field: Option<&DurationField>, base| match field {
+            Some(field) => field.resolve(name).map(Some),
+            None => Ok(base),
+        };
         let policy = CapabilityPolicy {
             filesystem_read_roots: self
                 .filesystem_read_roots
@@ -195,10 +205,13 @@ impl PolicyFile {
             package_installation: self.package_installation.or(base.package_installation),
             subprocess_execution: self.subprocess_execution.or(base.subprocess_execution),
             env_var_access: self.env_var_access.or(base.env_var_access),
-            timeout: match &self.timeout {
-                Some(timeout) => Some(timeout.resolve()?),
-                None => base.timeout,
-            },
+            timeout: duration("timeout", self.timeout.as_ref(), base.timeout)?,
+            lifetime: duration("lifetime", self.lifetime.as_ref(), base.lifetime)?,
+            file_timeout: duration(
+                "file_timeout",
+                self.file_timeout.as_ref(),
+                base.file_timeout,
+            )?,
             stdout_max_bytes: self.stdout_max_bytes.or(base.stdout_max_bytes),
             stderr_max_bytes: self.stderr_max_bytes.or(base.stderr_max_bytes),
             artifact_export_paths: self
@@ -259,6 +272,8 @@ impl PolicyFile {
 impl From<&CapabilityPolicy> for PolicyFile {
     /// A file that stands for this policy, without a preset; lists that are empty are left out.
     fn from(policy: &CapabilityPolicy) -> Self {
+        let duration =
+            |duration| DurationField::Text(humantime::format_duration(duration).to_string());
         let list = |values: &[String]| (!values.is_empty()).then(|| values.to_vec());
         let capabilities = |values: &[Capability]| (!values.is_empty()).then(|| values.to_vec());
         Self {
@@ -277,9 +292,9 @@ impl From<&CapabilityPolicy> for PolicyFile {
             package_installation: policy.package_installation,
             subprocess_execution: policy.subprocess_execution,
             env_var_access: policy.env_var_access,
-            timeout: policy.timeout.map(|timeout| {
-                DurationField::Text(humantime::format_duration(timeout).to_string())
-            }),
+            timeout: policy.timeout.map(duration),
+            lifetime: policy.lifetime.map(duration),
+            file_timeout: policy.file_timeout.map(duration),
             stdout_max_bytes: policy.stdout_max_bytes,
             stderr_max_bytes: policy.stderr_max_bytes,
             artifact_export_paths: list(&policy.artifact_export_paths),

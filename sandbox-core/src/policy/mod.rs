@@ -1,5 +1,6 @@
 //! The operator's ceiling: what code in a sandbox may do.
 
+mod builder;
 mod file;
 mod network;
 mod preset;
@@ -17,6 +18,9 @@ use crate::{ByteSize, Capability, Cpus, Error, ErrorKind, ImagePattern, Result};
 
 /// The least storage of a sandbox: a tmpfs has whole pages, and the kernel takes a size of 0 for "no bound".
 const LEAST_DISK: ByteSize = ByteSize::kib(4);
+
+/// The shortest time limit of file operations.
+const LEAST_FILE_TIMEOUT: Duration = Duration::from_millis(1);
 
 /// What a sandbox may do at most, and how much of it must be enforced.
 ///
@@ -44,6 +48,11 @@ pub struct CapabilityPolicy {
     pub env_var_access: Option<bool>,
     /// The longest an execution may take. Unset: 30 s.
     pub timeout: Option<Duration>,
+    /// The longest lifetime of a sandbox, detached or not. A specification without a lifetime gets this one. Unset: a
+    /// detached sandbox lives for as long as its specification says or 1 h, any other as long as its handle.
+    pub lifetime: Option<Duration>,
+    /// The longest duration of one file operation: writing, reading or copying files, or exporting artifacts. Unset: 600 s.
+    pub file_timeout: Option<Duration>,
     /// How much standard output of an execution is kept. Unset: 64 MiB.
     pub stdout_max_bytes: Option<ByteSize>,
     /// How much standard error of an execution is kept. Unset: 64 MiB.
@@ -122,6 +131,16 @@ impl CapabilityPolicy {
         }
         if self.timeout.is_some_and(|timeout| timeout.is_zero()) {
             return bad("timeout: 0 would end every execution before it starts".into());
+        }
+        if self.lifetime.is_some_and(|lifetime| lifetime.is_zero()) {
+            return bad("lifetime: must be more than 0".into());
+        }
+        // The agent counts in milliseconds.
+        if self
+            .file_timeout
+            .is_some_and(|timeout| timeout < LEAST_FILE_TIMEOUT)
+        {
+            return bad("file_timeout: must be at least 1ms".into());
         }
         if self.pids == Some(0) {
             return bad("pids: must be at least 1".into());

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test program uses its part")]
 
+pub mod faulty;
+
 use std::sync::Arc;
 
 use sandbox_core::fake::{FakeAnswer, FakeBackend};

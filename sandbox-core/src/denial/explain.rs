@@ -1,4 +1,4 @@
-//! From what is known to the words for it, and the rule behind it.
+//! Turns known facts into denials with text and rule.
 
 use std::time::Duration;
 
@@ -11,7 +11,8 @@ use crate::{
     Unmet,
 };
 
-/// What was denied an execution that ended: `timeout` was its limit, and `excess` what it wrote beyond a cap.
+/// The denials of an ended execution. `timeout` was its limit, and `excess` is the output above the
+/// caps.
 pub(crate) fn of_end(
     plan: &Plan,
     timeout: Duration,
@@ -91,7 +92,7 @@ fn of_time(plan: &Plan, timeout: Duration) -> Denial {
     )
 }
 
-/// What a stream held beyond its cap.
+/// The output of a stream above its cap.
 pub(crate) fn of_output(stream: OutputStream, excess: Excess, plan: &Plan) -> Denial {
     let (name, capability) = match stream {
         OutputStream::Stdout => ("standard output", Capability::StdoutMaxBytes),
@@ -113,7 +114,8 @@ pub(crate) fn of_output(stream: OutputStream, excess: Excess, plan: &Plan) -> De
     )
 }
 
-/// The system's error numbers that stand for a denial of a file operation, on every architecture the agent runs on.
+/// The error numbers that mean that a file operation was denied, the same on all architectures of
+/// the agent.
 mod errno {
     pub(super) const EPERM: i32 = 1;
     pub(super) const EACCES: i32 = 13;
@@ -124,8 +126,8 @@ mod errno {
     pub(super) const EDQUOT: i32 = 122;
 }
 
-/// What was denied when a file operation of the caller failed with this number; `None` where it failed for another reason.
-/// The agent carries it out as the sandboxed code would, so what it was denied, the code is.
+/// The denial of a file operation that failed with this error number; `None` if it failed for
+/// another reason. The agent acts with the rights of the code, so the code is denied the same.
 pub(crate) fn of_file_error(
     kind: DenialKind,
     path: &str,
@@ -173,7 +175,7 @@ pub(crate) fn of_file_error(
     }
 }
 
-/// What was denied of an export; `None` where nothing was there to be exported.
+/// The denial of an export; `None` if there was nothing to export.
 pub(crate) fn of_artifact(
     skipped: &SkippedArtifact,
     limits: ArtifactLimits,
@@ -217,7 +219,7 @@ pub(crate) fn of_artifact(
             "give it another name, or have the output folder emptied",
         ),
         SkipReason::TooDeep => ("it lies too deep".to_owned(), exports, "nest folders less"),
-        // Each of them is counted, and what they have in common is not known.
+        // Each skipped artifact is counted. They have no common reason.
         SkipReason::AndMore { .. } => return None,
         SkipReason::Unreadable { detail } => (
             format!("it cannot be read: {}", escape(detail)),
@@ -246,10 +248,10 @@ pub(crate) fn of_specification(capability: Capability, asked: &str, allowed: &st
     )
 }
 
-/// What helps a specification that asks for too much.
+/// The advice for a specification that asks for too much.
 pub(crate) const SPECIFICATION_ADVICE: &str = "ask for less, or have the operator raise the policy";
 
-/// A demand that the backend cannot hold.
+/// A demand that the backend cannot enforce.
 pub(crate) fn of_unmet(unmet: &Unmet) -> Denial {
     let capability = unmet.demand.capability;
     let flag = match unmet.enforcement {
@@ -270,7 +272,7 @@ pub(crate) fn of_unmet(unmet: &Unmet) -> Denial {
     )
 }
 
-/// A plan's rule on a capability. Every plan has a demand for every limit; what it has none for is at its least.
+/// The plan's rule for a capability. A capability without a demand was not granted.
 fn rule(capability: Capability, plan: &Plan) -> String {
     match plan.demand(capability) {
         Some(demand) => format!("{capability} = {}", demand.value),

@@ -1,0 +1,199 @@
+//! A running sandbox, as a backend implements it.
+
+use std::path::Path;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::{Input, OutputSink, Source, unsupported};
+use crate::{
+    ArtifactLimits, Copied, EnforcementReport, Error, ErrorKind, ExecEnd, ExecRequest, Export,
+    ImageInfo, ImageReference, Result, Synced, WorkspaceCopies,
+};
+
+/// A running sandbox.
+///
+/// # Behavior
+///
+/// - Dropping it kills every process of the sandbox. For a detached sandbox, it kills only the
+///   executions that this instance started.
+#[async_trait]
+pub trait Instance: Send + Sync {
+    /// What is enforced in this sandbox.
+    fn enforcement(&self) -> &EnforcementReport;
+
+    /// The folder for temporary files: an absolute path inside of the sandbox. Code can write to
+    /// it and execute files from it.
+    fn temporary_folder(&self) -> &str {
+        "/tmp"
+    }
+
+    /// Runs a program until it ends.
+    ///
+    /// # Behavior
+    ///
+    /// - Calls [`OutputSink::started`] first. The caller may be waiting for it.
+    /// - Passes all output to `sink` as it arrives: every byte once, each stream in order, and
+    ///   before this returns.
+    /// - Takes standard input and orders from `input` even while `sink` is slow.
+    /// - Waiting orders are bounded, even if the sandbox takes none. Equal signals that wait may
+    ///   be merged.
+    /// - Drops orders that arrive after the end. [`super::Order::Kill`] ends the execution as
+    ///   [`crate::Outcome::Signaled`] by SIGKILL.
+    /// - The environment consists of the plan's variables and the request's.
+    /// - Kills all processes of the execution at `request.timeout`, which is never `None` here:
+    ///   [`crate::Outcome::TimedOut`].
+    /// - Kills processes that outlive the program. One that holds the output open delays the end
+    ///   by at most a second.
+    /// - Dropping the future kills the execution.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::ProgramNotFound`], [`ErrorKind::NotExecutable`], [`ErrorKind::BadWorkdir`]
+    /// and [`ErrorKind::SandboxEnded`].
+    async fn exec(
+        &self,
+        request: &ExecRequest,
+        input: Input,
+        sink: &mut dyn OutputSink,
+    ) -> Result<ExecEnd>;
+
+    /// Whether [`Instance::exec`] always returns, even if an execution cannot be ended.
+    ///
+    /// If `false`, the core destroys the sandbox when an execution has not returned 4 s after its
+    /// time limit. An instance can measure this better: it can exclude the time in which the
+    /// connection to its sandbox was interrupted.
+    fn bounds_executions(&self) -> bool {
+        false
+    }
+
+    /// Writes a file inside of the sandbox. Creates missing parent folders.
+    async fn put(&self, path: &str, mode: u32, content: Source) -> Result<()>;
+
+    /// Reads a regular file inside of the sandbox into `sink`, as standard output. Does not follow
+    /// links.
+    async fn fetch(&self, path: &str, sink: &mut dyn OutputSink) -> Result<()>;
+
+    /// Copies a file or a folder of the host into the sandbox.
+    ///
+    /// # Behavior
+    ///
+    /// - If `target` is a folder or ends with a slash, copies into it under the source's name;
+    ///   otherwise copies to `target`. A source that ends with `/.` stands for its content.
+    ///   Creates missing parents, replaces files and merges folders.
+    /// - Keeps permission bits, except set-id and sticky bits.
+    /// - Follows no link below `source` and reads nothing outside of it, even if it is changed
+    ///   meanwhile. Lists links and special files in [`Copied::skipped`].
+    /// - On the path to `source`, refuses links in folders that the plan lets code write. Refuses
+    ///   a link that leaves its folder unless [`crate::Plan::follow_links`] is set.
+    async fn copy_in(&self, source: &Path, target: &str) -> Result<Copied> {
+        let _ = (source, target);
+        Err(unsupported("copy into sandbox", "this backend"))
+    }
+
+    /// Copies a file or a folder of the sandbox to the host, like [`Instance::copy_in`].
+    ///
+    /// # Behavior
+    ///
+    /// - Never writes outside of `target`, never follows a link below it or in the sandbox, and
+    ///   never waits for a FIFO.
+    /// - Refuses links on the path to `target` like [`Instance::copy_in`], a `target` that is a
+    ///   link, and links in and below the working folder of this process.
+    /// - Applies the umask of this process.
+    /// - Lists what exceeds `limits` in [`Copied::skipped`].
+    async fn copy_out(
+        &self,
+        source: &str,
+        target: &Path,
+        limits: ArtifactLimits,
+    ) -> Result<Copied> {
+        let _ = (source, target, limits);
+        Err(unsupported("copy out of sandbox", "this backend"))
+    }
+
+    /// Copies everything that matches `paths` into `folder` on the host.
+    ///
+    /// # Behavior
+    ///
+    /// - Never writes outside of `folder`, never follows a link on either side, and never waits
+    ///   for a FIFO.
+    /// - Refuses links on the path to `folder` like [`Instance::copy_out`].
+    /// - Lists each file that it does not copy in [`Export::skipped`], with the reason.
+    async fn export(
+        &self,
+        paths: &[String],
+        folder: &Path,
+        limits: ArtifactLimits,
+    ) -> Result<Export>;
+
+    /// The last `tail` lines that executions wrote, or everything that is kept for `None`. Both
+    /// streams are interleaved in order of arrival.
+    async fn logs(&self, tail: Option<u32>) -> Result<Vec<u8>>;
+
+    /// Writes the output of [`Instance::logs`] to `sink`, and then new output as it arrives. Ends
+    /// when `sink` stops it, the sandbox is stopped, or the future is dropped.
+    ///
+    /// The log arrives as standard output. If bytes were overwritten before `sink` took them, a
+    /// line on standard error says so.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::SandboxEnded`] if the sandbox ended in another way, so that the last bytes may
+    /// be missing. [`ErrorKind::Unsupported`] if the backend cannot follow the log.
+    async fn follow_logs(&self, tail: Option<u32>, sink: &mut dyn OutputSink) -> Result<()> {
+        let _ = (tail, sink);
+        Err(Error::new(
+            ErrorKind::Unsupported,
+            "follow the log",
+            "this backend does not do that",
+        ))
+    }
+
+    /// Creates an image from the current files of the sandbox, under an unused name.
+    ///
+    /// # Behavior
+    ///
+    /// - Contains the changes that code made to the image's files, and nothing from mounts.
+    /// - Has the configuration of the sandbox's image, and nothing that this library added.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::AlreadyExists`] if the name is taken; the name of the sandbox's own image
+    /// always is. [`ErrorKind::InvalidRequest`] if the specification has no `writable_root`.
+    async fn commit(&self, tag: &ImageReference) -> Result<ImageInfo> {
+        let _ = tag;
+        Err(unsupported("commit sandbox", "this backend"))
+    }
+
+    /// Copies changes in the workspace to the host's folder, if the sandbox has a copy of it.
+    /// Returns `None` if it has no workspace or uses the folder itself.
+    ///
+    /// # Behavior
+    ///
+    /// - Never writes outside of the host's folder, never follows a link on either side, and
+    ///   removes nothing on the host.
+    /// - Does not replace a file that was changed on the host since the last copy, but reports a
+    ///   [`crate::Conflict`].
+    /// - Copies nothing from a read-only workspace.
+    async fn sync(&self) -> Result<Option<Synced>> {
+        Ok(None)
+    }
+
+    /// What was copied of the workspace so far. `None` if [`Instance::sync`] has nothing to copy.
+    fn workspace(&self) -> Option<WorkspaceCopies> {
+        None
+    }
+
+    /// Ends every execution with SIGTERM, after `grace` with SIGKILL, and then the sandbox. Does
+    /// nothing if it has ended.
+    ///
+    /// # Behavior
+    ///
+    /// - Calls [`Instance::sync`] first. If that fails, the sandbox ends all the same, and the
+    ///   error is returned.
+    async fn stop(&self, grace: Duration) -> Result<()>;
+
+    /// Ends the sandbox and all its processes at once, and removes what it left on the host. Does
+    /// nothing if it has ended.
+    async fn kill(&self) -> Result<()>;
+}

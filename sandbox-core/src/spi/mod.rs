@@ -1,0 +1,47 @@
+//! The traits that a backend implements.
+//!
+//! Programs use [`crate::SandboxClient`] and [`crate::SandboxHandle`] instead. Admission is
+//! implemented there, once for all backends.
+//!
+//! [`Backend`] and [`Instance`] are required. [`Images`], [`Detached`] and [`Adopt`] are optional:
+//! a backend that supports one returns itself from the method of [`Backend`] with that name.
+
+mod adopt;
+mod backend;
+mod detached;
+mod images;
+mod instance;
+mod output;
+
+pub use adopt::Adopt;
+pub use backend::{Backend, Finding};
+pub use detached::{Detached, Found};
+pub use images::Images;
+pub use instance::Instance;
+pub use output::{Flow, OutputSink, OutputStream};
+
+pub use crate::escape::escape;
+pub use crate::input::{Input, Order, Orders};
+pub use crate::unique_name::unique_name;
+pub use crate::workspace::MAX_LISTED;
+#[doc(hidden)]
+pub use inventory;
+
+use tokio::io::AsyncRead;
+
+use crate::{Error, ErrorKind};
+
+/// A byte stream that a backend reads from: standard input, or the content of a file.
+pub type Source = Box<dyn AsyncRead + Send + Unpin>;
+
+/// The error for an operation that a backend does not support.
+#[must_use]
+pub fn unsupported(operation: &'static str, backend: &str) -> Error {
+    Error::new(
+        ErrorKind::Unsupported,
+        operation,
+        "this backend does not do that",
+    )
+    .on(backend)
+    .with_fix("choose a tier that does")
+}
