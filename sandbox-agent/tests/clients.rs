@@ -12,7 +12,7 @@ use std::{
 use common::{
     Client, TestStream, command,
     listening::{detached, echo, follow, last_failure},
-    processes::{alive, mark, wait_until},
+    processes::{alive, unique_seconds, wait_until},
     script, settings,
 };
 use sandbox_agent::protocol::{
@@ -76,7 +76,7 @@ fn first_client_owns_the_sandbox_until_hand_over() {
     let (mut first, address) = Client::listen(&settings);
     first.set_owned(false);
     let mut second = address.attach(&settings);
-    let mark = mark(30);
+    let mark = unique_seconds();
     let stream = first.exec(&command(&["sleep", &mark]));
     assert_eq!(first.wait(stream).kind, Kind::Started);
     first.socket.shutdown(std::net::Shutdown::Both).unwrap();
@@ -243,7 +243,7 @@ fn unauthenticated_connections_displace_no_client() {
 #[test]
 fn disconnected_client_leaves_no_process_and_other_clients_untouched() {
     let (mut first, address) = Client::listen(&detached());
-    let mark = mark(10);
+    let mark = unique_seconds();
     let mut second = address.attach(&detached());
     let other = first.exec(&script("sleep 1; echo unharmed"));
     let texts = [
@@ -298,7 +298,7 @@ fn disconnected_client_leaves_no_partial_file() {
 #[test]
 fn owner_disconnect_ends_the_sandbox() {
     let (mut first, address) = Client::listen(&settings());
-    let mark = mark(12);
+    let mark = unique_seconds();
     let mut second = address.attach(&settings());
     let stream = second.exec(&script(&format!("setsid sleep {mark} & sleep {mark}")));
     assert_eq!(second.wait(stream).kind, Kind::Started);

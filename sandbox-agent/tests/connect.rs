@@ -11,16 +11,39 @@ use std::{
             net::UnixStream,
         },
     },
-    process::{Child, Stdio},
+    process::{Child, Command, ExitCode, Stdio},
 };
 
 use common::{
     Client, TestStream, agent_command, command,
     listening::{detached, echo, last_failure, through_connect},
-    processes::{alive, mark, wait_until},
+    processes::{alive, unique_seconds, wait_until},
     script, settings,
 };
 use sandbox_agent::protocol::{ExecRequest, ExitKind, Key, Kind};
+use sandbox_testing::{named_tests, trials};
+
+fn main() -> ExitCode {
+    trials::main(&[
+        (
+            None,
+            named_tests![
+                connect_relays_both_directions,
+                socket_belongs_to_its_owner_and_requires_the_key,
+                connect_exits_when_its_reader_disconnects,
+                connect_without_an_agent_reports_an_error,
+                first_client_can_use_the_named_socket,
+            ],
+        ),
+        (
+            no_own_network().as_deref(),
+            named_tests![
+                network_is_cut_before_the_first_client_is_served,
+                agent_that_cannot_cut_the_network_serves_no_client,
+            ],
+        ),
+    ])
+}
 
 fn listening_on(name: &str) -> Client {
     let mut client = Client::launch(&[], &["--listen", name]);
@@ -29,7 +52,6 @@ fn listening_on(name: &str) -> Client {
     client
 }
 
-#[test]
 fn connect_relays_both_directions() {
     let temp_dir = tempfile::tempdir().unwrap();
     let path = temp_dir.path().join("agent");
@@ -64,7 +86,6 @@ fn connect_relays_both_directions() {
     }
 }
 
-#[test]
 fn socket_belongs_to_its_owner_and_requires_the_key() {
     let temp_dir = tempfile::tempdir().unwrap();
     let path = temp_dir.path().join("agent");
@@ -89,14 +110,13 @@ fn socket_belongs_to_its_owner_and_requires_the_key() {
     echo(&mut first);
 }
 
-#[test]
-fn connect_exits_when_its_reader_is_gone() {
+fn connect_exits_when_its_reader_disconnects() {
     let temp_dir = tempfile::tempdir().unwrap();
     let path = temp_dir.path().join("agent");
     let mut first = listening_on(path.to_str().unwrap());
     let (mut wire, mut connect) = through_connect(path.to_str().unwrap());
     wire.attach(&settings().key).unwrap();
-    let mark = mark(20);
+    let mark = unique_seconds();
     let stream = wire.exec(&script(&format!("setsid sleep {mark} & yes")));
     assert_eq!(wire.wait(stream).kind, Kind::Started);
     wait_until("it runs", || alive(&mark) == 1);
@@ -107,7 +127,6 @@ fn connect_exits_when_its_reader_is_gone() {
     echo(&mut first);
 }
 
-#[test]
 fn connect_without_an_agent_reports_an_error() {
     let (_wire, mut connect) = through_connect("/no/such/socket");
     assert_eq!(connect.wait().unwrap().code(), Some(68));
@@ -137,7 +156,6 @@ fn through_waiting_connect(name: &str) -> (TestStream, Child) {
     (TestStream::over(socket), connect)
 }
 
-#[test]
 fn first_client_can_use_the_named_socket() {
     let name = format!("@sandbox-agent-first-{}", std::process::id());
     // `connect` waits for the agent.
@@ -163,38 +181,41 @@ fn first_client_can_use_the_named_socket() {
 
 /// A network namespace with one interface besides the loopback.
 const SET_UP: &str =
-    "ip link set lo up && ip link add d0 type dummy && ip link set d0 up && ip -o link show up";
+    "ip link set lo up && ip link add d0 type bridge && ip link set d0 up && ip -o link show up";
 
-/// The agent, started by a script in its own user and network namespace; `None` if this user may
-/// not create them.
-fn in_own_network(script: &str) -> Option<std::process::Command> {
-    let command = |script: &str| {
-        let wrapper = ["unshare", "--user", "--map-root-user", "--net", "sh", "-c"];
-        // The script's name is the agent's path.
-        agent_command(&[&wrapper[..], &[script]].concat(), None, &[])
-    };
-    match command(SET_UP).output() {
+/// A script in its own user and network namespace. Its name is the agent's path.
+fn in_namespaces(script: &str) -> Command {
+    let wrapper = ["unshare", "--user", "--map-root-user", "--net", "sh", "-c"];
+    agent_command(&[&wrapper[..], &[script]].concat(), None, &[])
+}
+
+/// Why this user cannot create a network namespace with an interface; `None` if it can.
+fn no_own_network() -> Option<String> {
+    match in_namespaces(SET_UP).output() {
         Ok(output) if output.status.success() => {
             assert!(String::from_utf8_lossy(&output.stdout).contains("d0:"));
-            Some(command(&format!("{SET_UP} >/dev/null && {script}")))
-        }
-        failed => {
-            println!("NOT RUN: no network namespace with another interface: {failed:?}");
             None
         }
+        Ok(output) => {
+            let error = String::from_utf8_lossy(&output.stderr);
+            Some(format!("needs its own network namespace: {}", error.trim()))
+        }
+        Err(error) => Some(format!("needs its own network namespace: {error}")),
     }
 }
 
-#[test]
+/// The agent, started by a script in its own user and network namespace.
+fn in_own_network(script: &str) -> Command {
+    in_namespaces(&format!("{SET_UP} >/dev/null && {script}"))
+}
+
 fn network_is_cut_before_the_first_client_is_served() {
     const NET_ADMIN: u64 = 1 << 12;
     let temp_dir = tempfile::tempdir().unwrap();
     let path = temp_dir.path().join("agent");
     let name = path.to_str().unwrap();
     let serve = format!("exec \"$0\" serve --cut-network --listen {name}");
-    let Some(mut command) = in_own_network(&serve) else {
-        return;
-    };
+    let mut command = in_own_network(&serve);
     let mut agent = command.spawn().unwrap();
     wait_until("it listens", || path.exists());
     let status = std::fs::read_to_string(format!("/proc/{}/status", agent.id())).unwrap();
@@ -228,7 +249,6 @@ fn network_is_cut_before_the_first_client_is_served() {
     assert_eq!(agent.wait().unwrap().code(), Some(0));
 }
 
-#[test]
 fn agent_that_cannot_cut_the_network_serves_no_client() {
     let temp_dir = tempfile::tempdir().unwrap();
     let path = temp_dir.path().join("agent");
@@ -240,14 +260,11 @@ fn agent_that_cannot_cut_the_network_serves_no_client() {
         let script = format!(
             "exec setpriv --bounding-set=-{missing} \"$0\" serve --listen {name} --cut-network"
         );
-        let Some(mut command) = in_own_network(&script) else {
-            return;
-        };
+        let mut command = in_own_network(&script);
         let output = command.output().unwrap();
         assert_eq!(output.status.code(), Some(71), "{missing}: {output:?}");
-        let words = String::from_utf8_lossy(&output.stderr);
         assert_eq!(
-            words,
+            String::from_utf8_lossy(&output.stderr),
             format!("sandbox-agent: cannot take the network away: {message}\n")
         );
         assert!(!path.exists());

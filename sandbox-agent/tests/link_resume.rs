@@ -9,7 +9,7 @@ use std::{io::Write, os::unix::net::UnixStream};
 use client::{LinkedClient, NamedAgent, answer, send};
 use common::{
     TIMEOUT, agent_command,
-    processes::{alive, mark, wait_until},
+    processes::{alive, unique_seconds, wait_until},
     script, settings,
 };
 use proptest::prelude::*;
@@ -59,7 +59,7 @@ fn closed_link_cannot_be_resumed() {
 fn disconnected_owner_loses_the_sandbox_at_the_lease() {
     let mut agent = NamedAgent::start();
     let mut owner = agent.first(&leased(4000));
-    let mark = mark(20);
+    let mark = unique_seconds();
     owner.send(
         1,
         Kind::Exec,
@@ -75,7 +75,7 @@ fn disconnected_owner_loses_the_sandbox_at_the_lease() {
 fn timeouts_are_enforced_while_the_owner_is_disconnected() {
     let agent = NamedAgent::start();
     let mut owner = agent.first(&leased(60_000));
-    let mark = mark(20);
+    let mark = unique_seconds();
     let mut request = script(&format!("echo begun; sleep {mark}"));
     request.timeout_ms = 2000;
     owner.send(1, Kind::Exec, &request.encode());

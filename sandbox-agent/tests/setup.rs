@@ -1,5 +1,4 @@
-//! Building the root in new namespaces. These tests need root; for other users they print a line
-//! and do nothing.
+//! Building the root in new namespaces. Most of these tests need root.
 
 mod common;
 #[path = "setup/objects.rs"]
@@ -7,15 +6,17 @@ mod objects;
 #[path = "setup/standard_root.rs"]
 mod standard_root;
 
-use std::{
-    path::Path,
-    time::{Duration, Instant},
-};
+use std::{path::Path, process::ExitCode, time::Duration};
 
-use common::{Client, command, processes::alive, refused, script, settings};
+use common::{
+    Client, command,
+    processes::{alive, unique_seconds},
+    refused, script, settings,
+};
 use sandbox_agent::protocol::{
     ExitKind, FailStep, Failure, Kind, Mount, Settings, Setup, UserLimit,
 };
+use sandbox_testing::{named_tests, trials, users::needs_root, wait::wait_until};
 use standard_root::{bind, check_standard_root, standard_root, tmpfs};
 
 const NAMESPACES: &[&str] = &[
@@ -32,13 +33,31 @@ const NAMESPACES: &[&str] = &[
     "--",
 ];
 
-fn is_root() -> bool {
-    // SAFETY: the call takes nothing.
-    let root = unsafe { libc::geteuid() } == 0;
-    if !root {
-        eprintln!("not root: nothing is tested here");
-    }
-    root
+fn main() -> ExitCode {
+    trials::main(&[
+        (
+            needs_root(),
+            named_tests![
+                standard_root_is_built,
+                standard_root_is_built_in_a_user_namespace,
+                standard_root_is_built_without_new_mount_calls,
+                submounts_are_restricted_too,
+                standard_root_is_built_without_privileges,
+                owner_disconnect_ends_the_pid_namespace,
+                failed_setup_names_the_step,
+                objects::replaced_object_is_not_mounted,
+                objects::pinned_folder_is_writable_and_cannot_be_renamed,
+            ],
+        ),
+        (
+            None,
+            named_tests![
+                contradictory_setup_is_refused,
+                empty_setup_changes_nothing,
+                setup_without_the_option_is_refused,
+            ],
+        ),
+    ])
 }
 
 fn split(identity: u32) -> Settings {
@@ -87,20 +106,12 @@ fn output(client: &mut Client, text: &str) -> String {
     outcome.text()
 }
 
-#[test]
 fn standard_root_is_built() {
-    if !is_root() {
-        return;
-    }
     let mut client = inside(&standard_root(), &split(1234));
     check_standard_root(&mut client, "1234");
 }
 
-#[test]
 fn standard_root_is_built_in_a_user_namespace() {
-    if !is_root() {
-        return;
-    }
     let mut setup = standard_root();
     setup.user_namespace = true;
     // The ID in the namespace at the time of the mounts: 1234 of the later map.
@@ -147,11 +158,7 @@ const SINCE_5_2: &[i64] = &[
     libc::SYS_mount_setattr,
 ];
 
-#[test]
 fn standard_root_is_built_without_new_mount_calls() {
-    if !is_root() {
-        return;
-    }
     for missing in [SINCE_5_2, &[libc::SYS_mount_setattr]] {
         let mut client = Client::launch_without(NAMESPACES, &["--setup"], missing);
         establish(&mut client, &standard_root(), &split(1234)).unwrap();
@@ -166,11 +173,7 @@ fn standard_root_is_built_without_new_mount_calls() {
     }
 }
 
-#[test]
 fn submounts_are_restricted_too() {
-    if !is_root() {
-        return;
-    }
     let temp_dir = tempfile::tempdir().unwrap();
     let path = temp_dir.path().to_str().unwrap();
     for folder in ["a", "b c"] {
@@ -206,11 +209,7 @@ fn submounts_are_restricted_too() {
     }
 }
 
-#[test]
 fn standard_root_is_built_without_privileges() {
-    if !is_root() {
-        return;
-    }
     // As another user, who is root of a user namespace only.
     let mut wrapper = vec![
         "setpriv",
@@ -230,34 +229,18 @@ fn standard_root_is_built_without_privileges() {
     check_standard_root(&mut client, "0");
 }
 
-#[test]
 fn owner_disconnect_ends_the_pid_namespace() {
-    if !is_root() {
-        return;
-    }
     let mut client = inside(&standard_root(), &split(1234));
-    let mark = format!("{}", 700_000 + std::process::id());
+    let mark = unique_seconds();
     let stream = client.exec(&script(&format!("setsid sleep {mark} & sleep {mark}")));
     assert_eq!(client.wait(stream).kind, Kind::Started);
-    let start = Instant::now();
-    while alive(&mark) < 2 {
-        assert!(start.elapsed() < Duration::from_secs(5));
-    }
+    let limit = Duration::from_secs(5);
+    wait_until("two processes", limit, || alive(&mark) == 2);
     drop(client);
-    let start = Instant::now();
-    while alive(&mark) > 0 {
-        assert!(
-            start.elapsed() < Duration::from_secs(5),
-            "processes are left"
-        );
-    }
+    wait_until("no process is left", limit, || alive(&mark) == 0);
 }
 
-#[test]
 fn failed_setup_names_the_step() {
-    if !is_root() {
-        return;
-    }
     let fail = |change: &dyn Fn(&mut Setup)| {
         let mut setup = standard_root();
         change(&mut setup);
@@ -297,7 +280,6 @@ fn failed_setup_names_the_step() {
     );
 }
 
-#[test]
 fn contradictory_setup_is_refused() {
     // Without a PID namespace, and without a new root.
     let mut client = Client::launch(&[], &["--setup"]);
@@ -331,7 +313,6 @@ fn contradictory_setup_is_refused() {
     assert_eq!(client.agent_end().code(), Some(71));
 }
 
-#[test]
 fn empty_setup_changes_nothing() {
     let mut client = Client::launch(&[], &["--setup"]);
     establish(
@@ -346,7 +327,6 @@ fn empty_setup_changes_nothing() {
     assert_eq!(client.run(&command(&["echo", "here"])).text(), "here\n");
 }
 
-#[test]
 fn setup_without_the_option_is_refused() {
     let mut client = Client::launch(&[], &[]);
     client.send(0, Kind::Setup, &Setup::default().encode());

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use common::{
     Client, command,
-    processes::{alive, mark, wait_until},
+    processes::{alive, unique_seconds, wait_until},
     script, settings,
 };
 use sandbox_agent::protocol::{
@@ -16,7 +16,7 @@ use sandbox_agent::protocol::{
 #[test]
 fn timeout_keeps_earlier_output() {
     let mut client = Client::start(&settings());
-    let mark = mark(1);
+    let mark = unique_seconds();
     let request = ExecRequest {
         timeout_ms: 300,
         ..script(&format!(
@@ -52,7 +52,7 @@ fn timeout_keeps_earlier_output() {
 #[test]
 fn background_process_does_not_delay_the_exit() {
     let mut client = Client::start(&settings());
-    let mark = mark(2);
+    let mark = unique_seconds();
     let start = Instant::now();
     // A double fork with its own session, which holds the outputs open.
     let text =
@@ -93,7 +93,7 @@ fn output_held_open_by_another_execution_is_cut() {
 #[test]
 fn tree_of_500_processes_is_killed() {
     let mut client = Client::start(&settings());
-    let mark = mark(3);
+    let mark = unique_seconds();
     // Each with its own session, and with a parent that has exited.
     let text = format!(
         "i=0; while [ $i -lt 500 ]; do (setsid sleep {mark} &) ; i=$((i+1)); done; echo ready; sleep {mark}"
@@ -154,7 +154,7 @@ fn kill_leaves_other_executions_running() {
 #[test]
 fn lost_supervisor_is_reported_and_its_tree_killed() {
     let mut client = Client::start(&settings());
-    let mark = mark(4);
+    let mark = unique_seconds();
     let other = client.exec(&script("sleep 0.7; echo alive"));
     for signal in ["KILL", "STOP"] {
         // Code with the agent's own identity can do this to its parent.
@@ -216,7 +216,7 @@ fn stop_is_immediate_without_executions() {
 #[test]
 fn owner_disconnect_leaves_no_process() {
     let mut client = Client::start(&settings());
-    let mark = mark(5);
+    let mark = unique_seconds();
     let stream = client.exec(&script(&format!(
         "trap '' TERM HUP; (setsid sleep {mark} &); setsid sleep {mark} & echo up; sleep {mark}"
     )));
@@ -231,7 +231,7 @@ fn owner_disconnect_leaves_no_process() {
 #[test]
 fn killed_agent_leaves_no_process() {
     let mut client = Client::start(&settings());
-    let mark = mark(6);
+    let mark = unique_seconds();
     let stream = client.exec(&script(&format!(
         "(setsid sleep {mark} &); echo up; sleep {mark}"
     )));
@@ -249,7 +249,7 @@ fn expired_lease_ends_the_sandbox() {
     settings.lease_ms = 400;
     settings.owned = false;
     let mut client = Client::start(&settings);
-    let mark = mark(7);
+    let mark = unique_seconds();
     let stream = client.exec(&command(&["sleep", &mark]));
     assert_eq!(client.wait(stream).kind, Kind::Started);
     let start = Instant::now();
@@ -267,7 +267,7 @@ fn expired_time_to_live_ends_the_sandbox() {
     let mut settings = settings();
     settings.lifetime_ms = 700;
     let mut client = Client::start(&settings);
-    let mark = mark(8);
+    let mark = unique_seconds();
     let stream = client.exec(&command(&["sleep", &mark]));
     assert_eq!(client.wait(stream).kind, Kind::Started);
     assert_eq!(alive(&mark), 1);

@@ -3,9 +3,12 @@
 use std::fmt;
 use std::io;
 use std::pin::Pin;
+use std::time::Duration;
 
+use sandbox_core::{ErrorKind, Result};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
 
 use crate::sync::{PerProcess, WorkerThread};
 
@@ -92,6 +95,56 @@ impl Background {
     }
 }
 
+/// Repeats an action for up to a minute while its engine is unavailable.
+///
+/// ```
+/// use std::time::Duration;
+/// use sandbox_host::Retries;
+///
+/// # async fn remove() -> sandbox_core::Result<()> { Ok(()) }
+/// # async fn example() -> sandbox_core::Result<()> {
+/// let mut retries = Retries::new([Duration::from_millis(100), Duration::from_secs(1)]);
+/// let mut removed = remove().await;
+/// while retries.wait_after(&removed).await {
+///     removed = remove().await;
+/// }
+/// removed
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Retries {
+    deadline: Instant,
+    pause: Duration,
+    longest: Duration,
+}
+
+impl Retries {
+    /// Starts the minute. The pause between two attempts doubles from the first to the longest of
+    /// `pauses`.
+    #[must_use]
+    pub fn new([pause, longest]: [Duration; 2]) -> Self {
+        Self {
+            deadline: Instant::now() + Duration::from_secs(60),
+            pause,
+            longest,
+        }
+    }
+
+    /// Waits, and returns true, if the action is to be repeated after this result: it failed with
+    /// `SandboxUnavailable`, and the minute is not over.
+    pub async fn wait_after(&mut self, result: &Result<()>) -> bool {
+        let is_unavailable = result
+            .as_ref()
+            .is_err_and(|error| error.kind() == ErrorKind::SandboxUnavailable);
+        if !is_unavailable || Instant::now() >= self.deadline {
+            return false;
+        }
+        sleep(self.pause).await;
+        self.pause = (2 * self.pause).min(self.longest);
+        true
+    }
+}
+
 fn prepare() -> io::Result<(UnboundedSender<Task>, impl FnOnce() + Send + 'static)> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -110,9 +163,9 @@ fn prepare() -> io::Result<(UnboundedSender<Task>, impl FnOnce() + Send + 'stati
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::time::Duration;
 
-    use tokio::time::{sleep, timeout};
+    use sandbox_core::Error;
+    use tokio::time::timeout;
 
     use super::*;
 
@@ -155,6 +208,20 @@ mod tests {
         let settled = timeout(LONG, BACKGROUND.settled());
         settled.await.expect("it ends");
         assert_eq!(DONE.load(Ordering::SeqCst), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_an_unavailable_engine_is_retried() {
+        let pauses = [Duration::from_secs(1), Duration::from_secs(4)];
+        for (kind, attempts) in [(ErrorKind::Io, 1), (ErrorKind::SandboxUnavailable, 18)] {
+            let failed = Err(Error::new(kind, "remove", "a test"));
+            let mut retries = Retries::new(pauses);
+            let mut count = 1;
+            while retries.wait_after(&failed).await {
+                count += 1;
+            }
+            assert_eq!(count, attempts);
+        }
     }
 
     #[tokio::test]

@@ -4,9 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long an execution may go on after its time limit, or after a kill request, before the
-/// sandbox is given up. The agent's own timeouts for a kill add up to 6 s.
-pub(crate) const OVERTIME: Duration = Duration::from_secs(10);
+use crate::agent_timeouts;
 
 /// The time that the agent has had for an execution, without the time that the output's receiver
 /// took.
@@ -22,13 +20,13 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// Starts the clock for an execution with this time limit. Overtime is added.
+    /// Starts the clock for an execution with this time limit, and adds [`agent_timeouts::KILL`].
     pub(crate) fn start(limit: Option<Duration>) -> Self {
         Self {
             opened: Instant::now(),
             held: Duration::ZERO,
             taken: None,
-            limit: limit.map(|limit| limit.saturating_add(OVERTIME)),
+            limit: limit.map(|limit| limit.saturating_add(agent_timeouts::KILL)),
         }
     }
 
@@ -51,7 +49,7 @@ impl Clock {
 
     /// The agent was told to end the execution.
     pub(crate) fn expect_end(&mut self) {
-        let limit = self.used(Instant::now()) + OVERTIME;
+        let limit = self.used(Instant::now()) + agent_timeouts::KILL;
         self.limit = Some(self.limit.map_or(limit, |earlier| earlier.min(limit)));
     }
 

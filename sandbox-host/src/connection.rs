@@ -4,7 +4,7 @@
 //! credit, and the first violation ends the connection. Outgoing data is bounded by requests and by
 //! the agent's credit.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use sandbox_agent::protocol::{
@@ -17,16 +17,15 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use crate::agent_timeouts;
 use crate::failure::failure_error;
 use crate::greeting::{Greeting, greet};
 use crate::inbox::{Inbox, Inboxes, StreamEnd};
 use crate::link::{self, LinkedStream};
+use crate::lock;
 use crate::open_stream::OpenStream;
 use crate::outgoing::{FrameQueue, QueuedFrames};
 use crate::watch::watch;
-
-/// How long the agent may take to answer a ping, and a write to make progress.
-pub(crate) const STALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why a connection has ended.
 #[derive(Debug, Clone)]
@@ -134,7 +133,7 @@ impl Connection {
     }
 
     /// Opens a stream with this first message. The sandbox is given up if the agent does not end
-    /// the stream within `limit` plus overtime.
+    /// the stream within `limit` plus [`agent_timeouts::KILL`].
     pub(crate) fn open_stream(
         &self,
         kind: Kind,
@@ -211,13 +210,11 @@ impl Drop for Connection {
 
 impl ConnectionShared {
     fn streams(&self) -> MutexGuard<'_, OpenStreams> {
-        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.streams)
     }
 
     pub(crate) fn last_frame(&self) -> MutexGuard<'_, Instant> {
-        self.last_frame
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        lock(&self.last_frame)
     }
 
     pub(crate) fn control(&self, kind: Kind, message: &[u8]) {
@@ -434,7 +431,7 @@ async fn write_all<W: AsyncWrite + Unpin>(
             // Only answers to pings tell whether an agent that reads nothing is alive.
             Ok(written.await)
         } else {
-            tokio::time::timeout(STALL_TIMEOUT, written).await
+            tokio::time::timeout(agent_timeouts::STALL, written).await
         };
         match written {
             Ok(Ok(())) => {}

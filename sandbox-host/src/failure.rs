@@ -1,7 +1,8 @@
 //! Maps the agent's failures to errors.
 
 use sandbox_agent::protocol::{FailStep, Failure};
-use sandbox_core::{Error, ErrorKind, escape};
+use sandbox_core::spi::escape;
+use sandbox_core::{Error, ErrorKind};
 
 /// The error for a failure of the agent. Text from the guest is escaped.
 #[must_use]

@@ -1,17 +1,13 @@
 //! The first message of a client, and the agent's answer.
 
-use std::time::Duration;
-
 use sandbox_agent::protocol::{
     Attach, Failure, FrameBuffer, Key, Kind, Settings, Welcome, encode_message,
 };
 use sandbox_core::{Error, ErrorKind, Result};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
+use crate::agent_timeouts::WELCOME;
 use crate::failure::failure_error;
-
-/// The timeout of the agent's answer.
-const WELCOME_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The first message of a client.
 #[derive(Debug, Clone, Copy)]
@@ -63,7 +59,7 @@ pub(crate) async fn greet(
     writer: &mut (impl AsyncWrite + Unpin),
 ) -> Result<(Welcome, FrameBuffer)> {
     let broken = |context: String| greeting.broken(tier, context);
-    let welcome = tokio::time::timeout(WELCOME_TIMEOUT, async {
+    let welcome = tokio::time::timeout(WELCOME, async {
         // An agent that refuses closes its end at once, so its answer explains more than the write
         // error.
         let sent = match writer.write_all(&greeting.encode()).await {
@@ -103,5 +99,5 @@ pub(crate) async fn greet(
     });
     welcome
         .await
-        .map_err(|_| broken(format!("no answer within {WELCOME_TIMEOUT:?}")))?
+        .map_err(|_| broken(format!("no answer within {WELCOME:?}")))?
 }

@@ -1,13 +1,14 @@
 //! Received data of one execution that was not taken yet. The granted credit bounds it.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use sandbox_agent::protocol::{Channel, ExitReport, Failure, ProtocolError, WINDOW};
 use tokio::sync::Notify;
 
 use crate::clock::Clock;
+use crate::lock;
 use crate::window::Window;
 
 /// How a stream ended.
@@ -77,7 +78,7 @@ impl Inbox {
     }
 
     fn lock(&self) -> MutexGuard<'_, InboxState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Stores the agent's output. Returns credit to grant at once if the inbox was abandoned.

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use sandbox_core::spi::unsupported;
-use sandbox_core::{ImageInfo, ImageReference, Result};
+use sandbox_core::{Error, ErrorKind, ImageInfo, ImageReference, Result};
 
 use crate::Counters;
 
@@ -24,6 +24,20 @@ pub trait Isolator: Send + Sync + 'static {
     ///
     /// What could not be ended or removed.
     async fn destroy(&self) -> Result<()>;
+
+    /// Destroys a sandbox whose creation failed. Returns the error, with the error of
+    /// [`Isolator::destroy`] as its source.
+    ///
+    /// Does nothing if the engine does not answer: the isolator retries when dropped.
+    async fn destroy_after(&self, failure: Error) -> Error {
+        if failure.kind() == ErrorKind::SandboxUnavailable {
+            return failure;
+        }
+        match self.destroy().await {
+            Ok(()) => failure,
+            Err(error) => failure.with_source(error),
+        }
+    }
 
     /// As [`Isolator::destroy`], for [`Drop`]: starts the removal and returns. Must not panic and
     /// must not need a runtime.

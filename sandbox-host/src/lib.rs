@@ -8,6 +8,7 @@
 //! instead of a stream, and reconnect as often as necessary.
 
 pub mod adopted;
+mod agent_timeouts;
 mod background;
 mod clock;
 pub mod confinement;
@@ -15,6 +16,7 @@ mod connection;
 mod copy;
 mod counters;
 pub mod disk_split;
+mod engine_cell;
 mod entries;
 mod execution;
 mod export;
@@ -39,8 +41,9 @@ mod sync;
 mod watch;
 mod window;
 
-pub use background::{Background, PendingTask};
+pub use background::{Background, PendingTask, Retries};
 pub use counters::{CounterFiles, Counters, memory_kills};
+pub use engine_cell::EngineCell;
 pub use export::check_export_paths;
 pub use failure::failure_error;
 pub use instance::AgentInstance;
@@ -48,7 +51,7 @@ pub use isolator::Isolator;
 pub use link::{ByteStream, Connector, Unreachable, closed_clients_notified};
 pub use output_path::open_output_folder;
 pub use owner::{Owner, OwnerStatus};
-pub use sandbox::{AttachedSandbox, HOME, PATH, Sandbox, WORK_FOLDER};
+pub use sandbox::{AttachedSandbox, DEFAULT_IMAGE, HOME, PATH, Sandbox, WORK_FOLDER};
 pub use sandbox_agent::protocol::Key;
 pub use stderr_tail::StderrTail;
 pub use sync::{PerProcess, WorkerThread, lock};

@@ -96,6 +96,21 @@ impl Owner {
         })
     }
 
+    /// Its process id in its own PID namespace.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.process.pid.cast_unsigned()
+    }
+
+    /// Its process id, if it is a process of this host that runs.
+    #[must_use]
+    pub fn pid_on_this_host(&self) -> Option<u32> {
+        match self.status() {
+            OwnerStatus::ThisProcess | OwnerStatus::Running => Some(self.pid()),
+            OwnerStatus::Gone | OwnerStatus::Unknown => None,
+        }
+    }
+
     /// Whether it belongs to the user of this process.
     #[must_use]
     pub fn is_of_current_user(&self) -> bool {

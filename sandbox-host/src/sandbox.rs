@@ -8,9 +8,13 @@ use sandbox_agent::protocol::{Confinement, Key, Settings};
 use sandbox_core::{EnforcementReport, Error, ErrorKind, Plan, Result};
 
 use crate::confinement::export_folders;
+use crate::state::Record;
 
 /// The writable folder that code starts in: the workspace, if the specification has one.
 pub const WORK_FOLDER: &str = "/workspace";
+
+/// The image of a sandbox whose specification and configuration name none.
+pub const DEFAULT_IMAGE: &str = "python:3.11-slim";
 
 /// The default `PATH` in a sandbox.
 pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -39,6 +43,8 @@ pub struct Sandbox {
     pub writable: Vec<PathBuf>,
     /// Whether links that leave their folder are followed in host paths: [`Plan::follow_links`].
     pub follow_links: bool,
+    /// The longest duration of one file operation: [`Plan::file_timeout`].
+    pub file_timeout: Duration,
     /// Whether the sandbox outlives the handle that created it: see [`Sandbox::detached`].
     pub detached: bool,
 }
@@ -55,6 +61,8 @@ pub struct AttachedSandbox {
     pub writable: Vec<PathBuf>,
     /// See [`Sandbox::follow_links`].
     pub follow_links: bool,
+    /// See [`Sandbox::file_timeout`].
+    pub file_timeout: Duration,
 }
 
 impl AttachedSandbox {
@@ -67,7 +75,14 @@ impl AttachedSandbox {
             enforcement,
             writable: writable(plan),
             follow_links: plan.follow_links,
+            file_timeout: plan.file_timeout,
         }
+    }
+}
+
+impl<P> From<&Record<P>> for AttachedSandbox {
+    fn from(record: &Record<P>) -> Self {
+        Self::new(&record.plan, record.env.clone(), record.enforcement.clone())
     }
 }
 
@@ -79,6 +94,7 @@ impl From<Sandbox> for AttachedSandbox {
             enforcement: sandbox.enforcement,
             writable: sandbox.writable,
             follow_links: sandbox.follow_links,
+            file_timeout: sandbox.file_timeout,
         }
     }
 }
@@ -129,6 +145,7 @@ impl Sandbox {
             detached: false,
             writable: writable(plan),
             follow_links: plan.follow_links,
+            file_timeout: plan.file_timeout,
         })
     }
 

@@ -1,7 +1,9 @@
 //! The tail of standard error beside an agent's stream.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
+
+use crate::lock;
 
 /// The most bytes that are kept.
 const MAX_BYTES: usize = 4096;
@@ -14,16 +16,23 @@ pub struct StderrTail(Arc<Mutex<VecDeque<u8>>>);
 impl StderrTail {
     /// Appends bytes and drops the oldest.
     pub fn extend(&self, bytes: &[u8]) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock(&self.0);
         kept.extend(&bytes[bytes.len().saturating_sub(MAX_BYTES)..]);
         let surplus = kept.len().saturating_sub(MAX_BYTES);
         kept.drain(..surplus);
     }
 
+    /// The text as an explanation why the agent ended; `None` if nothing was written.
+    #[must_use]
+    pub fn explanation(&self) -> Option<String> {
+        let text = self.text()?;
+        Some(format!("the agent wrote to its standard error: {text}"))
+    }
+
     /// The text as one line with control characters escaped; `None` if nothing was written.
     #[must_use]
     pub fn text(&self) -> Option<String> {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = lock(&self.0);
         let bytes = kept.iter().copied().collect::<Vec<_>>();
         let text = String::from_utf8_lossy(bytes.trim_ascii());
         (!text.is_empty()).then(|| text.escape_debug().to_string())

@@ -6,8 +6,8 @@ use std::time::Duration;
 use sandbox_agent::protocol::Kind;
 use tokio::time::Instant;
 
-use crate::clock::OVERTIME;
-use crate::connection::{ConnectionShared, EndCause, STALL_TIMEOUT};
+use crate::agent_timeouts::{KILL, STALL};
+use crate::connection::{ConnectionShared, EndCause};
 
 /// The interval of the checks.
 const WATCH_EVERY: Duration = Duration::from_secs(5);
@@ -49,10 +49,10 @@ pub(crate) async fn watch(shared: Arc<ConnectionShared>) {
                 renewed = false;
                 // It answers pings but does not do what it has to.
                 if overdue && suspect {
-                    let reason = format!("the agent did not end an execution within {OVERTIME:?}");
+                    let reason = format!("the agent did not end an execution within {KILL:?}");
                     return shared.end(EndCause::Violation, &reason);
                 }
-            } else if now - at >= STALL_TIMEOUT {
+            } else if now - at >= STALL {
                 if renewed || !shared.renew() {
                     return shared.end(EndCause::Stalled, "the sandbox's agent does not answer");
                 }

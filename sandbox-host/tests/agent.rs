@@ -1,4 +1,4 @@
-//! The client against the real agent, without any isolation around it.
+//! The client and the real agent without isolation.
 
 mod common;
 
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use common::{Kept, all, instance, run, shell, source};
 use sandbox_core::spi::Instance;
-use sandbox_core::{ArtifactLimits, ErrorKind, ExecRequest, Outcome, SkipReason};
+use sandbox_core::{ArtifactLimits, CapabilityPolicy, ErrorKind, ExecRequest, Outcome, SkipReason};
 
 #[tokio::test]
 async fn programs_run_and_end() {
@@ -52,7 +52,7 @@ async fn large_streams_arrive_complete() {
         .map(|i| (i % 251) as u8)
         .collect::<Vec<_>>();
     let (end, kept) = run(&instance, &shell("cat"), Some(source(bytes.clone()))).await;
-    assert!(end.outcome.ok(), "{end:?}");
+    assert!(end.outcome.success(), "{end:?}");
     assert!(kept.stdout == bytes);
 }
 
@@ -72,7 +72,7 @@ async fn background_child_neither_blocks_nor_survives() {
     let start = std::time::Instant::now();
     let script = "(setsid sh -c 'sleep 61' &) ; echo done";
     let (end, kept) = run(&instance, &shell(script), None).await;
-    assert!(end.outcome.ok());
+    assert!(end.outcome.success());
     assert_eq!(kept.stdout, b"done\n");
     assert!(end.stragglers > 0, "{end:?}");
     assert!(
@@ -124,7 +124,7 @@ async fn exports_copy_files_and_report_skips() {
     );
     let (end, kept) = run(&instance, &shell(&script), None).await;
     assert!(
-        end.outcome.ok(),
+        end.outcome.success(),
         "{}",
         String::from_utf8_lossy(&kept.stderr)
     );
@@ -206,7 +206,7 @@ async fn dropped_execution_is_killed_alone() {
             .is_err()
     );
     let (end, kept) = run(&instance, &shell("echo still; sleep 1.5"), None).await;
-    assert!(end.outcome.ok());
+    assert!(end.outcome.success());
     assert_eq!(kept.stdout, b"still\n");
     assert!(
         !std::path::Path::new(&mark).exists(),
@@ -255,4 +255,19 @@ async fn stop_waits_for_programs_and_leaves_none() {
         .await
         .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::SandboxEnded);
+}
+
+#[tokio::test]
+async fn file_operation_ends_at_its_time_limit() {
+    let mut policy = CapabilityPolicy::new();
+    policy.file_timeout = Some(Duration::from_millis(300));
+    let instance = common::instance_under(&policy).await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    let (endless, _writer) = tokio::io::duplex(64);
+    let put = instance.put(path.to_str().unwrap(), 0o600, Box::new(endless));
+    let put = tokio::time::timeout(Duration::from_secs(30), put).await;
+    let error = put.expect("the limit applies").unwrap_err();
+    assert!(error.to_string().contains("file_timeout"), "{error}");
+    assert!(!path.exists());
 }

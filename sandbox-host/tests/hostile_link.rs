@@ -1,5 +1,5 @@
-//! An agent that the guest owns, below the frames: it lies about what it has, pretends to come back, and stays away. The clock of these
-//! tests is the runtime's own, and runs as fast as there is nothing to do.
+//! An agent that breaks the resumable link below the frames: it acknowledges bytes that were not
+//! sent, resumes wrongly, and does not reconnect. These tests use tokio's paused clock.
 
 mod fake;
 
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use fake::{Count, Destroyed, PIPE, exec, exited, has_ended, hostile, request, unknown};
+use fake::{Count, Destroyed, PIPE, assert_ended, exec, exited, request, settings, unknown_reason};
 use proptest::prelude::*;
 use sandbox_agent::protocol::{
     ExitKind, FailStep, Failure, FrameBuffer, HEADER_LEN, Header, Kind, LinkEnd, Packet,
@@ -20,7 +20,7 @@ use sandbox_host::{AgentInstance, ByteStream, Connector, Unreachable};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::time::Instant;
 
-/// Streams that are there one after another, and then no more.
+/// Hands out these streams one after another, then fails.
 #[derive(Clone, Default)]
 struct Streams(Arc<Mutex<VecDeque<DuplexStream>>>);
 
@@ -32,21 +32,21 @@ impl Connector for Streams {
             None => Err(Unreachable::Now(Error::new(
                 ErrorKind::Io,
                 "reach the agent",
-                "nobody is there",
+                "no stream is left",
             ))),
         }
     }
 }
 
 /// The agent's end of a link.
-struct Fake {
+struct FakeLinkAgent {
     stream: DuplexStream,
     end: LinkEnd,
     kept: Vec<u8>,
     frames: FrameBuffer,
 }
 
-impl Fake {
+impl FakeLinkAgent {
     fn new(stream: DuplexStream) -> Self {
         Self {
             stream,
@@ -60,8 +60,8 @@ impl Fake {
         self.stream.write_all(bytes).await.is_ok()
     }
 
-    /// Reads the host's first word on a stream.
-    async fn first_word(&mut self) -> (Kind, Vec<u8>) {
+    /// Reads the host's first frame on a stream.
+    async fn first_frame(&mut self) -> (Kind, Vec<u8>) {
         let mut head = [0; HEADER_LEN];
         self.stream.read_exact(&mut head).await.unwrap();
         let header = Header::decode(&head).unwrap();
@@ -124,9 +124,9 @@ impl Fake {
         }
     }
 
-    /// Begins as an agent does.
+    /// Answers the host's first connection.
     async fn begin(&mut self) {
-        assert_eq!(self.first_word().await.0, Kind::Link);
+        assert_eq!(self.first_frame().await.0, Kind::Link);
         self.answer(0).await;
         self.wait_for(Kind::Hello).await;
         let welcome = Welcome {
@@ -137,10 +137,10 @@ impl Fake {
         self.frame(0, Kind::Welcome, &welcome.encode()).await;
     }
 
-    /// Goes on as an agent does, over this stream; gives the one before, which stays open.
-    async fn go_on(&mut self, stream: DuplexStream) -> DuplexStream {
+    /// Resumes over this stream. Returns the previous one, which stays open.
+    async fn resume(&mut self, stream: DuplexStream) -> DuplexStream {
         let before = std::mem::replace(&mut self.stream, stream);
-        let (kind, message) = self.first_word().await;
+        let (kind, message) = self.first_frame().await;
         assert_eq!(kind, Kind::Resume);
         let has = Resume::decode(&message).unwrap().received;
         let released = self.end.resume(has).unwrap();
@@ -159,7 +159,7 @@ impl Fake {
     }
 }
 
-/// Pairs of a stream's ends: the host takes its ends one after another.
+/// Pairs of connected streams. The host opens its ends one after another.
 fn streams(count: usize) -> (Streams, Vec<DuplexStream>) {
     let streams = Streams::default();
     let mut guests = Vec::new();
@@ -175,18 +175,18 @@ fn streams(count: usize) -> (Streams, Vec<DuplexStream>) {
 async fn connect(streams: &Streams) -> (Result<AgentInstance>, Destroyed) {
     let destroyed = Destroyed::default();
     let isolator = Box::new(destroyed.clone());
-    let instance = AgentInstance::connect_by(Arc::new(streams.clone()), hostile(), isolator).await;
+    let instance = AgentInstance::connect_by(Arc::new(streams.clone()), settings(), isolator).await;
     (instance, destroyed)
 }
 
-/// The host's client of this agent, which has so many streams.
+/// The host's client of this agent, which accepts `count` streams.
 async fn client_of<F, Fut>(count: usize, agent: F) -> (AgentInstance, Destroyed)
 where
-    F: FnOnce(Fake, Vec<DuplexStream>) -> Fut + Send + 'static,
+    F: FnOnce(FakeLinkAgent, Vec<DuplexStream>) -> Fut + Send + 'static,
     Fut: Future<Output = ()> + Send + 'static,
 {
     let (streams, mut guests) = streams(count);
-    let mut fake = Fake::new(guests.pop().unwrap());
+    let mut fake = FakeLinkAgent::new(guests.pop().unwrap());
     let begun = async move {
         fake.begin().await;
         (fake, guests)
@@ -196,7 +196,7 @@ where
     (instance.unwrap(), destroyed)
 }
 
-/// An execution that may take longer than it takes to notice anything.
+/// An execution with a time limit above all bounds of the link.
 async fn exec_for_long(instance: &AgentInstance) -> ExecEnd {
     let request = request().timeout(Duration::from_secs(600));
     instance
@@ -205,17 +205,17 @@ async fn exec_for_long(instance: &AgentInstance) -> ExecEnd {
         .unwrap()
 }
 
-async fn is_a_violation(instance: &AgentInstance, destroyed: &Destroyed, said: &str) {
+async fn assert_violation(instance: &AgentInstance, destroyed: &Destroyed, expected: &str) {
     let end = exec(instance).await;
-    let reason = unknown(&end);
+    let reason = unknown_reason(&end);
     assert!(reason.contains("broke the protocol"), "{reason}");
-    assert!(reason.contains(said), "{reason}");
+    assert!(reason.contains(expected), "{reason}");
     assert!(destroyed.soon().await);
-    has_ended(instance).await;
+    assert_ended(instance).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_not_sent_is_not_acknowledged() {
+async fn acknowledgement_of_unsent_bytes_is_a_violation() {
     for kind in [PacketKind::Acknowledge, PacketKind::Close] {
         let (instance, destroyed) = client_of(1, move |mut agent, _| async move {
             agent.wait_for(Kind::Exec).await;
@@ -223,12 +223,12 @@ async fn what_was_not_sent_is_not_acknowledged() {
             agent.next().await;
         })
         .await;
-        is_a_violation(&instance, &destroyed, "what was not sent").await;
+        assert_violation(&instance, &destroyed, "what was not sent").await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_acknowledgement_is_not_taken_back() {
+async fn decreasing_acknowledgement_is_a_violation() {
     let (instance, destroyed) = client_of(1, |mut agent, _| async move {
         agent.wait_for(Kind::Exec).await;
         let received = agent.end.received();
@@ -237,29 +237,29 @@ async fn an_acknowledgement_is_not_taken_back() {
         agent.next().await;
     })
     .await;
-    is_a_violation(&instance, &destroyed, "backwards").await;
+    assert_violation(&instance, &destroyed, "backwards").await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_returns_has_what_it_had_and_no_more_than_was_sent() {
-    for (received, said) in [(0, "backwards"), (u64::MAX, "what was not sent")] {
+async fn resume_with_wrong_position_is_a_violation() {
+    for (received, expected) in [(0, "backwards"), (u64::MAX, "what was not sent")] {
         let (instance, destroyed) = client_of(2, move |mut agent, mut more| async move {
             agent.wait_for(Kind::Exec).await;
             let had = agent.end.received();
             agent.packet(PacketKind::Acknowledge, had).await;
-            // Whoever has sent it has written it: the host reads it before it sees the end.
+            // The acknowledgement is in the old stream: the host reads it before the end of stream.
             agent.stream = more.pop().unwrap();
-            assert_eq!(agent.first_word().await.0, Kind::Resume);
+            assert_eq!(agent.first_frame().await.0, Kind::Resume);
             agent.answer(received).await;
             agent.next().await;
         })
         .await;
-        is_a_violation(&instance, &destroyed, said).await;
+        assert_violation(&instance, &destroyed, expected).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_no_answer_is_a_violation() {
+async fn malformed_resume_response_is_a_violation() {
     let mut long = Vec::new();
     encode_frame(&mut long, 0, Kind::Failed, false, &[0; 5000]);
     let mut other = Vec::new();
@@ -268,21 +268,21 @@ async fn what_is_no_answer_is_a_violation() {
         let (instance, destroyed) = client_of(2, move |mut agent, mut more| async move {
             agent.wait_for(Kind::Exec).await;
             agent.stream = more.pop().unwrap();
-            agent.first_word().await;
+            agent.first_frame().await;
             agent.raw(&bytes).await;
             agent.next().await;
         })
         .await;
-        is_a_violation(&instance, &destroyed, "").await;
+        assert_violation(&instance, &destroyed, "").await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_is_an_end_and_no_violation() {
+async fn refused_resume_ends_the_sandbox_without_a_violation() {
     let (instance, destroyed) = client_of(2, |mut agent, mut more| async move {
         agent.wait_for(Kind::Exec).await;
         agent.stream = more.pop().unwrap();
-        agent.first_word().await;
+        agent.first_frame().await;
         let failure = Failure {
             step: FailStep::Attach,
             errno: 0,
@@ -296,15 +296,15 @@ async fn a_refusal_is_an_end_and_no_violation() {
     .await;
     let start = Instant::now();
     let end = exec(&instance).await;
-    assert!(unknown(&end).contains("no such link"), "{end:?}");
+    assert!(unknown_reason(&end).contains("no such link"), "{end:?}");
     assert!(start.elapsed() < Duration::from_secs(5));
     assert!(destroyed.soon().await);
-    has_ended(&instance).await;
+    assert_ended(&instance).await;
 }
 
-/// It lets the host in, and says nothing.
+/// The agent accepts the connection and sends nothing.
 #[tokio::test(start_paused = true)]
-async fn whoever_never_answers_is_given_up_at_the_lease() {
+async fn silent_agent_is_given_up_after_the_lease() {
     let (instance, destroyed) = client_of(50, |mut agent, mut more| async move {
         agent.wait_for(Kind::Exec).await;
         drop(agent);
@@ -314,7 +314,10 @@ async fn whoever_never_answers_is_given_up_at_the_lease() {
     .await;
     let start = Instant::now();
     let end = exec(&instance).await;
-    assert!(unknown(&end).contains("did not come back"), "{end:?}");
+    assert!(
+        unknown_reason(&end).contains("did not come back"),
+        "{end:?}"
+    );
     let elapsed = start.elapsed();
     // The lease of these settings is 30 s.
     assert!(
@@ -324,12 +327,13 @@ async fn whoever_never_answers_is_given_up_at_the_lease() {
     assert!(destroyed.soon().await);
 }
 
-/// A stream that looks alive and carries nothing: another one is tried before the agent is blamed.
+/// A stream stays open and carries nothing: the host tries another one before it gives up the
+/// agent.
 #[tokio::test(start_paused = true)]
-async fn a_dead_stream_is_replaced() {
+async fn dead_stream_is_replaced() {
     let (instance, _destroyed) = client_of(2, |mut agent, mut more| async move {
         let stream = agent.wait_for(Kind::Exec).await;
-        let dead = agent.go_on(more.pop().unwrap()).await;
+        let dead = agent.resume(more.pop().unwrap()).await;
         agent
             .frame(stream, Kind::Exited, &exited(ExitKind::Exited(5)))
             .await;
@@ -347,34 +351,34 @@ async fn a_dead_stream_is_replaced() {
     assert!(start.elapsed() < Duration::from_secs(60));
 }
 
-/// It comes back as often as it is asked to, and does nothing.
+/// The agent resumes over each stream, and then does nothing.
 #[tokio::test(start_paused = true)]
-async fn whoever_comes_back_and_does_not_answer_has_stalled() {
+async fn agent_that_only_resumes_has_stalled() {
     let (instance, destroyed) = client_of(20, |mut agent, mut more| async move {
         agent.wait_for(Kind::Exec).await;
         let mut dead = Vec::new();
         while let Some(next) = more.pop() {
-            dead.push(agent.go_on(next).await);
+            dead.push(agent.resume(next).await);
         }
         std::future::pending::<()>().await;
     })
     .await;
     let start = Instant::now();
     let end = exec_for_long(&instance).await;
-    assert!(unknown(&end).contains("does not answer"), "{end:?}");
+    assert!(unknown_reason(&end).contains("does not answer"), "{end:?}");
     assert!(start.elapsed() < Duration::from_secs(120));
     assert!(destroyed.soon().await);
 }
 
-/// It comes back as often as it is asked to, and cuts each stream at once.
+/// The agent resumes over each stream, and closes it at once.
 #[tokio::test(start_paused = true)]
-async fn whoever_cuts_every_stream_is_given_up_and_makes_no_flood() {
+async fn agent_that_closes_every_stream_is_given_up_after_few_reconnects() {
     let count = Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let counted = Arc::clone(&count);
     let (instance, destroyed) = client_of(500, |mut agent, mut more| async move {
         agent.wait_for(Kind::Exec).await;
         while let Some(next) = more.pop() {
-            drop(agent.go_on(next).await);
+            drop(agent.resume(next).await);
             agent.stream = tokio::io::duplex(1).0;
             counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         }
@@ -382,7 +386,10 @@ async fn whoever_cuts_every_stream_is_given_up_and_makes_no_flood() {
     .await;
     let start = Instant::now();
     let end = exec_for_long(&instance).await;
-    assert!(unknown(&end).contains("did not come back"), "{end:?}");
+    assert!(
+        unknown_reason(&end).contains("did not come back"),
+        "{end:?}"
+    );
     // The lease of these settings is 30 s.
     assert!(start.elapsed() < Duration::from_secs(60));
     assert!(count.load(std::sync::atomic::Ordering::Relaxed) < 60);
@@ -390,7 +397,7 @@ async fn whoever_cuts_every_stream_is_given_up_and_makes_no_flood() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_no_link_is_no_sandbox() {
+async fn malformed_first_response_fails_the_connection() {
     let mut wrong = Vec::new();
     encode_frame(
         &mut wrong,
@@ -404,7 +411,7 @@ async fn what_is_no_link_is_no_sandbox() {
         let mut guest = guests.pop().unwrap();
         let agent = async {
             guest.write_all(&bytes).await.unwrap();
-            // Until the host has enough.
+            // Until the host closes the stream.
             let mut rest = Vec::new();
             let _ = guest.read_to_end(&mut rest).await;
         };
@@ -437,7 +444,8 @@ proptest! {
                 agent.raw(&bytes).await;
             })
             .await;
-            // A guest may say with any bytes that its own code has ended; what it cannot is to end the host.
+            // Random bytes may form a valid end of the execution, so any outcome is accepted here.
+            // The host must not panic, and must destroy the sandbox.
             let _ = exec(&instance).await;
             drop(instance);
             assert!(destroyed.soon().await);

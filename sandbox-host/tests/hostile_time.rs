@@ -1,5 +1,4 @@
-//! An agent that the guest owns, and that takes its time. The clock of these tests is the runtime's own, and runs as fast as
-//! there is nothing to do.
+//! An agent that answers late or never. These tests use tokio's paused clock.
 
 mod fake;
 
@@ -7,42 +6,57 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fake::{
-    Client, Count, FakeAgent, PIPE, client_of, connect, exec, exited, has_ended, request, sandbox,
-    unknown, unknown_and_destroyed,
+    Client, Count, Destroyed, FakeAgent, PIPE, assert_ended, assert_unknown_and_destroyed,
+    client_of, connect, exec, frame, request, sandbox, unknown_reason,
 };
 use sandbox_agent::protocol::{ExitKind, FailStep, Failure, Kind, VERSION, WINDOW, encode_frame};
 use sandbox_core::spi::{Flow, Instance, OutputSink, OutputStream};
 use sandbox_core::{ErrorKind, Outcome};
+use sandbox_host::AgentInstance;
 use tokio::time::{Instant, sleep, timeout};
 
-/// A frame that never becomes whole.
+/// The first half of a frame.
 fn half_a_frame(stream: u32) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    encode_frame(&mut bytes, stream, Kind::Stdout, false, &[0; 1000]);
+    let mut bytes = frame(stream, Kind::Stdout, &[0; 1000]);
     bytes.truncate(500);
     bytes
 }
 
+/// A sandbox whose agent answers pings and nothing else.
+async fn pinging_sandbox() -> (AgentInstance, Destroyed) {
+    sandbox(|mut agent| async move { agent.only_answer_pings().await }).await
+}
+
+/// Asserts that a request ends within `limit` seconds with an unknown outcome for this reason, and
+/// that the sandbox is destroyed.
+async fn assert_given_up(
+    instance: &AgentInstance,
+    destroyed: &Destroyed,
+    reason: &str,
+    limit: u64,
+) {
+    let start = Instant::now();
+    assert_unknown_and_destroyed(instance, destroyed, reason).await;
+    let elapsed = start.elapsed();
+    assert!(elapsed < Duration::from_secs(limit), "{elapsed:?}");
+}
+
 #[tokio::test(start_paused = true)]
-async fn a_stall_in_the_middle_of_a_frame() {
+async fn stall_in_the_middle_of_a_frame_ends_the_sandbox() {
     let (instance, destroyed) = sandbox(|mut agent| async move {
         let stream = agent.wait_for(Kind::Exec).await.unwrap();
         agent.raw(&half_a_frame(stream)).await;
         agent.stall().await;
     })
     .await;
-    let start = Instant::now();
-    unknown_and_destroyed(&instance, &destroyed, "does not answer").await;
-    assert!(start.elapsed() < Duration::from_secs(60));
+    assert_given_up(&instance, &destroyed, "does not answer", 60).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn single_bytes_of_a_frame_are_no_answer() {
+async fn single_bytes_of_a_frame_do_not_count_as_an_answer() {
     let (instance, destroyed) = sandbox(|mut agent| async move {
         let stream = agent.wait_for(Kind::Exec).await.unwrap();
-        let mut bytes = Vec::new();
-        encode_frame(&mut bytes, stream, Kind::Stdout, false, &[0; 60_000]);
-        for byte in bytes {
+        for byte in frame(stream, Kind::Stdout, &[0; 60_000]) {
             if !agent.raw(&[byte]).await {
                 return;
             }
@@ -50,24 +64,17 @@ async fn single_bytes_of_a_frame_are_no_answer() {
         }
     })
     .await;
-    let start = Instant::now();
-    unknown_and_destroyed(&instance, &destroyed, "does not answer").await;
-    assert!(start.elapsed() < Duration::from_secs(60));
+    assert_given_up(&instance, &destroyed, "does not answer", 60).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_execution_that_never_ends() {
-    let (instance, destroyed) = sandbox(|mut agent| async move {
-        agent.only_answer_pings().await;
-    })
-    .await;
-    let start = Instant::now();
-    unknown_and_destroyed(&instance, &destroyed, "did not end an execution").await;
-    assert!(start.elapsed() < Duration::from_secs(30));
+async fn execution_that_never_ends_is_unknown() {
+    let (instance, destroyed) = pinging_sandbox().await;
+    assert_given_up(&instance, &destroyed, "did not end an execution", 30).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_flood_of_frames_that_cost_nothing() {
+async fn flood_of_empty_frames_does_not_extend_the_time_limit() {
     let (instance, destroyed) = sandbox(|mut agent| async move {
         let stream = agent.wait_for(Kind::Exec).await.unwrap();
         let mut bytes = Vec::new();
@@ -80,13 +87,11 @@ async fn a_flood_of_frames_that_cost_nothing() {
         }
     })
     .await;
-    let start = Instant::now();
-    unknown_and_destroyed(&instance, &destroyed, "did not end an execution").await;
-    assert!(start.elapsed() < Duration::from_secs(30));
+    assert_given_up(&instance, &destroyed, "did not end an execution", 30).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kill_that_is_not_answered() {
+async fn unanswered_kill_ends_the_sandbox() {
     let (instance, destroyed) = sandbox(|mut agent| async move {
         let stream = agent.wait_for(Kind::Exec).await.unwrap();
         agent.flood(stream).await;
@@ -101,21 +106,18 @@ async fn a_kill_that_is_not_answered() {
     let start = Instant::now();
     let end = instance.exec(&request, None.into(), &mut sink).await;
     let end = end.unwrap();
-    // That much the host has seen itself.
+    // The host has counted the output itself.
     assert_eq!(end.outcome, Outcome::OutputLimit);
     assert!(end.incomplete.unwrap().contains("did not end an execution"));
     assert!(start.elapsed() < Duration::from_secs(30));
     assert!(sink.bytes < 1_000_000 + 2 * WINDOW as usize);
     assert!(destroyed.soon().await);
-    has_ended(&instance).await;
+    assert_ended(&instance).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dropped_execution_that_goes_on() {
-    let (instance, destroyed) = sandbox(|mut agent| async move {
-        agent.only_answer_pings().await;
-    })
-    .await;
+async fn dropped_execution_that_does_not_end_ends_the_sandbox() {
+    let (instance, destroyed) = pinging_sandbox().await;
     let mut sink = Count::default();
     let request = request().timeout(Duration::from_secs(100_000));
     let dropped = instance.exec(&request, None.into(), &mut sink);
@@ -123,24 +125,21 @@ async fn a_dropped_execution_that_goes_on() {
     assert_eq!(destroyed.count(), 0);
     sleep(Duration::from_secs(30)).await;
     assert!(destroyed.count() > 0);
-    has_ended(&instance).await;
+    assert_ended(&instance).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stop_that_is_not_answered() {
-    let (instance, destroyed) = sandbox(|mut agent| async move {
-        agent.only_answer_pings().await;
-    })
-    .await;
+async fn unanswered_stop_destroys_the_sandbox() {
+    let (instance, destroyed) = pinging_sandbox().await;
     let start = Instant::now();
     instance.stop(Duration::from_secs(10)).await.unwrap();
     assert!(start.elapsed() < Duration::from_secs(20));
     assert!(destroyed.count() > 0);
-    has_ended(&instance).await;
+    assert_ended(&instance).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_that_reads_nothing() {
+async fn agent_that_reads_nothing_is_given_up() {
     let (instance, destroyed) = sandbox(|agent| async move {
         agent.stall().await;
     })
@@ -151,17 +150,14 @@ async fn an_agent_that_reads_nothing() {
     let mut sink = Count::default();
     let end = instance.exec(&large, None.into(), &mut sink).await;
     let end = end.unwrap();
-    assert!(unknown(&end).contains("stopped reading"), "{end:?}");
+    assert!(unknown_reason(&end).contains("stopped reading"), "{end:?}");
     assert!(start.elapsed() < Duration::from_secs(30));
     assert!(destroyed.soon().await);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_file_that_never_comes() {
-    let (instance, destroyed) = sandbox(|mut agent| async move {
-        agent.only_answer_pings().await;
-    })
-    .await;
+async fn file_that_is_never_sent_ends_the_sandbox() {
+    let (instance, destroyed) = pinging_sandbox().await;
     let start = Instant::now();
     let fetched = instance.fetch("/file", &mut Count::default()).await;
     assert_eq!(fetched.unwrap_err().kind(), ErrorKind::SandboxEnded);
@@ -170,28 +166,22 @@ async fn a_file_that_never_comes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn logs_that_never_end() {
-    let (instance, destroyed) = sandbox(|mut agent| async move {
-        agent.only_answer_pings().await;
-    })
-    .await;
+async fn logs_that_never_end_are_bounded() {
+    let (instance, destroyed) = pinging_sandbox().await;
     let mut sink = Count::default();
     let followed = instance.follow_logs(None, &mut sink);
     assert!(timeout(Duration::from_secs(1000), followed).await.is_err());
-    // The order to end it was not obeyed.
+    // The agent ignores the request to end the log.
     sleep(Duration::from_secs(30)).await;
     assert!(destroyed.count() > 0);
 
-    let (instance, _destroyed) = sandbox(|mut agent| async move {
-        agent.only_answer_pings().await;
-    })
-    .await;
+    let (instance, _destroyed) = pinging_sandbox().await;
     let start = Instant::now();
     let logs = instance.logs(None).await;
     assert_eq!(logs.unwrap_err().kind(), ErrorKind::SandboxEnded);
     assert!(start.elapsed() < Duration::from_secs(100));
 
-    // More than any log has.
+    // More than the largest log.
     let (instance, _destroyed) = sandbox(|agent| agent.flood_first(Kind::Logs)).await;
     let logs = instance.logs(None).await.unwrap();
     assert!(
@@ -202,23 +192,18 @@ async fn logs_that_never_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stall_ends_the_handle_of_a_sandbox_that_is_not_owned_and_not_the_sandbox() {
+async fn stall_ends_an_unowned_handle_but_not_the_sandbox() {
     for client in [Client::Creator, Client::Later] {
         let (instance, destroyed) = client_of(client, FakeAgent::stall).await;
-        assert!(unknown(&exec(&instance).await).contains("does not answer"));
+        assert!(unknown_reason(&exec(&instance).await).contains("does not answer"));
         assert!(!destroyed.soon().await);
-        has_ended(&instance).await;
+        assert_ended(&instance).await;
     }
 }
 
-/// What says nothing, or nonsense, to the first message.
+/// An agent that sends nothing or garbage after the first message.
 #[tokio::test(start_paused = true)]
-async fn no_welcome() {
-    let frame = |stream, kind, payload: &[u8]| {
-        let mut bytes = Vec::new();
-        encode_frame(&mut bytes, stream, kind, false, payload);
-        bytes
-    };
+async fn missing_or_malformed_welcome_fails_the_connection() {
     let refusal = Failure {
         step: FailStep::Attach,
         errno: 0,
@@ -252,7 +237,7 @@ async fn no_welcome() {
         ),
     ];
     for client in [Client::Owner, Client::Creator, Client::Later] {
-        for (bytes, kind, said) in &cases {
+        for (bytes, kind, expected) in &cases {
             let (host, guest) = tokio::io::duplex(PIPE);
             let bytes = bytes.clone();
             tokio::spawn(async move {
@@ -264,12 +249,12 @@ async fn no_welcome() {
             let (instance, destroyed) = connect(client, host).await;
             let error = instance.unwrap_err();
             assert_eq!(error.kind(), *kind, "{error}");
-            assert!(error.to_string().contains(said), "{error}");
+            assert!(error.to_string().contains(expected), "{error}");
             assert!(start.elapsed() < Duration::from_secs(15));
-            // Whoever creates a sandbox that does not start removes it.
+            // A client removes a sandbox that it created and that did not start.
             assert_eq!(destroyed.count() > 0, client != Client::Later);
         }
-        // Nobody at all.
+        // The agent has closed the stream.
         let (host, guest) = tokio::io::duplex(PIPE);
         drop(guest);
         let (instance, destroyed) = connect(client, host).await;
@@ -283,20 +268,20 @@ async fn no_welcome() {
     }
 }
 
-/// Takes an hour for each piece.
-struct Slow;
+/// Takes an hour for each write.
+struct SlowSink;
 
 #[async_trait]
-impl OutputSink for Slow {
+impl OutputSink for SlowSink {
     async fn write(&mut self, _stream: OutputStream, _bytes: &[u8]) -> Flow {
         sleep(Duration::from_secs(3600)).await;
         Flow::Continue
     }
 }
 
-/// The other side of it: an agent that does what it has to is not blamed for a receiver that takes its time.
+/// A slow receiver is not reported as a stalled agent.
 #[tokio::test(start_paused = true)]
-async fn a_slow_receiver_is_not_the_agents_fault() {
+async fn slow_receiver_does_not_end_the_sandbox() {
     let (instance, destroyed) = sandbox(|mut agent| async move {
         let stream = agent.wait_for(Kind::Exec).await.unwrap();
         let mut sent = 0;
@@ -318,14 +303,13 @@ async fn a_slow_receiver_is_not_the_agents_fault() {
                 other => panic!("{other:?}"),
             }
         }
-        let end = exited(ExitKind::Exited(0));
-        agent.frame(stream, Kind::Exited, &end).await;
+        agent.exit(stream, ExitKind::Exited(0)).await;
         agent.only_answer_pings().await;
     })
     .await;
     let start = Instant::now();
-    let end = instance.exec(&request(), None.into(), &mut Slow).await;
-    assert!(end.unwrap().outcome.ok());
+    let end = instance.exec(&request(), None.into(), &mut SlowSink).await;
+    assert!(end.unwrap().outcome.success());
     assert!(start.elapsed() > Duration::from_secs(3600));
     assert_eq!(destroyed.count(), 0);
 }

@@ -1,4 +1,4 @@
-//! The client against the real agent, over a way that is cut: nothing is lost, or it is said.
+//! The client and the real agent over a relay that is cut: nothing is lost without being reported.
 
 mod common;
 
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use common::way::Direction::{Inwards, Outwards};
+use common::relay::Direction::{Inwards, Outwards};
 use common::{Kept, Process, linked, run, shell, source, wait_until};
 use sandbox_core::spi::{Backend, Finding, Flow, Instance, OutputSink, OutputStream};
 use sandbox_core::{
@@ -17,17 +17,17 @@ use sandbox_host::AgentInstance;
 
 const LEASE: Duration = Duration::from_secs(60);
 
-/// Every byte of the little that a short execution sends, in both directions: whatever is cut there, the answer is the same.
+/// Cuts the stream of a short execution after each byte, in both directions.
 #[tokio::test]
 async fn cut_at_any_byte_loses_nothing() {
     let mut opened = 0;
     for direction in [Inwards, Outwards] {
-        // The last cuts come after the end.
+        // The last cuts are after the end of the execution.
         for first in (0..240).step_by(12) {
-            // One that is cut more often has to wait between two returns.
-            let (instance, _process, way) = linked(LEASE).await;
+            // A link that is cut more often waits between two reconnects.
+            let (instance, _process, relay) = linked(LEASE).await;
             for after in first..first + 12 {
-                way.plan([(direction, after)]);
+                relay.plan([(direction, after)]);
                 let script = format!("echo out{after}; echo err{after} >&2; exit {}", after % 200);
                 let (end, kept) = run(&instance, &shell(&script), None).await;
                 let code = i32::try_from(after % 200).unwrap();
@@ -36,25 +36,25 @@ async fn cut_at_any_byte_loses_nothing() {
                 assert_eq!(kept.stdout, format!("out{after}\n").as_bytes(), "{what}");
                 assert_eq!(kept.stderr, format!("err{after}\n").as_bytes(), "{what}");
             }
-            opened += way.opened() - 1;
+            opened += relay.opened() - 1;
         }
     }
     assert!(opened > 200, "{opened}");
 }
 
-/// One cut behind the other, before the way back is whole again, in the midst of its first words.
+/// Cuts each new stream too, while the link resumes.
 #[tokio::test]
 async fn repeated_cuts_lose_nothing() {
     for after in (0..200).step_by(7) {
-        let (instance, _process, way) = linked(LEASE).await;
-        let (there, back) = (Inwards, Outwards);
-        way.plan([
-            (back, after),
-            (there, 10),
-            (back, 3),
-            (there, 60),
-            (back, 20),
-            (back, 30),
+        let (instance, _process, relay) = linked(LEASE).await;
+        let (to_agent, to_host) = (Inwards, Outwards);
+        relay.plan([
+            (to_host, after),
+            (to_agent, 10),
+            (to_host, 3),
+            (to_agent, 60),
+            (to_host, 20),
+            (to_host, 30),
         ]);
         let (end, kept) = run(&instance, &shell("echo again; exit 3"), None).await;
         assert_eq!(end.outcome, Outcome::Exited { code: 3 }, "{after}");
@@ -62,7 +62,7 @@ async fn repeated_cuts_lose_nothing() {
     }
 }
 
-/// Compares what comes with what was counted up.
+/// Compares output with consecutive numbers.
 #[derive(Default)]
 struct Counting {
     total: u64,
@@ -73,7 +73,7 @@ struct Counting {
 impl OutputSink for Counting {
     async fn write(&mut self, _stream: OutputStream, bytes: &[u8]) -> Flow {
         for byte in bytes {
-            // Lines of the same eight bytes: any that is lost, doubled or moved shifts the rest.
+            // Each line has eight bytes, so a lost or repeated byte shifts all that follows.
             self.wrong |= *byte != b"1234567\n"[(self.total % 8) as usize];
             self.total += 1;
         }
@@ -83,9 +83,9 @@ impl OutputSink for Counting {
 
 #[tokio::test]
 async fn output_flood_is_complete() {
-    let (instance, _process, way) = linked(LEASE).await;
+    let (instance, _process, relay) = linked(LEASE).await;
     let total = 256 << 20;
-    way.plan((1..30).map(|number| (Outwards, number * 300_007 + 1_000_003)));
+    relay.plan((1..30).map(|number| (Outwards, number * 300_007 + 1_000_003)));
     let mut sink = Counting::default();
     let request = ExecRequest::shell(format!("yes 1234567 | head -c {total}; exit 9"))
         .timeout(Duration::from_secs(300));
@@ -95,19 +95,19 @@ async fn output_flood_is_complete() {
         .unwrap();
     assert_eq!(end.outcome, Outcome::Exited { code: 9 });
     assert_eq!((sink.total, sink.wrong), (total, false));
-    assert_eq!(way.planned(), 0);
-    assert!(way.opened() >= 30);
+    assert_eq!(relay.planned(), 0);
+    assert!(relay.opened() >= 30);
 }
 
 #[tokio::test]
 async fn stdin_is_complete() {
-    let (instance, _process, way) = linked(LEASE).await;
+    let (instance, _process, relay) = linked(LEASE).await;
     let bytes: Vec<u8> = (0..12_000_000u32).map(|i| (i % 251) as u8).collect();
     let cuts = (1..20).map(|number| {
         let direction = if number % 2 == 0 { Inwards } else { Outwards };
         (direction, number * 20_011)
     });
-    way.plan(cuts);
+    relay.plan(cuts);
     let (end, kept) = run(
         &instance,
         &shell("cat; exit 4"),
@@ -116,37 +116,37 @@ async fn stdin_is_complete() {
     .await;
     assert_eq!(end.outcome, Outcome::Exited { code: 4 });
     assert!(kept.stdout == bytes);
-    assert_eq!(way.planned(), 0);
+    assert_eq!(relay.planned(), 0);
 }
 
 #[tokio::test]
 async fn files_are_complete() {
-    let (instance, _process, way) = linked(LEASE).await;
+    let (instance, _process, relay) = linked(LEASE).await;
     let folder = tempfile::tempdir().unwrap();
     let inside = folder.path().join("in");
     let content: Vec<u8> = (0..2_000_000u32).map(|i| (i % 239) as u8).collect();
     let path = inside.to_str().unwrap().to_owned();
-    way.plan((1..8).map(|number| (Inwards, number * 50_003)));
+    relay.plan((1..8).map(|number| (Inwards, number * 50_003)));
     let big = format!("{path}/big");
     instance
         .put(&big, 0o600, source(content.clone()))
         .await
         .unwrap();
-    assert_eq!(way.planned(), 0);
+    assert_eq!(relay.planned(), 0);
     let (end, _) = run(
         &instance,
         &shell(&format!("cd {path}; for i in 1 2 3; do cp big $i; done")),
         None,
     )
     .await;
-    assert!(end.outcome.ok());
+    assert!(end.outcome.success());
     let out = tempfile::tempdir().unwrap();
-    way.plan((1..12).map(|number| (Outwards, number * 40_021)));
+    relay.plan((1..12).map(|number| (Outwards, number * 40_021)));
     let export = instance
         .export(&[path], out.path(), ArtifactLimits::default())
         .await
         .unwrap();
-    assert_eq!(way.planned(), 0);
+    assert_eq!(relay.planned(), 0);
     assert_eq!(export.artifacts.len(), 4, "{:?}", export.skipped);
     for artifact in &export.artifacts {
         assert!(std::fs::read(&artifact.path).unwrap() == content);
@@ -155,8 +155,8 @@ async fn files_are_complete() {
 
 #[tokio::test]
 async fn concurrent_executions_keep_output_separate() {
-    let (instance, _process, way) = linked(LEASE).await;
-    way.plan((1..25).map(|number| (Outwards, number * 10_007)));
+    let (instance, _process, relay) = linked(LEASE).await;
+    relay.plan((1..25).map(|number| (Outwards, number * 10_007)));
     let instance = &instance;
     let runs = (0..40u8).map(|number| async move {
         let script = format!(
@@ -169,45 +169,45 @@ async fn concurrent_executions_keep_output_separate() {
         assert!(kept.stdout == vec![b'0' + number % 10; 300_000]);
     });
     common::all(runs).await;
-    assert_eq!(way.planned(), 0);
+    assert_eq!(relay.planned(), 0);
 }
 
-/// While the host is away: a program ends, another one is ended at its time limit, and one goes on.
+/// During the outage one program ends, one reaches its time limit, and one continues.
 #[tokio::test]
 async fn events_during_outage_are_delivered_later() {
-    let (instance, _process, way) = linked(LEASE).await;
+    let (instance, _process, relay) = linked(LEASE).await;
     let limited = ExecRequest::shell("echo begun; sleep 60").timeout(Duration::from_secs(1));
-    let (ended, goes_on) = (
+    let (ends, continues) = (
         shell("sleep 1; echo over; exit 6"),
         shell("sleep 4; echo on"),
     );
-    let meanwhile = async {
+    let outage = async {
         tokio::time::sleep(Duration::from_millis(300)).await;
-        way.shut(true);
+        relay.shut(true);
         tokio::time::sleep(Duration::from_millis(2500)).await;
-        way.shut(false);
+        relay.shut(false);
     };
-    let ((limited, told), (ended, over), (goes_on, on), ()) = tokio::join!(
+    let ((limited, kept), (ended, over), (continued, on), ()) = tokio::join!(
         run(&instance, &limited, None),
-        run(&instance, &ended, None),
-        run(&instance, &goes_on, None),
-        meanwhile
+        run(&instance, &ends, None),
+        run(&instance, &continues, None),
+        outage
     );
     assert_eq!(
-        (limited.outcome, &told.stdout[..]),
+        (limited.outcome, &kept.stdout[..]),
         (Outcome::TimedOut, &b"begun\n"[..])
     );
     assert_eq!(ended.outcome, Outcome::Exited { code: 6 });
     assert_eq!(over.stdout, b"over\n");
-    assert!(goes_on.outcome.ok());
+    assert!(continued.outcome.success());
     assert_eq!(on.stdout, b"on\n");
 }
 
 /// A backend that hands out one instance.
-struct Only(Mutex<Option<AgentInstance>>);
+struct SingleInstance(Mutex<Option<AgentInstance>>);
 
 #[async_trait]
-impl Backend for Only {
+impl Backend for SingleInstance {
     fn name(&self) -> &str {
         "only"
     }
@@ -226,34 +226,37 @@ impl Backend for Only {
     }
 }
 
-/// The same through the core, which has a clock of its own: longer than its bound for backends that have none.
+/// The same through `sandbox-core`. The outage is longer than the core's own bound for executions.
 #[tokio::test]
 async fn end_during_outage_wins_over_host_timeouts() {
-    let (instance, _process, way) = linked(LEASE).await;
+    let (instance, _process, relay) = linked(LEASE).await;
     let mut policy = CapabilityPolicy::new();
     policy.allow_unenforced = Capability::ALL
         .iter()
         .copied()
         .filter(|one| !matches!(one, Capability::StdoutMaxBytes | Capability::StderrMaxBytes))
         .collect();
-    let backend = Only(Mutex::new(Some(instance)));
+    let backend = SingleInstance(Mutex::new(Some(instance)));
     let client = SandboxClient::with_backend(Arc::new(backend), policy).unwrap();
     let sandbox = client.create(&SandboxSpec::new("test")).await.unwrap();
     let request = shell("sleep 1; echo over; exit 6").timeout(Duration::from_secs(2));
-    let meanwhile = async {
+    let outage = async {
         tokio::time::sleep(Duration::from_millis(300)).await;
-        way.shut(true);
+        relay.shut(true);
         tokio::time::sleep(Duration::from_secs(8)).await;
-        way.shut(false);
+        relay.shut(false);
     };
-    let (result, ()) = tokio::join!(sandbox.exec(&request), meanwhile);
+    let (result, ()) = tokio::join!(sandbox.exec(&request), outage);
     let result = result.unwrap();
     assert_eq!(result.outcome, Outcome::Exited { code: 6 });
     assert_eq!(result.stdout_text(), "over\n");
-    assert!(sandbox.exec(&shell("true")).await.unwrap().ok(), "it lives");
+    assert!(
+        sandbox.exec(&shell("true")).await.unwrap().success(),
+        "it lives"
+    );
 }
 
-/// A sandbox whose way is cut for good while a program runs.
+/// A sandbox whose relay is shut while a program runs.
 async fn cut_off(
     lease: Duration,
 ) -> (
@@ -261,13 +264,13 @@ async fn cut_off(
     Process,
     impl Future<Output = (Outcome, Vec<u8>)>,
 ) {
-    let (instance, process, way) = linked(lease).await;
+    let (instance, process, relay) = linked(lease).await;
     let instance = Arc::new(instance);
     let begun = Arc::new(tokio::sync::Notify::new());
     let running = tokio::spawn({
         let (instance, begun) = (Arc::clone(&instance), Arc::clone(&begun));
         async move {
-            let mut sink = Begun(begun, Vec::new());
+            let mut sink = OutputBegun(begun, Vec::new());
             let request = ExecRequest::shell("echo begun; sleep 60");
             let end = instance
                 .exec(&request, None.into(), &mut sink)
@@ -277,14 +280,14 @@ async fn cut_off(
         }
     });
     begun.notified().await;
-    way.shut(true);
+    relay.shut(true);
     (instance, process, async move { running.await.unwrap() })
 }
 
-struct Begun(Arc<tokio::sync::Notify>, Vec<u8>);
+struct OutputBegun(Arc<tokio::sync::Notify>, Vec<u8>);
 
 #[async_trait]
-impl OutputSink for Begun {
+impl OutputSink for OutputBegun {
     async fn write(&mut self, _stream: OutputStream, bytes: &[u8]) -> Flow {
         self.1.extend_from_slice(bytes);
         self.0.notify_one();
@@ -300,14 +303,14 @@ async fn end_after_lease_is_unknown_not_success() {
     let Outcome::Unknown { reason } = outcome else {
         panic!("{outcome:?}");
     };
-    assert!(reason.contains("the way is shut"), "{reason}");
+    assert!(reason.contains("the relay is shut"), "{reason}");
     assert_eq!(output, b"begun\n");
     assert!(begin.elapsed() < Duration::from_secs(20));
-    let again = instance
+    let refused = instance
         .exec(&shell("true"), None.into(), &mut Kept::default())
         .await
         .unwrap_err();
-    assert_eq!(again.kind(), ErrorKind::SandboxEnded);
+    assert_eq!(refused.kind(), ErrorKind::SandboxEnded);
     wait_until("the sandbox is destroyed", || process.destroyed() > 0).await;
     wait_until("the agent has ended", || process.ended().is_some()).await;
 }
@@ -331,19 +334,22 @@ async fn stop_kill_and_drop_work_during_outage() {
     assert!(matches!(running.await.0, Outcome::Unknown { .. }));
     assert!(process.destroyed() > 0);
 
-    let (instance, process, way) = linked(LEASE).await;
-    way.shut(true);
+    let (instance, process, relay) = linked(LEASE).await;
+    relay.shut(true);
     drop(instance);
     wait_until("the sandbox is destroyed", || process.destroyed() > 0).await;
-    let opened = way.opened();
+    let opened = relay.opened();
     tokio::time::sleep(Duration::from_secs(3)).await;
-    assert!(way.opened() <= opened + 1, "nobody looks for it any more");
+    assert!(
+        relay.opened() <= opened + 1,
+        "a dropped instance still reconnects"
+    );
 }
 
-/// An agent that ended is not one whose way is cut: there is nothing to wait for.
+/// The host does not wait for the lease of an agent that has ended.
 #[tokio::test]
 async fn end_of_the_agent_is_reported_at_once() {
-    let (instance, process, _way) = linked(LEASE).await;
+    let (instance, process, _relay) = linked(LEASE).await;
     let begin = Instant::now();
     instance.stop(Duration::ZERO).await.unwrap();
     assert!(begin.elapsed() < Duration::from_secs(10));

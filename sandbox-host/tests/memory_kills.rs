@@ -1,5 +1,5 @@
-//! What the kernel killed or refused belongs to the executions that ran when it happened: as the host counts, and kills for memory as the
-//! agent does where the host cannot.
+//! The kernel's kills and refusals are attributed to the executions that ran when they happened.
+//! The host counts them. Where it cannot count kills for memory, the agent does.
 
 mod fake;
 
@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
-use fake::{FakeAgent, PIPE, exec, hostile, report};
+use fake::{FakeAgent, PIPE, exec, report, settings};
 use sandbox_agent::protocol::{ExitKind, ExitReport, Kind};
 use sandbox_core::{ExecEnd, Outcome, Refusal, Result};
 use sandbox_host::{AgentInstance, Counters, Isolator};
 
-/// What a kernel has counted.
+/// A kernel's counters.
 #[derive(Default)]
 struct Kernel {
     kills: AtomicU64,
@@ -29,14 +29,14 @@ impl Kernel {
     }
 }
 
-/// A place whose kernel counts, and where the host sees how many were killed, or does not.
-struct Place {
+/// An isolator whose kernel counts. The host may see the number of kills or not.
+struct CountingIsolator {
     kernel: Arc<Kernel>,
     sees_kills: bool,
 }
 
 #[async_trait]
-impl Isolator for Place {
+impl Isolator for CountingIsolator {
     fn tier(&self) -> &str {
         "counted"
     }
@@ -61,7 +61,7 @@ async fn sandbox(sees_kills: bool) -> (AgentInstance, FakeAgent, Arc<Kernel>) {
     let (host, guest) = tokio::io::duplex(PIPE);
     let mut agent = FakeAgent::new(guest);
     let kernel = Arc::new(Kernel::default());
-    let place = Place {
+    let isolator = CountingIsolator {
         kernel: Arc::clone(&kernel),
         sees_kills,
     };
@@ -69,27 +69,27 @@ async fn sandbox(sees_kills: bool) -> (AgentInstance, FakeAgent, Arc<Kernel>) {
         agent.wait_for(Kind::Hello).await.unwrap();
         agent.welcome().await;
     };
-    let connected = AgentInstance::connect(host, hostile(), Box::new(place));
+    let connected = AgentInstance::connect(host, settings(), Box::new(isolator));
     let (instance, ()) = tokio::join!(connected, welcome);
     (instance.unwrap(), agent, kernel)
 }
 
-/// Runs an execution that the agent reports so, and during which this happens.
+/// Runs an execution that ends with this report. Calls `during` while it runs.
 async fn run(
     instance: &AgentInstance,
     agent: &mut FakeAgent,
-    said: ExitReport,
-    meanwhile: impl FnOnce(),
+    report: ExitReport,
+    during: impl FnOnce(),
 ) -> ExecEnd {
     let answer = async {
         let stream = agent.wait_for(Kind::Exec).await.unwrap();
-        meanwhile();
-        agent.frame(stream, Kind::Exited, &said.encode()).await;
+        during();
+        agent.frame(stream, Kind::Exited, &report.encode()).await;
     };
     tokio::join!(exec(instance), answer).0
 }
 
-fn told(end: &ExecEnd, refusal: Refusal) -> u64 {
+fn refusals(end: &ExecEnd, refusal: Refusal) -> u64 {
     let refused = end.refused.iter().filter(|(found, _)| *found == refusal);
     refused.map(|(_, times)| times).sum()
 }
@@ -101,34 +101,34 @@ const SIGNALED: Outcome = Outcome::Signaled { signal: 9 };
 async fn memory_kill_belongs_to_the_running_execution() {
     let (instance, mut agent, kernel) = sandbox(true).await;
     let (well, signaled) = (report(ExitKind::Exited(0)), report(ExitKind::Signaled(9)));
-    // Not an execution's.
+    // No execution runs.
     kernel.kill();
     for _ in 0..2 {
         let own = run(&instance, &mut agent, signaled, || ()).await;
         assert_eq!(
-            (own.outcome.clone(), told(&own, Refusal::Memory)),
+            (own.outcome.clone(), refusals(&own, Refusal::Memory)),
             (SIGNALED, 0)
         );
-        let swallowed = run(&instance, &mut agent, well, || kernel.kill()).await;
-        assert_eq!(swallowed.outcome, WELL);
-        assert_eq!(told(&swallowed, Refusal::Memory), 1);
+        let survived = run(&instance, &mut agent, well, || kernel.kill()).await;
+        assert_eq!(survived.outcome, WELL);
+        assert_eq!(refusals(&survived, Refusal::Memory), 1);
         let own = run(&instance, &mut agent, signaled, || ()).await;
         assert_eq!(
-            (own.outcome.clone(), told(&own, Refusal::Memory)),
+            (own.outcome.clone(), refusals(&own, Refusal::Memory)),
             (SIGNALED, 0)
         );
         let killed = run(&instance, &mut agent, signaled, || kernel.kill()).await;
         assert_eq!(killed.outcome, Outcome::OutOfMemory);
-        assert_eq!(told(&killed, Refusal::Memory), 1);
+        assert_eq!(refusals(&killed, Refusal::Memory), 1);
     }
-    // The host has looked itself.
+    // The host counts kills itself, so it ignores the agent's number.
     let lie = ExitReport {
         memory_kills: Some(7),
         ..signaled
     };
     let own = run(&instance, &mut agent, lie, || ()).await;
     assert_eq!(
-        (own.outcome.clone(), told(&own, Refusal::Memory)),
+        (own.outcome.clone(), refusals(&own, Refusal::Memory)),
         (SIGNALED, 0)
     );
 }
@@ -141,7 +141,7 @@ async fn concurrent_executions_each_report_memory_kills() {
         let long = agent.wait_for(Kind::Exec).await.unwrap();
         kernel.kill();
         kernel.refuse();
-        // It began after that.
+        // This execution begins after the kill.
         let end = run(&instance, &mut agent, well, || ()).await;
         assert_eq!(end.refused, []);
         let end = run(&instance, &mut agent, well, || {
@@ -149,15 +149,15 @@ async fn concurrent_executions_each_report_memory_kills() {
             kernel.refuse();
         })
         .await;
-        assert_eq!(told(&end, Refusal::Memory), 1);
-        assert_eq!(told(&end, Refusal::ProcessLimit), 1);
+        assert_eq!(refusals(&end, Refusal::Memory), 1);
+        assert_eq!(refusals(&end, Refusal::ProcessLimit), 1);
         let end = run(&instance, &mut agent, well, || ()).await;
         assert_eq!(end.refused, []);
         agent.frame(long, Kind::Exited, &well.encode()).await;
     };
     let (long, ()) = tokio::join!(exec(&instance), others);
-    assert_eq!(told(&long, Refusal::Memory), 2);
-    assert_eq!(told(&long, Refusal::ProcessLimit), 2);
+    assert_eq!(refusals(&long, Refusal::Memory), 2);
+    assert_eq!(refusals(&long, Refusal::ProcessLimit), 2);
     let end = run(&instance, &mut agent, well, || ()).await;
     assert_eq!(end.refused, []);
 }
@@ -165,21 +165,21 @@ async fn concurrent_executions_each_report_memory_kills() {
 #[tokio::test]
 async fn agent_counts_kills_if_the_host_cannot() {
     let (instance, mut agent, _kernel) = sandbox(false).await;
-    let said = |kind, memory_kills| ExitReport {
+    let with_kills = |kind, memory_kills| ExitReport {
         memory_kills,
         ..report(kind)
     };
     let (well, signaled) = (ExitKind::Exited(0), ExitKind::Signaled(9));
     for (report, outcome, times) in [
-        (said(well, Some(2)), WELL, 2),
-        (said(signaled, Some(0)), SIGNALED, 0),
-        (said(signaled, None), SIGNALED, 0),
-        (said(signaled, Some(1)), Outcome::OutOfMemory, 1),
-        (said(ExitKind::Lost, Some(1)), Outcome::OutOfMemory, 1),
+        (with_kills(well, Some(2)), WELL, 2),
+        (with_kills(signaled, Some(0)), SIGNALED, 0),
+        (with_kills(signaled, None), SIGNALED, 0),
+        (with_kills(signaled, Some(1)), Outcome::OutOfMemory, 1),
+        (with_kills(ExitKind::Lost, Some(1)), Outcome::OutOfMemory, 1),
     ] {
         let end = run(&instance, &mut agent, report, || ()).await;
         assert_eq!(
-            (end.outcome.clone(), told(&end, Refusal::Memory)),
+            (end.outcome.clone(), refusals(&end, Refusal::Memory)),
             (outcome, times)
         );
     }

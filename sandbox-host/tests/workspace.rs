@@ -1,15 +1,15 @@
-//! A workspace that comes back from an agent that lies about it.
+//! The workspace is copied back from an agent that sends forged lists.
 
 mod fake;
 
 use std::path::Path;
 
-use fake::{FakeAgent, exited, sandbox};
+use fake::{FakeAgent, sandbox};
 use sandbox_agent::protocol::{Builtin, ExecRequest, ExitKind, Kind, Program, Writer};
 use sandbox_core::spi::Instance;
 use sandbox_core::{ByteSize, HostChange, SkipReason, Workspace};
 
-/// Names that a workspace cannot have.
+/// Names outside of the workspace.
 const OUTSIDE: [&str; 8] = [
     "/workspace/../evil",
     "/workspace/a/../../evil",
@@ -21,8 +21,8 @@ const OUTSIDE: [&str; 8] = [
     "",
 ];
 
-/// An agent that lists what nobody made, and sends the same content for each.
-async fn liar(mut agent: FakeAgent) {
+/// An agent that lists forged names, and sends the same content for each.
+async fn forging_agent(mut agent: FakeAgent) {
     while let Some((stream, kind, payload)) = agent.next().await {
         if kind == Kind::Ping {
             agent.frame(0, Kind::Pong, &payload).await;
@@ -31,7 +31,7 @@ async fn liar(mut agent: FakeAgent) {
             continue;
         }
         let request = ExecRequest::decode(&payload).expect("a request");
-        let said = match request.program {
+        let response = match request.program {
             Program::Builtin(Builtin::List { depth: 0, .. }) => list(&[(b'd', "/workspace")]),
             Program::Builtin(Builtin::List { .. }) => {
                 let mut entries = vec![(b'd', "/workspace"), (b'f', "/workspace/good")];
@@ -47,9 +47,8 @@ async fn liar(mut agent: FakeAgent) {
             Program::Builtin(Builtin::Get { .. }) => b"evil".to_vec(),
             _ => Vec::new(),
         };
-        agent.frame(stream, Kind::Stdout, &said).await;
-        let end = exited(ExitKind::Exited(0));
-        agent.frame(stream, Kind::Exited, &end).await;
+        agent.frame(stream, Kind::Stdout, &response).await;
+        agent.exit(stream, ExitKind::Exited(0)).await;
     }
 }
 
@@ -77,7 +76,7 @@ async fn workspace_sync_stays_in_folder_and_keeps_conflicts() {
     let outside = tempfile::tempdir().unwrap();
     let folder = outer.path().join("work");
     std::fs::create_dir(&folder).unwrap();
-    let (mut instance, _destroyed) = sandbox(liar).await;
+    let (mut instance, _destroyed) = sandbox(forging_agent).await;
     let workspace = Workspace::read_write(&folder);
     let size = ByteSize::mib(1);
     instance.bring_workspace(&workspace, size).await.unwrap();
@@ -110,14 +109,13 @@ async fn workspace_sync_stays_in_folder_and_keeps_conflicts() {
 async fn ended_sandbox_reports_lost_workspace_changes() {
     let folder = tempfile::tempdir().unwrap();
     let (mut instance, destroyed) = sandbox(|mut agent| async move {
-        // The two steps of bringing an empty folder, and the list of it.
+        // The two steps that copy an empty folder into the sandbox, and its list.
         for _ in 0..3 {
             let stream = agent.wait_for(Kind::Exec).await.unwrap();
             agent
                 .frame(stream, Kind::Stdout, &list(&[(b'd', "/workspace")]))
                 .await;
-            let end = exited(ExitKind::Exited(0));
-            agent.frame(stream, Kind::Exited, &end).await;
+            agent.exit(stream, ExitKind::Exited(0)).await;
         }
     })
     .await;
@@ -128,6 +126,6 @@ async fn ended_sandbox_reports_lost_workspace_changes() {
     let error = instance.stop(std::time::Duration::ZERO).await;
     error.expect_err("nothing was brought back");
     assert!(destroyed.count() > 0);
-    // Once it is known that it ended, to end it again is no failure.
+    // Killing a sandbox that is known to have ended is no error.
     instance.stop(std::time::Duration::ZERO).await.unwrap();
 }

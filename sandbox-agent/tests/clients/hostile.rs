@@ -11,14 +11,14 @@ use sandbox_agent::protocol::{ExecRequest, FailStep, Kind, LogRequest, Settings,
 use crate::common::{
     Client, TestStream, command,
     listening::{ControlAddress, detached, echo, last_failure},
-    processes::{alive, mark, wait_until},
+    processes::{alive, unique_seconds, wait_until},
     settings,
 };
 
 #[test]
 fn malformed_frames_disconnect_only_their_sender() {
     let (mut first, address) = Client::listen(&detached());
-    let mark = mark(11);
+    let mark = unique_seconds();
     let break_it: [&dyn Fn(&mut TestStream); 5] = [
         &|wire| wire.socket.write_all(&[0xff; 100]).unwrap(),
         &|wire| wire.send(0, Kind::Hello, &settings().encode()),

@@ -1,37 +1,16 @@
 //! Processes of a test, seen from the host.
 
-use std::{
-    process::Command,
-    time::{Duration, Instant},
-};
+use std::time::Duration;
 
-/// An argument of `sleep` that identifies the processes of one test.
-pub fn mark(number: u32) -> String {
-    format!(
-        "{}",
-        1_000_000 + std::process::id() * 100 % 1_000_000 + number
-    )
-}
+pub use sandbox_testing::processes::unique_seconds;
 
-/// Number of `sleep` processes with this mark.
-pub fn alive(mark: &str) -> usize {
-    let output = Command::new("ps").args(["-eo", "args"]).output().unwrap();
-    String::from_utf8(output.stdout)
-        .unwrap()
-        .lines()
-        .filter(|line| line.starts_with("sleep") && line.contains(mark))
-        .count()
+/// Number of processes with this argument.
+pub fn alive(argument: &str) -> usize {
+    sandbox_testing::processes::with_argument(argument).len()
 }
 
 /// Waits for a condition for at most 10 s.
 #[track_caller]
-pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        assert!(
-            start.elapsed() < Duration::from_secs(10),
-            "not in 10 s: {what}"
-        );
-        std::thread::sleep(Duration::from_millis(5));
-    }
+pub fn wait_until(what: &str, holds: impl FnMut() -> bool) {
+    sandbox_testing::wait::wait_until(what, Duration::from_secs(10), holds);
 }

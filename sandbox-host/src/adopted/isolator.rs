@@ -1,6 +1,6 @@
 //! The isolator of an agent in a foreign container.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -9,11 +9,8 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::Cut;
-use crate::Isolator;
-
-/// How long the agent may take to end its processes and itself after its stream has ended. Its own
-/// timeouts add up to 6 s.
-const END_TIMEOUT: Duration = Duration::from_secs(10);
+use crate::agent_timeouts::KILL;
+use crate::{Isolator, StderrTail, lock};
 
 /// The pause between two checks whether the agent has ended.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -34,8 +31,8 @@ pub trait ForeignAgent: Send + Sync + 'static {
     /// Errors of the engine.
     async fn runs(&self) -> Result<bool>;
 
-    /// The tail of the agent's standard error, if any.
-    fn stderr_tail(&self) -> Option<String>;
+    /// The tail of the agent's standard error.
+    fn stderr_tail(&self) -> &StderrTail;
 }
 
 /// An agent in a foreign container. Destroying the sandbox ends the agent, not the container.
@@ -64,7 +61,7 @@ impl<A> AdoptedIsolator<A> {
 }
 
 fn use_cut(cut: &Mutex<Option<Cut>>) {
-    drop(cut.lock().unwrap_or_else(PoisonError::into_inner).take());
+    drop(lock(cut).take());
 }
 
 #[async_trait]
@@ -75,11 +72,11 @@ impl<A: ForeignAgent> Isolator for AdoptedIsolator<A> {
 
     async fn destroy(&self) -> Result<()> {
         self.destroy_soon();
-        let deadline = Instant::now() + END_TIMEOUT;
+        let deadline = Instant::now() + KILL;
         while self.agent.runs().await? {
             if Instant::now() >= deadline {
                 let place = self.agent.place();
-                let context = format!("the agent still runs in {place} after {END_TIMEOUT:?}");
+                let context = format!("the agent still runs in {place} after {KILL:?}");
                 return Err(Error::new(ErrorKind::Io, "leave container", context)
                     .on(self.agent.tier())
                     .with_fix("end its process (`agent serve --stdio`) in the container"));
@@ -99,8 +96,7 @@ impl<A: ForeignAgent> Isolator for AdoptedIsolator<A> {
     }
 
     async fn post_mortem(&self) -> Option<String> {
-        let words = self.agent.stderr_tail();
-        words.map(|words| format!("the agent's last words: {words}"))
+        self.agent.stderr_tail().explanation()
     }
 }
 

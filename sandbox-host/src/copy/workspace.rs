@@ -8,12 +8,13 @@
 use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
+use sandbox_core::spi::MAX_LISTED;
 use sandbox_core::{
-    ArtifactLimits, ByteSize, Conflict, Copied, Error, HostChange, MOST_NAMED, Result, SkipReason,
+    ArtifactLimits, ByteSize, Conflict, Copied, Error, HostChange, Result, SkipReason,
     SkippedArtifact, Synced, Workspace, WorkspaceCopies,
 };
 
@@ -23,6 +24,7 @@ use super::{FOLDER, MODE, on_host};
 use crate::WORK_FOLDER;
 use crate::entries::{self, Entry, EntryType};
 use crate::instance::AgentInstance;
+use crate::lock;
 use crate::output_folder::OutputFolder;
 
 const OPERATION: &str = "copy workspace";
@@ -151,8 +153,8 @@ impl WorkspaceCopy {
                 }
             }
         }
-        for skipped in brought.skipped.iter().take(MOST_NAMED) {
-            tracing::warn!(source = %sandbox_core::escape(&skipped.source), reason = ?skipped.reason, "not in the sandbox's copy of the workspace");
+        for skipped in brought.skipped.iter().take(MAX_LISTED) {
+            tracing::warn!(source = %sandbox_core::spi::escape(&skipped.source), reason = ?skipped.reason, "not in the sandbox's copy of the workspace");
         }
         Ok(Self {
             path: workspace.path.clone(),
@@ -170,7 +172,7 @@ impl WorkspaceCopy {
     }
 
     fn lock(&self) -> MutexGuard<'_, WorkspaceState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Whether this client has ended the sandbox.
@@ -227,7 +229,7 @@ impl WorkspaceCopy {
         for skipped in &synced.copied.skipped {
             named(&format_args!(
                 "{} stays in the sandbox: {:?}",
-                sandbox_core::escape(&skipped.source),
+                sandbox_core::spi::escape(&skipped.source),
                 skipped.reason
             ));
         }
@@ -266,7 +268,7 @@ struct WorkspaceSync<'a> {
 impl WorkspaceSync<'_> {
     fn skip(&mut self, path: &[u8], reason: SkipReason) {
         let skipped = &mut self.copy.copied.skipped;
-        if skipped.len() >= MOST_NAMED {
+        if skipped.len() >= MAX_LISTED {
             self.unnamed += 1;
             return;
         }
@@ -331,7 +333,7 @@ impl WorkspaceSync<'_> {
     }
 
     fn conflict(&mut self, name: &[u8], change: HostChange) {
-        if self.synced.conflicts.len() >= MOST_NAMED {
+        if self.synced.conflicts.len() >= MAX_LISTED {
             self.synced.more_conflicts += 1;
             return;
         }
@@ -382,8 +384,8 @@ impl WorkspaceSync<'_> {
                 .map(|name| String::from_utf8_lossy(name).into_owned())
                 .collect();
             removed.sort_unstable();
-            synced.more_removed = removed.len().saturating_sub(MOST_NAMED) as u64;
-            removed.truncate(MOST_NAMED);
+            synced.more_removed = removed.len().saturating_sub(MAX_LISTED) as u64;
+            removed.truncate(MAX_LISTED);
             synced.removed = removed;
         }
         if self.unnamed > 0 {

@@ -15,13 +15,7 @@ use super::outcome::HostAction;
 use super::{AgentInstance, DiscardSink};
 use crate::execution::{Finish, follow};
 use crate::failure::failure_error;
-use crate::{copy, export};
-
-/// The timeout for sending the log, without time that the receiver takes.
-const LOG_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// How long the agent may take beyond the grace period to end everything.
-const STOP_OVERTIME: Duration = Duration::from_secs(4);
+use crate::{agent_timeouts, copy, export};
 
 #[async_trait]
 impl Instance for AgentInstance {
@@ -150,7 +144,7 @@ impl Instance for AgentInstance {
         let synced = self.last_sync().await;
         let grace_ms = u32::try_from(grace.as_millis()).unwrap_or(u32::MAX);
         self.connection.control(Kind::Stop, &grace_ms.to_le_bytes());
-        let bound = grace.saturating_add(STOP_OVERTIME);
+        let bound = grace.saturating_add(agent_timeouts::STOP);
         let stopped = tokio::time::timeout(bound, self.connection.watch_end()).await;
         if stopped.is_err() {
             tracing::warn!(
@@ -183,7 +177,7 @@ impl AgentInstance {
             tail: tail.unwrap_or(u32::MAX),
             follow: follow_on,
         };
-        let limit = (!follow_on).then_some(LOG_TIMEOUT);
+        let limit = (!follow_on).then_some(agent_timeouts::LOG);
         let stream = self.open(Kind::Logs, &request.encode(), limit)?;
         match follow(stream, None.into(), sink).await {
             Finish::Exited { .. } => Ok(()),

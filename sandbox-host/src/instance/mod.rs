@@ -24,9 +24,6 @@ use crate::safe_path::{Identity, LinkRule, PathError};
 use crate::sandbox::AttachedSandbox;
 use crate::{Counters, Isolator, copy};
 
-/// The timeout of a file operation in the agent.
-const FILE_TIMEOUT: Duration = Duration::from_secs(600);
-
 /// The most bytes kept of a file operation's messages.
 const MESSAGE_LIMIT: usize = 4096;
 
@@ -126,7 +123,7 @@ impl AgentInstance {
     ) -> AgentRequest {
         let mut env = self.sandbox.env.clone();
         env.extend(request.into_iter().flat_map(|request| request.env.clone()));
-        let timeout = request.map_or(Some(FILE_TIMEOUT), |request| request.timeout);
+        let timeout = request.map_or(Some(self.sandbox.file_timeout), |request| request.timeout);
         AgentRequest {
             program,
             env: env
@@ -162,7 +159,11 @@ impl AgentInstance {
     ) -> Result<()> {
         let tier = self.isolator.tier();
         let request = self.request(Program::Builtin(builtin), None, stdin.is_some());
-        let stream = self.open(Kind::Exec, &request.encode(), Some(FILE_TIMEOUT))?;
+        let stream = self.open(
+            Kind::Exec,
+            &request.encode(),
+            Some(self.sandbox.file_timeout),
+        )?;
         let mut messages = FailureText {
             sink,
             stderr: Vec::new(),
@@ -183,9 +184,13 @@ impl AgentInstance {
             Finish::Exited { stopped: true, .. } => Ok(()),
             Finish::Exited { report, .. } => match report.kind {
                 ExitKind::Exited(0) => Ok(()),
+                ExitKind::TimedOut => failed(format!(
+                    "the file operation did not end within {:?}, the policy's file_timeout",
+                    self.sandbox.file_timeout
+                )),
                 kind => failed(format!(
                     "the agent's file operation ended with {kind:?} {}",
-                    sandbox_core::escape(&String::from_utf8_lossy(&messages.stderr))
+                    sandbox_core::spi::escape(&String::from_utf8_lossy(&messages.stderr))
                 )),
             },
             Finish::Failed(failure) => Err(failure_error(tier, &failure)),

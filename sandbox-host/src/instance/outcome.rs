@@ -1,14 +1,14 @@
 //! Combines what the agent, the kernel and the host know about an execution into its result.
 
+use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use sandbox_agent::protocol::{ExitKind, ExitReport};
 use sandbox_core::{ExecEnd, Outcome, Refusal};
 
 use super::AgentInstance;
-use crate::Counters;
+use crate::{Counters, lock};
 
 const SIGKILL: i32 = 9;
 
@@ -74,7 +74,7 @@ impl AgentInstance {
     }
 
     pub(super) fn known_counters(&self) -> MutexGuard<'_, Counters> {
-        self.counters.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.counters)
     }
 
     /// Denials that the kernel counted since the execution began.

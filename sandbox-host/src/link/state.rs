@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tokio::io::ReadBuf;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::{Background, PendingTask};
+use crate::{Background, PendingTask, lock};
 
 /// Counts links that are ending, for [`super::closed_clients_notified`]. Runs no tasks.
 pub(super) static FAREWELLS: Background = Background::new("sandbox-links");
@@ -92,7 +92,7 @@ impl LinkShared {
     }
 
     fn state(&self) -> MutexGuard<'_, LinkState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// The total time without a stream, including the current outage.

@@ -4,7 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use sandbox_core::{Error, ErrorKind, escape};
+use sandbox_core::spi::escape;
+use sandbox_core::{Error, ErrorKind};
 
 use super::Link;
 

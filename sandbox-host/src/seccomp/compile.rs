@@ -2,8 +2,9 @@
 //! conditions of that call.
 //!
 //! Kernels from 5.11 run a filter once per number when it is installed, and skip it for numbers that
-//! it always allows. So only refused calls and calls with conditions pay for the comparisons: about
-//! 13 ns for 120 of them, where running any filter costs 50 ns (`tests/seccomp_kernel/measure.rs`).
+//! it always allows. So only refused calls and calls with conditions pay for the comparisons.
+//! `cost_of_system_calls` in `tests/seccomp_kernel/measure.rs` measured on Linux 6.18 that a filter
+//! adds about 35 ns to a call that it always allows, and about 60 ns to a call with conditions.
 
 use std::collections::BTreeMap;
 use std::fmt;

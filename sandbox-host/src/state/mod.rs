@@ -1,5 +1,6 @@
 //! The user's state folder: locks, private files, and the keys of detached sandboxes.
 
+mod hand_over;
 mod record;
 
 use std::fs::File;
@@ -10,7 +11,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 use sandbox_core::{Error, ErrorKind, Result};
 
-pub use record::Record;
+pub use hand_over::HandOver;
+pub use record::{Record, lifetime};
 
 /// The path of the state folder, which may not exist. Configured, or else `/run/sandbox` for root,
 /// `$XDG_RUNTIME_DIR/sandbox`, or `/tmp/sandbox-UID`.

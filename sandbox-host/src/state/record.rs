@@ -4,12 +4,19 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use sandbox_core::plan::defaults;
 use sandbox_core::{EnforcementReport, Error, ErrorKind, Plan, Result, SandboxInfo, SandboxState};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// The version of the record. Others are refused, since it is unknown how to end such a sandbox.
 const VERSION: u32 = 2;
+
+/// The time to live of a detached sandbox.
+#[must_use]
+pub fn lifetime(plan: &Plan) -> Duration {
+    plan.lifetime.unwrap_or(defaults::DETACHED_LIFETIME)
+}
 
 /// The content of `sandbox.json` in the state folder. `P` is what the backend needs to find the
 /// sandbox again.
@@ -34,14 +41,13 @@ pub struct Record<P> {
 }
 
 impl<P: Serialize + DeserializeOwned + PartialEq> Record<P> {
-    /// A record of a sandbox whose time to live starts now.
+    /// A record of a sandbox whose [`lifetime`] starts now.
     #[must_use]
     pub fn new(
         tier: &str,
         plan: &Plan,
         env: BTreeMap<String, String>,
         enforcement: EnforcementReport,
-        lifetime: Duration,
         parts: P,
     ) -> Self {
         // A clock before 1970 counts as 1970.
@@ -55,7 +61,7 @@ impl<P: Serialize + DeserializeOwned + PartialEq> Record<P> {
             env,
             enforcement,
             created: now.as_secs(),
-            expires: now.saturating_add(lifetime).as_secs(),
+            expires: now.saturating_add(lifetime(plan)).as_secs(),
             parts,
         }
     }
@@ -139,11 +145,12 @@ mod tests {
     use super::*;
 
     fn record(policy: &CapabilityPolicy) -> Record<String> {
-        let plan = Plan::resolve(&SandboxSpec::new("kept").detached(true), policy).expect("a plan");
-        let report = EnforcementReport::nothing("a test");
         let lifetime = Duration::from_secs(60);
+        let spec = SandboxSpec::new("kept").detached(true).lifetime(lifetime);
+        let plan = Plan::resolve(&spec, policy).expect("a plan");
+        let report = EnforcementReport::nothing("a test");
         let place = "somewhere".to_owned();
-        Record::new("local", &plan, BTreeMap::new(), report, lifetime, place)
+        Record::new("local", &plan, BTreeMap::new(), report, place)
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! The real agent without any isolation around it, and what tests ask of it.
+//! The real agent without isolation, and helpers of the tests that use it.
 #![allow(dead_code, reason = "each test program uses a part")]
 
-pub mod way;
+pub mod relay;
 
 use std::fs::{File, Permissions};
 use std::io::Write;
@@ -11,9 +11,10 @@ use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_trait::async_trait;
+use relay::{CuttableRelay, RelayConnector};
 use sandbox_agent::protocol::Confinement;
 use sandbox_core::spi::{Flow, Instance, OutputSink, OutputStream, Source};
 use sandbox_core::{
@@ -23,7 +24,7 @@ use sandbox_host::{AgentInstance, AttachedSandbox, Isolator, Key, Sandbox};
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 
-/// The agent's process, which counts how often it was to be destroyed.
+/// The agent's process. Counts the requests to destroy it.
 #[derive(Clone)]
 pub struct Process {
     child: Arc<Mutex<Child>>,
@@ -42,7 +43,7 @@ impl Process {
         self.destroyed.load(Ordering::Relaxed)
     }
 
-    /// How the agent has ended, if it has.
+    /// The agent's exit status; `None` while it runs.
     pub fn ended(&self) -> Option<ExitStatus> {
         self.child.lock().unwrap().try_wait().unwrap()
     }
@@ -59,7 +60,7 @@ impl Isolator for Process {
     }
     fn destroy_soon(&self) {
         self.destroyed.fetch_add(1, Ordering::Relaxed);
-        // A second kill of the same child is harmless.
+        // It may have been killed before.
         let _ = self.child.lock().unwrap().start_kill();
     }
     async fn oom_kills(&self) -> Option<u64> {
@@ -87,30 +88,39 @@ impl OutputSink for Kept {
     }
 }
 
-/// The agent as a file that has no name, and goes with this process.
+/// The agent's program, as an unnamed file that exists as long as this process.
 fn program() -> PathBuf {
     static FILE: OnceLock<File> = OnceLock::new();
     let file = FILE.get_or_init(|| {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(sandbox_agent::program()).unwrap();
         file.set_permissions(Permissions::from_mode(0o755)).unwrap();
-        // What is open for writing cannot be executed.
+        // A file that is open for writing cannot be executed.
         File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap()
     });
     format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()).into()
 }
 
 fn sandbox() -> Sandbox {
+    sandbox_under(&CapabilityPolicy::new())
+}
+
+fn sandbox_under(policy: &CapabilityPolicy) -> Sandbox {
     let spec = SandboxSpec::new("agent").workdir("/");
-    let plan = Plan::resolve(&spec, &CapabilityPolicy::new()).unwrap();
+    let plan = Plan::resolve(&spec, policy).unwrap();
     Sandbox::new(&plan, Confinement::default(), EnforcementReport::new()).unwrap()
 }
 
 /// A sandbox that ends with its handle.
 pub async fn instance() -> AgentInstance {
+    instance_under(&CapabilityPolicy::new()).await
+}
+
+/// A sandbox under a policy that ends with its handle.
+pub async fn instance_under(policy: &CapabilityPolicy) -> AgentInstance {
     let mut command = Command::new(program());
     command.args(["serve", "--stdio"]);
-    connect(command, sandbox()).await.0
+    connect(command, sandbox_under(policy)).await.0
 }
 
 async fn connect(mut command: Command, sandbox: Sandbox) -> (AgentInstance, Process) {
@@ -128,11 +138,11 @@ async fn connect(mut command: Command, sandbox: Sandbox) -> (AgentInstance, Proc
     (instance, process)
 }
 
-/// A sandbox that is reached by a way that may be cut, and ends with its handle or after this lease.
-pub async fn linked(lease: Duration) -> (AgentInstance, Process, Arc<way::Way>) {
-    let way = way::Way::new();
+/// A sandbox behind a relay. It ends with its handle, or when the link is down for the lease.
+pub async fn linked(lease: Duration) -> (AgentInstance, Process, Arc<CuttableRelay>) {
+    let relay = CuttableRelay::new();
     let child = Command::new(program())
-        .args(["serve", "--listen", &format!("@{}", way.name)])
+        .args(["serve", "--listen", &format!("@{}", relay.name)])
         .stdin(Stdio::null())
         .kill_on_drop(true)
         .spawn()
@@ -140,14 +150,14 @@ pub async fn linked(lease: Duration) -> (AgentInstance, Process, Arc<way::Way>) 
     let process = Process::new(child);
     let mut sandbox = sandbox();
     sandbox.settings.lease_ms = u64::try_from(lease.as_millis()).unwrap();
-    let reach = Arc::new(way::Through(Arc::clone(&way)));
-    let instance = AgentInstance::connect_by(reach, sandbox, Box::new(process.clone()))
+    let connector = Arc::new(RelayConnector(Arc::clone(&relay)));
+    let instance = AgentInstance::connect_by(connector, sandbox, Box::new(process.clone()))
         .await
         .unwrap();
-    (instance, process, way)
+    (instance, process, relay)
 }
 
-/// A sandbox whose agent listens. It ends at the latest with this value.
+/// A sandbox whose agent listens on a socket. It ends at the latest when this is dropped.
 pub struct Listening {
     pub process: Process,
     pub key: Key,
@@ -156,12 +166,12 @@ pub struct Listening {
 }
 
 impl Listening {
-    /// Starts one that outlives its first client, which comes with it.
+    /// Starts a sandbox that outlives its first client. Returns both.
     pub async fn detached() -> (Self, AgentInstance) {
         Self::start(sandbox().detached()).await
     }
 
-    /// Starts one that ends with its first client, which comes with it.
+    /// Starts a sandbox that ends with its first client. Returns both.
     pub async fn owned() -> (Self, AgentInstance) {
         Self::start(sandbox()).await
     }
@@ -169,7 +179,7 @@ impl Listening {
     async fn start(sandbox: Sandbox) -> (Self, AgentInstance) {
         let place = tempfile::tempdir().unwrap();
         let listener = std::os::unix::net::UnixListener::bind(place.path().join("socket")).unwrap();
-        // The shell puts the socket, which it has for standard error, where the agent is told to find it.
+        // The shell moves the socket from standard error to the descriptor that the agent expects.
         let mut command = Command::new("/bin/sh");
         command
             .args([
@@ -207,7 +217,7 @@ impl Listening {
         self.attach_over(self.stream().await, key).await
     }
 
-    /// The same over a connection that is there already.
+    /// A later client over an open connection.
     pub async fn attach_over(&self, stream: UnixStream, key: &Key) -> Result<AgentInstance> {
         let isolator = Box::new(self.process.clone());
         AgentInstance::attach(stream, key, self.attached.clone(), isolator).await
@@ -235,7 +245,7 @@ pub fn source(bytes: Vec<u8>) -> Source {
     Box::new(std::io::Cursor::new(bytes))
 }
 
-/// Waits for all of them at once.
+/// Runs the futures concurrently.
 pub async fn all(futures: impl Iterator<Item = impl Future<Output = ()>>) {
     let mut pending: Vec<_> = futures.map(Box::pin).collect();
     std::future::poll_fn(|context| {
@@ -249,18 +259,8 @@ pub async fn all(futures: impl Iterator<Item = impl Future<Output = ()>>) {
     .await;
 }
 
-/// Waits until something holds, at most 10 s.
+/// Waits until the condition holds, at most 10 s.
 #[track_caller]
 pub fn wait_until(what: &str, holds: impl Fn() -> bool) -> impl Future<Output = ()> {
-    let what = what.to_owned();
-    async move {
-        let start = Instant::now();
-        while !holds() {
-            assert!(
-                start.elapsed() < Duration::from_secs(10),
-                "not in 10 s: {what}"
-            );
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    }
+    sandbox_testing::wait::wait_until_async(what, Duration::from_secs(10), async move || holds())
 }

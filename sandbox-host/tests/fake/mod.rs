@@ -1,4 +1,4 @@
-//! An agent that a test owns, and the host's client of it.
+//! An agent that a test controls, and the host's client of it.
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use std::collections::BTreeMap;
@@ -18,10 +18,10 @@ use sandbox_core::{
 use sandbox_host::{AgentInstance, AttachedSandbox, Isolator, Key, Sandbox};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
-/// How much is on its way at most in each direction.
+/// The most bytes in transit in each direction.
 pub const PIPE: usize = 1 << 20;
 
-/// How often the sandbox was to be destroyed.
+/// Counts the requests to destroy the sandbox.
 #[derive(Clone, Default)]
 pub struct Destroyed(Arc<AtomicUsize>);
 
@@ -30,7 +30,7 @@ impl Destroyed {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Whether it is, once everything that is under way has happened.
+    /// Whether there is one, after 50 ms for requests that are under way.
     pub async fn soon(&self) -> bool {
         tokio::time::sleep(Duration::from_millis(50)).await;
         self.count() > 0
@@ -57,7 +57,7 @@ impl Isolator for Destroyed {
     }
 }
 
-/// Counts output, and may have enough at some time.
+/// Counts output, and stops the execution after `stop_after` bytes.
 #[derive(Default)]
 pub struct Count {
     pub bytes: usize,
@@ -116,16 +116,19 @@ impl FakeAgent {
     }
 
     pub async fn frame(&mut self, stream: u32, kind: Kind, payload: &[u8]) -> bool {
-        let mut bytes = Vec::new();
-        encode_frame(&mut bytes, stream, kind, false, payload);
-        self.raw(&bytes).await
+        self.raw(&frame(stream, kind, payload)).await
+    }
+
+    /// Reports the end of an execution.
+    pub async fn exit(&mut self, stream: u32, kind: ExitKind) -> bool {
+        self.frame(stream, Kind::Exited, &exited(kind)).await
     }
 
     pub async fn raw(&mut self, bytes: &[u8]) -> bool {
         self.stream.write_all(bytes).await.is_ok()
     }
 
-    /// The first answer of an agent.
+    /// Answers the client's greeting.
     pub async fn welcome(&mut self) {
         let welcome = Welcome {
             split: true,
@@ -135,7 +138,7 @@ impl FakeAgent {
         assert!(self.frame(0, Kind::Welcome, &welcome.encode()).await);
     }
 
-    /// Answers pings and nothing else, until the host has enough.
+    /// Answers pings and nothing else, until the host closes the stream.
     pub async fn only_answer_pings(&mut self) {
         while let Some((_, kind, payload)) = self.next().await {
             if kind == Kind::Ping && !self.frame(0, Kind::Pong, &payload).await {
@@ -144,7 +147,7 @@ impl FakeAgent {
         }
     }
 
-    /// Sends output as fast as it is granted, until the host kills.
+    /// Sends output as fast as credit allows, until the host kills the execution.
     pub async fn flood(&mut self, stream: u32) {
         let piece = vec![b'f'; 60_000];
         let mut credit = i64::from(WINDOW);
@@ -165,20 +168,27 @@ impl FakeAgent {
         }
     }
 
-    /// Floods the first stream of this kind until the host kills, says that it did, and works on.
+    /// Floods the first stream of this kind until the host kills the execution, reports that it was
+    /// killed, and answers pings.
     pub async fn flood_first(mut self, kind: Kind) {
         let stream = self.wait_for(kind).await.unwrap();
         self.flood(stream).await;
-        self.frame(stream, Kind::Exited, &exited(ExitKind::Killed))
-            .await;
+        self.exit(stream, ExitKind::Killed).await;
         self.only_answer_pings().await;
     }
 
-    /// Says nothing any more, and hears nothing.
+    /// Neither sends nor reads anything more.
     pub async fn stall(self) {
         std::future::pending::<()>().await;
         drop(self);
     }
+}
+
+/// The bytes of one frame.
+pub fn frame(stream: u32, kind: Kind, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode_frame(&mut bytes, stream, kind, false, payload);
+    bytes
 }
 
 /// The report of an end.
@@ -190,7 +200,7 @@ pub fn exited(kind: ExitKind) -> Vec<u8> {
     report(kind).encode()
 }
 
-/// Which of its clients the host is.
+/// Which client of the sandbox the host is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Client {
     Owner,
@@ -202,18 +212,18 @@ fn plan() -> Plan {
     Plan::resolve(&SandboxSpec::new("hostile"), &CapabilityPolicy::new()).unwrap()
 }
 
-/// A sandbox for whoever pretends to be its agent.
-pub fn hostile() -> Sandbox {
+/// The host's settings of a sandbox.
+pub fn settings() -> Sandbox {
     Sandbox::new(&plan(), Confinement::default(), EnforcementReport::new()).unwrap()
 }
 
-/// Connects to whatever is at the other end of `host`.
+/// Connects to the agent at the other end of `host`.
 pub async fn connect(client: Client, host: DuplexStream) -> (Result<AgentInstance>, Destroyed) {
     let destroyed = Destroyed::default();
     let isolator = Box::new(destroyed.clone());
     let instance = match client {
-        Client::Owner => AgentInstance::connect(host, hostile(), isolator).await,
-        Client::Creator => AgentInstance::connect(host, hostile().detached(), isolator).await,
+        Client::Owner => AgentInstance::connect(host, settings(), isolator).await,
+        Client::Creator => AgentInstance::connect(host, settings().detached(), isolator).await,
         Client::Later => {
             let sandbox = AttachedSandbox::new(&plan(), BTreeMap::new(), EnforcementReport::new());
             AgentInstance::attach(host, &Key::new([9; 32]), sandbox, isolator).await
@@ -222,7 +232,7 @@ pub async fn connect(client: Client, host: DuplexStream) -> (Result<AgentInstanc
     (instance, destroyed)
 }
 
-/// A client of this agent, which has said its welcome.
+/// A client of this agent, after its welcome.
 pub async fn client_of<F, Fut>(client: Client, agent: F) -> (AgentInstance, Destroyed)
 where
     F: FnOnce(FakeAgent) -> Fut,
@@ -266,29 +276,34 @@ pub async fn exec(instance: &AgentInstance) -> ExecEnd {
         .unwrap()
 }
 
-/// The reason why the end of the request is not known.
+/// The reason why the outcome is unknown. Panics if it is known.
 #[track_caller]
-pub fn unknown(end: &ExecEnd) -> &str {
+pub fn unknown_reason(end: &ExecEnd) -> &str {
     match &end.outcome {
         Outcome::Unknown { reason } => reason,
         _ => panic!("{end:?}"),
     }
 }
 
-/// Runs the request, whose end must be unknown for a reason, and the sandbox be destroyed.
-pub async fn unknown_and_destroyed(instance: &AgentInstance, destroyed: &Destroyed, said: &str) {
+/// Asserts that the outcome of a request is unknown for this reason, and that the sandbox is
+/// destroyed.
+pub async fn assert_unknown_and_destroyed(
+    instance: &AgentInstance,
+    destroyed: &Destroyed,
+    expected: &str,
+) {
     let end = exec(instance).await;
-    let reason = unknown(&end);
-    assert!(reason.contains(said), "{reason}");
+    let reason = unknown_reason(&end);
+    assert!(reason.contains(expected), "{reason}");
     assert!(destroyed.soon().await, "the sandbox must be destroyed");
-    has_ended(instance).await;
+    assert_ended(instance).await;
 }
 
-/// Nothing runs any more.
-pub async fn has_ended(instance: &AgentInstance) {
-    let again = instance
+/// Asserts that the sandbox refuses another request because it has ended.
+pub async fn assert_ended(instance: &AgentInstance) {
+    let refused = instance
         .exec(&request(), None.into(), &mut Count::default())
         .await
         .unwrap_err();
-    assert_eq!(again.kind(), ErrorKind::SandboxEnded);
+    assert_eq!(refused.kind(), ErrorKind::SandboxEnded);
 }

@@ -1,4 +1,4 @@
-//! What is attempted under a filter. Each attempt fails without harm where nothing refuses it.
+//! System calls that are attempted under a filter. Without a filter, they fail or do no harm.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -8,12 +8,12 @@ use std::ptr::null;
 
 use libc::{c_long, syscall};
 
-/// No process and no user has this number.
+/// A number that no process and no user has.
 const NOBODY: c_long = 0x7fff_fff0;
 
-/// Makes the attempts of a set and prints what became of them.
+/// Makes the attempts of a set and prints their results.
 pub fn run(set: &str) {
-    // The test harness has begun a line.
+    // The test harness has printed the start of a line.
     println!();
     match set {
         "nothing" => {}
@@ -58,7 +58,8 @@ fn surface() {
     child("clone into a user namespace", flags(libc::CLONE_NEWUSER));
     child("clone beside the parent", flags(libc::CLONE_PARENT));
     clone3();
-    // SAFETY: addresses are null, or of strings and records that live on; the kernel checks all of them.
+    // SAFETY: addresses are null, or of strings and records that live on; the kernel checks all of
+    // them.
     unsafe {
         report(
             "mount",
@@ -105,7 +106,7 @@ fn surface() {
     sockets();
     internet_sockets();
     starts();
-    // Last, since without a filter it succeeds and changes who this process is; it fails where threads are running.
+    // The last attempt, because without a filter it changes this process. With threads it fails.
     // SAFETY: no pointer is passed.
     report("unshare of a user namespace", unsafe {
         syscall(libc::SYS_unshare, libc::CLONE_NEWUSER)
@@ -127,7 +128,7 @@ fn agent() {
     // SAFETY: signals are number 0, which sends nothing; addresses are null.
     unsafe {
         report("kill of process 1", syscall(libc::SYS_kill, 1, 0));
-        report("kill of everybody", syscall(libc::SYS_kill, -1, 0));
+        report("kill of all processes", syscall(libc::SYS_kill, -1, 0));
         report("kill of itself", syscall(libc::SYS_kill, own, 0));
         report("tgkill of process 1", syscall(libc::SYS_tgkill, 1, 1, 0));
         report(
@@ -243,11 +244,11 @@ fn host() {
     starts();
 }
 
-/// Each fails without a filter, or gives nothing, where the host has no huge pages to give.
+/// Without a filter, these fail or reserve nothing if the host has no free huge pages.
 fn memory() {
     let huge = |name, flags: i32| {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags;
-        // SAFETY: a new mapping that nobody can reach; nothing is written to it.
+        // SAFETY: a new mapping that nothing else uses and nothing is written to.
         let mapped = unsafe { syscall(libc::SYS_mmap, 0, 2 << 20, 0, flags, -1, 0) };
         report(name, mapped.min(0));
     };
@@ -262,7 +263,7 @@ fn memory() {
     file("file in huge pages", libc::MFD_HUGETLB);
 }
 
-/// Of no file, so that nothing happens and the kernel's own error is `EBADF`.
+/// With an invalid descriptor, so that the kernel's own error is `EBADF`.
 fn requests() {
     for (name, request) in [
         ("btrfs: snapshot", 0x5000_9417),
@@ -316,14 +317,15 @@ fn files(folder: &std::path::Path) {
     };
     let (marked, plain, moved) = (path("marked"), path("plain"), path("moved"));
     let make = libc::O_CREAT | libc::O_WRONLY;
-    // SAFETY: the paths are strings that live on; the record of openat2 has no bytes, which the kernel refuses.
+    // SAFETY: the paths are strings that live on; the record of openat2 has no bytes, which the
+    // kernel refuses.
     unsafe {
         let here = libc::AT_FDCWD;
         let marked = syscall(libc::SYS_openat, here, marked.as_ptr(), make, 0o6755);
         report("new file with set-user-id", marked.min(0));
         let file = syscall(libc::SYS_openat, here, plain.as_ptr(), make, 0o755);
         report("new file", file.min(0));
-        // The mode counts for new files only; whatever else stands there is nobody's business.
+        // The kernel ignores the mode unless the call creates a file.
         let opened = syscall(libc::SYS_openat, here, plain.as_ptr(), 0, 0o6755);
         report("open with a mode", opened.min(0));
         let opened = syscall(libc::SYS_openat2, here, plain.as_ptr(), null::<u8>(), 0);
@@ -337,10 +339,10 @@ fn files(folder: &std::path::Path) {
     }
 }
 
-/// Makes a child that ends at once.
+/// Creates a child that ends at once.
 fn child(name: &str, flags: c_long) {
-    // SAFETY: without a stack of its own and without CLONE_VM the child goes on in a copy of this process' memory, and does
-    // nothing but end.
+    // SAFETY: without its own stack and without CLONE_VM the child runs in a copy of this process'
+    // memory, and only ends.
     let child = unsafe { syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
     if child == 0 {
         // SAFETY: ends the child.
@@ -348,7 +350,8 @@ fn child(name: &str, flags: c_long) {
     }
     report(name, child);
     if child > 0 {
-        // SAFETY: no status is asked for. A child beside this process is its parent's to wait for, so that none is found.
+        // SAFETY: no status is requested. A sibling of this process is not found, because its parent
+        // waits for it.
         unsafe { libc::waitpid(child as i32, std::ptr::null_mut(), 0) };
     }
 }
@@ -379,7 +382,7 @@ fn terminals() {
 }
 
 fn schedulers() {
-    // A priority that the real-time classes do not have, so that nothing changes.
+    // Real-time classes have no such priority, so the call changes nothing.
     let parameters = libc::sched_param { sched_priority: 0 };
     let set = |policy: i32| {
         // SAFETY: the record lives on.
@@ -400,7 +403,7 @@ fn schedulers() {
     report("scheduler BATCH", set(libc::SCHED_BATCH));
 }
 
-/// What differs between namespaces of one's own and the host's.
+/// Attempts whose results differ between own namespaces and the host's.
 fn sockets() {
     let stream = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
     report("socket AF_UNIX", socket(libc::AF_UNIX, stream, 0));
@@ -418,7 +421,7 @@ fn sockets() {
         let made = unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, pair.as_mut_ptr()) };
         report(name, made.into());
     }
-    // SAFETY: no pointer is passed. The segment has a key of nobody else's, and goes with the mark to remove it.
+    // SAFETY: no pointer is passed. The segment has a private key, and is removed with the mark.
     unsafe {
         let segment = libc::shmget(libc::IPC_PRIVATE, 4096, libc::IPC_CREAT | 0o600);
         report("shared memory", segment.into());

@@ -1,4 +1,4 @@
-//! Starts this program again under a filter, and judges what it reports.
+//! Runs this program under a filter, and checks the results that it prints.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -9,7 +9,7 @@ use sandbox_core::{CapabilityPolicy, Plan, SandboxSpec};
 use sandbox_host::confinement::{Isolation, Kernel, Mode, Paths, Profile, confinement};
 use sandbox_host::seccomp::Arch;
 
-/// Names the attempts to the program that is started again.
+/// Names the set of attempts for the started program.
 pub const VARIABLE: &str = "SANDBOX_HOST_FILTER_ATTEMPTS";
 
 pub const SPLIT: Mode = Mode::Split {
@@ -17,20 +17,20 @@ pub const SPLIT: Mode = Mode::Split {
     gid: 1000,
 };
 
-/// What should become of an attempt.
+/// The expected result of an attempt.
 #[derive(Debug, Clone, Copy)]
 pub enum Expected {
     /// It succeeds under the filter.
     Works,
-    /// It fails with this error under the filter, and otherwise without.
+    /// It fails with this error under the filter, but not without.
     Refused(i32),
-    /// It fails with this error under the filter, and perhaps without, where the kernel lacks the thing.
+    /// It fails with this error under the filter. Without, too, if the kernel lacks the feature.
     Unavailable(i32),
-    /// It fails with this error, filter or not.
+    /// It fails with this error with and without the filter.
     Same(i32),
 }
 
-/// The filter of a default plan, on a kernel where the filter alone sees to it all.
+/// The filter of a default plan, on a kernel without other mechanisms.
 pub fn program(subprocess: bool, mode: Mode, isolation: Isolation) -> Vec<u8> {
     let mut policy = CapabilityPolicy::new();
     policy.subprocess_execution = Some(subprocess);
@@ -46,7 +46,7 @@ pub fn program(subprocess: bool, mode: Mode, isolation: Isolation) -> Vec<u8> {
     confinement(&plan, &kernel, mode, &profile).seccomp
 }
 
-/// Starts this program again for one set of attempts, under the filter when there is one.
+/// Runs this program for one set of attempts, under the filter if there is one.
 pub fn start(attempts: &str, program: Option<&[u8]>) -> Output {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
     command.args([
@@ -59,10 +59,10 @@ pub fn start(attempts: &str, program: Option<&[u8]>) -> Output {
     command.env(VARIABLE, attempts);
     if let Some(program) = program {
         let program = program.to_vec();
-        // SAFETY: between fork and exec only two system calls are made; nothing is allocated.
+        // SAFETY: between fork and exec only two system calls are made. Nothing is allocated.
         unsafe { command.pre_exec(move || install(&program)) };
     }
-    command.output().expect("this program starts again")
+    command.output().expect("started")
 }
 
 fn install(program: &[u8]) -> io::Result<()> {
@@ -75,7 +75,7 @@ fn install(program: &[u8]) -> io::Result<()> {
     if unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel copies the record and as many instructions as it says, wherever they lie.
+    // SAFETY: the kernel copies the record and the `len` instructions at its pointer.
     if unsafe {
         libc::prctl(
             libc::PR_SET_SECCOMP,
@@ -89,7 +89,7 @@ fn install(program: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes the attempts under the filter and without, and compares both with what is expected.
+/// Makes the attempts with and without the filter, and compares both with the expected results.
 pub fn compare(attempts: &str, program: &[u8], expected: &[(&str, Expected)]) {
     let filtered = results(&start(attempts, Some(program)));
     let free = results(&start(attempts, None));
@@ -115,7 +115,7 @@ pub fn compare(attempts: &str, program: &[u8], expected: &[(&str, Expected)]) {
             Expected::Same(errno) => assert_eq!((filtered, free), (errno, errno), "{name}"),
             Expected::Refused(errno) => {
                 assert_eq!(filtered, errno, "{name} under the filter");
-                // To an unprivileged user the kernel itself answers some attempts with EPERM.
+                // For an unprivileged user, the kernel itself refuses some attempts with EPERM.
                 if root || errno != libc::EPERM {
                     assert_ne!(free, errno, "{name} without a filter");
                 }
@@ -124,7 +124,7 @@ pub fn compare(attempts: &str, program: &[u8], expected: &[(&str, Expected)]) {
     }
 }
 
-/// What became of each attempt: 0 or the error number.
+/// The result of each attempt: 0 or the error number.
 fn results(output: &Output) -> BTreeMap<String, i32> {
     let text = String::from_utf8_lossy(&output.stdout);
     let complaint = String::from_utf8_lossy(&output.stderr);

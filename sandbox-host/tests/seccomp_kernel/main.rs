@@ -1,5 +1,5 @@
-//! Filters in the running kernel: this test program starts itself again under a filter, attempts things there, and compares
-//! what became of them with what the filter is for, and with the same attempts without a filter.
+//! Filters in the running kernel. This test program runs itself under a filter and attempts system
+//! calls. Their results are compared with the expected ones, and with those without a filter.
 #![cfg(all(
     target_os = "linux",
     any(target_arch = "x86_64", target_arch = "aarch64")
@@ -111,31 +111,39 @@ fn only_threads_start_without_subprocesses() {
     );
 }
 
+/// Attempts on the limits and priorities of other processes.
+const ON_OTHER_PROCESSES: &[(&str, Expected)] = &[
+    ("limits of another set", Refused(EPERM)),
+    ("own limits set", Works),
+    ("own limits by number read", Works),
+    ("affinity of another", Refused(EPERM)),
+    ("scheduling of another", Refused(EPERM)),
+    ("priority of another", Refused(EPERM)),
+    ("priority of a user", Refused(EPERM)),
+    ("own priority", Works),
+    ("input and output priority of another", Refused(EPERM)),
+];
+
 #[test]
 fn code_cannot_affect_agent_of_same_user() {
     compare(
         "agent",
         &program(true, Mode::Shared, Isolation::Container),
         &[
-            ("kill of process 1", Refused(EPERM)),
-            ("kill of everybody", Refused(EPERM)),
-            ("kill of itself", Works),
-            ("tgkill of process 1", Refused(EPERM)),
-            ("tgkill of itself", Works),
-            ("pidfd_open of process 1", Refused(EPERM)),
-            ("pidfd_open of itself", Works),
-            ("pidfd_send_signal", Refused(ENOSYS)),
-            ("limits of another set", Refused(EPERM)),
-            ("own limits set", Works),
-            ("own limits by number read", Works),
-            ("affinity of another", Refused(EPERM)),
-            ("scheduling of another", Refused(EPERM)),
-            ("priority of another", Refused(EPERM)),
-            ("priority of a user", Refused(EPERM)),
-            ("own priority", Works),
-            ("input and output priority of another", Refused(EPERM)),
-            ("/bin/true", Works),
-        ],
+            ON_OTHER_PROCESSES,
+            &[
+                ("kill of process 1", Refused(EPERM)),
+                ("kill of all processes", Refused(EPERM)),
+                ("kill of itself", Works),
+                ("tgkill of process 1", Refused(EPERM)),
+                ("tgkill of itself", Works),
+                ("pidfd_open of process 1", Refused(EPERM)),
+                ("pidfd_open of itself", Works),
+                ("pidfd_send_signal", Refused(ENOSYS)),
+                ("/bin/true", Works),
+            ],
+        ]
+        .concat(),
     );
 }
 
@@ -144,18 +152,7 @@ fn executions_cannot_change_each_others_limits() {
     compare(
         "peers",
         &program(true, SPLIT, Isolation::Namespaces),
-        &[
-            ("limits of another set", Refused(EPERM)),
-            ("own limits set", Works),
-            ("own limits by number read", Works),
-            ("affinity of another", Refused(EPERM)),
-            ("scheduling of another", Refused(EPERM)),
-            ("priority of another", Refused(EPERM)),
-            ("priority of a user", Refused(EPERM)),
-            ("own priority", Works),
-            ("input and output priority of another", Refused(EPERM)),
-            ("/bin/true", Works),
-        ],
+        &[ON_OTHER_PROCESSES, &[("/bin/true", Works)]].concat(),
     );
 }
 
@@ -186,7 +183,7 @@ fn call_of_32_bit_interface_kills() {
         Some(&program(true, SPLIT, Isolation::Namespaces)),
     );
     let free = start("int 0x80", None);
-    // A kernel without the 32-bit interface kills by itself, with another signal.
+    // A kernel without the 32-bit interface kills the process with another signal.
     if free.status.success() {
         assert_eq!(filtered.status.signal(), Some(libc::SIGSYS), "{filtered:?}");
     } else {
@@ -216,7 +213,7 @@ fn kernel_accepts_every_program() {
     assert!(privileges(&kernel, SPLIT).is_enforced());
 }
 
-/// What is handled for the running kernel's ABI is all that it knows: it takes that, and refuses one right more.
+/// The handled rights are all that the running kernel's ABI knows: the kernel refuses one more.
 #[test]
 fn landlock_handles_all_rights_of_the_running_abi() {
     #[repr(C)]
@@ -234,12 +231,13 @@ fn landlock_handles_all_rights_of_the_running_abi() {
     };
     let abi = create(None, VERSION);
     if abi < 1 {
-        // A kernel that has none must say so; anything else would be a mistake of this test.
+        // Without Landlock, the backend handles no rights either.
         let error = std::io::Error::last_os_error().raw_os_error();
         assert!(
             [Some(ENOSYS), Some(libc::EOPNOTSUPP)].contains(&error),
             "{error:?}"
         );
+        assert_eq!((handled_fs(0), handled_net(0)), (0, 0));
         return;
     }
     let abi = abi as u32;
@@ -250,13 +248,13 @@ fn landlock_handles_all_rights_of_the_running_abi() {
     ];
     let set = create(Some(&Attributes(known)), 0);
     assert!(set >= 0, "ABI {abi}: {}", std::io::Error::last_os_error());
-    // SAFETY: the descriptor was just made, and nobody else has it.
+    // SAFETY: the descriptor was just created, and nothing else owns it.
     drop(unsafe { <std::os::fd::OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(set as i32) });
-    // Later ABIs know more than is used.
+    // Later ABIs know more rights than are used.
     if abi <= 7 {
         for place in 0..known.len() {
             let mut more = known;
-            // The bits are without holes, so this is the next one.
+            // The bits are contiguous, so this sets the next one.
             more[place] |= known[place] + 1;
             assert!(
                 create(Some(&Attributes(more)), 0) < 0,
@@ -266,9 +264,9 @@ fn landlock_handles_all_rights_of_the_running_abi() {
     }
 }
 
-/// The other side of [`start`].
+/// The process that [`start`] runs.
 #[test]
-#[ignore = "started again by the other tests, under their filters"]
+#[ignore = "started by the other tests, under their filters"]
 fn inside() {
     attempts::run(&std::env::var(filtered::VARIABLE).expect("started by another test"));
 }

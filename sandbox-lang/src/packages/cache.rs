@@ -15,7 +15,8 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use sandbox_core::policy::Requirement;
-use sandbox_core::{Error, ErrorKind, Result, unique_name};
+use sandbox_core::spi::unique_name;
+use sandbox_core::{Error, ErrorKind, Result};
 use serde::Serialize;
 
 use super::entry_lock::EntryLock;

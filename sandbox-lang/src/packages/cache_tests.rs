@@ -19,6 +19,37 @@ fn packages(names: &[&str]) -> Vec<Requirement> {
         .collect()
 }
 
+/// A temporary folder with an interpreter and an empty cache.
+struct CacheFolder {
+    folder: tempfile::TempDir,
+    python: Interpreter,
+    cache: Cache,
+}
+
+impl CacheFolder {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let python = interpreter(folder.path());
+        let packages = folder.path().join("sandbox/packages");
+        let cache = Cache::open(&packages, &folder.path().join("state")).expect("made");
+        Self {
+            folder,
+            python,
+            cache,
+        }
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The key of these packages from the default source.
+    fn key(&self, names: &[&str]) -> Key {
+        let source = PackageSource::default();
+        Key::of(&self.python, &source, &packages(names), Path::new("/state"))
+    }
+}
+
 fn mode(path: &Path, mode: u32) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("set");
 }
@@ -40,7 +71,7 @@ fn key_depends_on_packages_indexes_and_interpreter() {
         key(&["a"]),
         Key::of(&python, &source, &a, Path::new("/other"))
     );
-    // What decides whom an installation trusts.
+    // Each of these changes which servers an installation trusts.
     let mut trusting = [(); 4].map(|()| PackageSource::default());
     trusting[0].trusted_hosts = vec!["r.example".into()];
     trusting[1].certificates = Some("/etc/ca.pem".into());
@@ -59,20 +90,9 @@ fn key_depends_on_packages_indexes_and_interpreter() {
 
 #[tokio::test]
 async fn entry_appears_only_when_complete() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let python = interpreter(folder.path());
-    let cache = Cache::open(
-        &folder.path().join("sandbox/packages"),
-        &folder.path().join("state"),
-    )
-    .expect("made");
-    let wanted = packages(&["a"]);
-    let key = Key::of(
-        &python,
-        &PackageSource::default(),
-        &wanted,
-        Path::new("/state"),
-    );
+    let folder = CacheFolder::new();
+    let (cache, python) = (&folder.cache, &folder.python);
+    let (wanted, key) = (packages(&["a"]), folder.key(&["a"]));
     assert_eq!(cache.find(&key), CacheLookup::Nothing);
 
     let lock = cache.lock(&key).await.expect("free");
@@ -85,12 +105,12 @@ async fn entry_appears_only_when_complete() {
             .expect("there")
             .count()
     };
-    assert_eq!(left(), 0, "dropped, it is gone");
+    assert_eq!(left(), 0, "dropping it removes it");
 
     let staging = cache.stage(&key, &lock).expect("made");
     std::fs::write(staging.base().join("module.py"), "2").expect("written");
     let base = cache
-        .publish(&key, staging, &python, &wanted)
+        .publish(&key, staging, python, &wanted)
         .expect("published");
     assert_eq!(cache.find(&key), CacheLookup::Genuine(base.clone()));
     assert_eq!(std::fs::read(base.join("module.py")).expect("there"), b"2");
@@ -101,18 +121,11 @@ async fn entry_appears_only_when_complete() {
 
 #[tokio::test]
 async fn forged_or_changed_entry_is_not_used() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let python = interpreter(folder.path());
-    let place = folder.path().join("sandbox/packages");
-    let cache = Cache::open(&place, &folder.path().join("state")).expect("made");
-    let wanted = packages(&["a"]);
-    let key = Key::of(
-        &python,
-        &PackageSource::default(),
-        &wanted,
-        Path::new("/state"),
-    );
-    // Nothing about it is secret: the name, the layout, the owner and the mode are right.
+    let folder = CacheFolder::new();
+    let (cache, python) = (&folder.cache, &folder.python);
+    let cache_folder = folder.path().join("sandbox/packages");
+    let (wanted, key) = (packages(&["a"]), folder.key(&["a"]));
+    // The name, the layout, the owner and the mode of a forged entry are right.
     let forged = cache.entry(&key).join("base");
     std::fs::create_dir_all(&forged).expect("made");
     std::fs::write(forged.join("module.py"), "forged").expect("written");
@@ -122,7 +135,7 @@ async fn forged_or_changed_entry_is_not_used() {
         let staging = cache.stage(&key, &lock).expect("made");
         std::fs::write(staging.base().join("module.py"), "genuine").expect("written");
         cache
-            .publish(&key, staging, &python, &wanted)
+            .publish(&key, staging, python, &wanted)
             .expect("published")
     };
     let base = install();
@@ -132,8 +145,8 @@ async fn forged_or_changed_entry_is_not_used() {
         b"genuine"
     );
 
-    // The cache moved away, and another one in its place.
-    std::fs::rename(&place, folder.path().join("away")).expect("moved");
+    // Another folder replaces the cache.
+    std::fs::rename(&cache_folder, folder.path().join("away")).expect("moved");
     std::fs::create_dir_all(&base).expect("made");
     std::fs::write(base.join("module.py"), "forged!").expect("written");
     assert_eq!(cache.find(&key), CacheLookup::Unproven);
@@ -143,8 +156,8 @@ async fn forged_or_changed_entry_is_not_used() {
         cache.entry(&key),
     )
     .expect("a link");
-    for folder in ["staging", "locks"] {
-        std::fs::create_dir(place.join(folder)).expect("made");
+    for name in ["staging", "locks"] {
+        std::fs::create_dir(cache_folder.join(name)).expect("made");
     }
     assert_eq!(
         cache.find(&key),
@@ -159,22 +172,13 @@ async fn forged_or_changed_entry_is_not_used() {
 
 #[tokio::test]
 async fn leftovers_of_killed_installations_are_removed() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let python = interpreter(folder.path());
-    let cache = Cache::open(
-        &folder.path().join("sandbox/packages"),
-        &folder.path().join("state"),
-    )
-    .expect("made");
-    let key = |name| {
-        Key::of(
-            &python,
-            &PackageSource::default(),
-            &packages(&[name]),
-            Path::new("/state"),
-        )
-    };
-    let (mine, living, dead) = (key("mine"), key("living"), key("dead"));
+    let folder = CacheFolder::new();
+    let cache = &folder.cache;
+    let (mine, living, dead) = (
+        folder.key(&["mine"]),
+        folder.key(&["living"]),
+        folder.key(&["dead"]),
+    );
     let staging = |key: &Key| cache.folder.join("staging").join(format!("{}.x", key.0));
     for key in [&mine, &living, &dead] {
         std::fs::create_dir_all(staging(key).join("work/base")).expect("made");
@@ -189,22 +193,11 @@ async fn leftovers_of_killed_installations_are_removed() {
 
 #[tokio::test]
 async fn lock_waits_for_its_holder() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let python = interpreter(folder.path());
-    let cache = Cache::open(
-        &folder.path().join("sandbox/packages"),
-        &folder.path().join("state"),
-    )
-    .expect("made");
-    let key = Key::of(
-        &python,
-        &PackageSource::default(),
-        &packages(&["a"]),
-        Path::new("/state"),
-    );
+    let folder = CacheFolder::new();
+    let (cache, key) = (&folder.cache, folder.key(&["a"]));
     let first = cache.lock(&key).await.expect("free");
     let second = tokio::time::timeout(Duration::from_millis(200), cache.lock(&key)).await;
-    assert!(second.is_err(), "somebody has it");
+    assert!(second.is_err(), "it is locked");
     drop(first);
     cache.lock(&key).await.expect("free again");
 }
@@ -235,7 +228,10 @@ fn folder_writable_by_others_is_refused() {
             .context()
             .contains("absolute")
     );
-    let error = super::prepare(&parent.path().join("mine"), 1).expect_err("somebody else's");
-    let owned = rustix::process::geteuid().as_raw() != 1;
-    assert!(!owned || error.1.contains("not to user 1"), "{error:?}");
+    let other = rustix::process::geteuid().as_raw() + 1;
+    let error = super::prepare(&parent.path().join("mine"), other).expect_err("another user's");
+    assert!(
+        error.1.contains(&format!("not to user {other}")),
+        "{error:?}"
+    );
 }

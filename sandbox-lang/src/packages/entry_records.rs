@@ -21,7 +21,7 @@ use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt}
 use std::path::{Path, PathBuf};
 
 use blake3::{Hash, Hasher};
-use sandbox_core::unique_name;
+use sandbox_core::spi::unique_name;
 
 /// The maximum size of a record.
 const MAX_RECORD: u64 = 1024;

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use sandbox_core::policy::{NetworkPolicy, Requirement};
-use sandbox_core::spi::{Backend, Flow, OutputSink, OutputStream};
+use sandbox_core::spi::{Backend, Flow, OutputSink, OutputStream, unique_name};
 use sandbox_core::{
     ByteSize, Capability, CapabilityPolicy, Error, ErrorKind, ExecRequest, Outcome, Plan, Result,
-    SandboxSpec, admission, unique_name,
+    SandboxSpec, admission,
 };
 
 use super::cache::{Cache, CacheLookup, Key, Staging};

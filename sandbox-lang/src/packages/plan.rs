@@ -3,7 +3,7 @@
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path, PathBuf};
 
-use sandbox_core::{Error, ErrorKind, Plan, Provided, Result};
+use sandbox_core::{Error, ErrorKind, Plan, ProvidedFolder, Result};
 
 use super::{PackageSettings, TARGET, USER_BASE};
 
@@ -19,7 +19,7 @@ pub fn shown(plan: &Plan, source: PathBuf, seen: String, path: &str) -> Plan {
     let path = format!("{path}:{seen}/bin");
     plan.env.entry("PATH".into()).or_insert(path);
     plan.env.entry(USER_BASE.into()).or_insert(seen);
-    plan.provided.push(Provided {
+    plan.provided.push(ProvidedFolder {
         source,
         target: TARGET.into(),
     });

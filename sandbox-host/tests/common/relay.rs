@@ -1,4 +1,4 @@
-//! A way to the agent that a test cuts.
+//! A relay between the host and the agent whose streams a test cuts.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::SocketAddr;
@@ -13,32 +13,32 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::sync::Notify;
 
-/// Where bytes go.
+/// The direction of bytes: to the agent, or to the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     Inwards,
     Outwards,
 }
 
-/// A relay between the host and an agent that listens by a name.
-pub struct Way {
+/// A relay between the host and an agent that listens on an abstract socket.
+pub struct CuttableRelay {
     pub name: String,
-    /// After how many bytes of a direction the stream is cut; what has come of the last read goes on no further.
+    /// After how many bytes of a direction the stream is cut. Further bytes of that read are lost.
     cuts: Mutex<Vec<(Direction, usize)>>,
-    /// Nobody gets through.
+    /// Whether new streams are refused.
     pub shut: AtomicBool,
-    /// How often somebody has come.
+    /// How often the host has opened a stream.
     pub opened: AtomicUsize,
     cut: Notify,
 }
 
-impl Way {
-    /// To an agent of a name that nobody else has.
+impl CuttableRelay {
+    /// A relay to an agent with a unique name.
     pub fn new() -> Arc<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         Arc::new(Self {
-            name: format!("sandbox-host-way-{}-{count}", std::process::id()),
+            name: format!("sandbox-host-relay-{}-{count}", std::process::id()),
             cuts: Mutex::default(),
             shut: AtomicBool::new(false),
             opened: AtomicUsize::new(0),
@@ -46,23 +46,25 @@ impl Way {
         })
     }
 
-    /// Cuts the stream that is there now, and each that follows, after so many more bytes of a direction, one after another.
+    /// Cuts the current stream and each following one after the given number of bytes in a
+    /// direction.
     pub fn plan(&self, cuts: impl IntoIterator<Item = (Direction, usize)>) {
         let mut planned: Vec<_> = cuts.into_iter().collect();
         planned.reverse();
         *self.cuts.lock().unwrap() = planned;
     }
 
-    /// How many planned cuts have not come.
+    /// The number of planned cuts that have not happened.
     pub fn planned(&self) -> usize {
         self.cuts.lock().unwrap().len()
     }
 
-    /// Cuts the stream that is there now.
+    /// Cuts the current stream.
     pub fn cut(&self) {
         self.cut.notify_waiters();
     }
 
+    /// Cuts the current stream and refuses new ones, or accepts new ones again.
     pub fn shut(&self, shut: bool) {
         self.shut.store(shut, Ordering::Relaxed);
         if shut {
@@ -74,7 +76,7 @@ impl Way {
         self.opened.load(Ordering::Relaxed)
     }
 
-    /// How many of these bytes go on, and whether the stream is cut behind them.
+    /// How many of these bytes are forwarded, and whether the stream is cut after them.
     fn pass(&self, direction: Direction, count: usize) -> (usize, bool) {
         let mut cuts = self.cuts.lock().unwrap();
         match cuts.last_mut() {
@@ -91,8 +93,8 @@ impl Way {
         }
     }
 
-    /// Carries bytes until one side ends, or the plan cuts them.
-    async fn carry(
+    /// Forwards bytes until one side ends or a planned cut.
+    async fn forward(
         &self,
         direction: Direction,
         from: &mut (impl AsyncRead + Unpin),
@@ -116,8 +118,8 @@ impl Way {
     ) -> std::io::Result<()> {
         let (mut from_host, mut to_host) = tokio::io::split(host);
         let (mut from_agent, mut to_agent) = agent.into_split();
-        let inwards = self.carry(Direction::Inwards, &mut from_host, &mut to_agent);
-        let outwards = self.carry(Direction::Outwards, &mut from_agent, &mut to_host);
+        let inwards = self.forward(Direction::Inwards, &mut from_host, &mut to_agent);
+        let outwards = self.forward(Direction::Outwards, &mut from_agent, &mut to_host);
         tokio::select! {
             ended = inwards => ended,
             ended = outwards => ended,
@@ -134,7 +136,7 @@ impl Way {
                     socket.set_nonblocking(true)?;
                     return UnixStream::from_std(socket);
                 }
-                // An agent that was just started.
+                // The agent was just started.
                 Err(_) if self.opened() == 1 && begin.elapsed() < Duration::from_secs(10) => {
                     tokio::time::sleep(Duration::from_millis(2)).await;
                 }
@@ -144,27 +146,27 @@ impl Way {
     }
 }
 
-/// The way as a backend's.
-pub struct Through(pub Arc<Way>);
+/// Connects to the agent over the relay.
+pub struct RelayConnector(pub Arc<CuttableRelay>);
 
 #[async_trait]
-impl Connector for Through {
+impl Connector for RelayConnector {
     async fn open(&self) -> Result<Box<dyn ByteStream>, Unreachable> {
-        let way = &self.0;
-        way.opened.fetch_add(1, Ordering::Relaxed);
+        let relay = &self.0;
+        relay.opened.fetch_add(1, Ordering::Relaxed);
         let now = |context: String| {
             Unreachable::Now(Error::new(ErrorKind::Io, "reach the agent", context))
         };
-        if way.shut.load(Ordering::Relaxed) {
-            return Err(now("the way is shut".into()));
+        if relay.shut.load(Ordering::Relaxed) {
+            return Err(now("the relay is shut".into()));
         }
-        let agent = way
+        let agent = relay
             .connect()
             .await
             .map_err(|error| now(error.to_string()))?;
-        let (host, theirs) = tokio::io::duplex(256 * 1024);
-        // How a relay ends is what its two ends see.
-        tokio::spawn(Arc::clone(way).relay(theirs, agent));
+        let (host, relay_end) = tokio::io::duplex(256 * 1024);
+        // Both ends see how the relay ends, so its result is not needed.
+        tokio::spawn(Arc::clone(relay).relay(relay_end, agent));
         Ok(Box::new(host))
     }
 }
