@@ -3,20 +3,17 @@
 use std::time::Duration;
 
 use bollard::Docker;
-use sandbox_core::{ErrorKind, Result};
-use sandbox_host::{Background, PendingTask};
+use sandbox_core::Result;
+use sandbox_host::{Background, Retries};
 use tokio::time::Instant;
 
 use crate::Tier;
+use crate::claim::ContainerClaim;
 use crate::detached::RecordGuard;
 use crate::engine::{self, Endpoint};
 use crate::error::{Operation, engine_error};
 use crate::labels;
-use crate::owner::ContainerClaim;
 use crate::removal::{remove, try_remove_image};
-
-/// How long to retry while the engine is unavailable. The next client removes leftovers after that.
-const RETRY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long to look for a container whose creation lost its response: engines create one within a
 /// second.
@@ -25,23 +22,8 @@ const SETTLING_TIMEOUT: Duration = Duration::from_secs(5);
 /// The first and the longest pause between two attempts.
 const RETRY_PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
 
-static REMOVER: Background = Background::new("sandbox-remover");
-
-/// Waits until all of this process's removals are done or given up.
-pub(crate) async fn settled() {
-    REMOVER.settled().await;
-}
-
-/// Makes [`settled`] wait for a task elsewhere that may start a removal.
-pub(crate) fn track() -> PendingTask {
-    REMOVER.hold()
-}
-
-/// Runs a cleanup task on the background thread. Needs no runtime. False if no thread can be
-/// created.
-pub(crate) fn spawn_cleanup(task: impl Future<Output = ()> + Send + 'static) -> bool {
-    REMOVER.start(task)
-}
+/// This process's removals.
+pub(crate) static REMOVER: Background = Background::new("sandbox-remover");
 
 /// A container to remove.
 #[derive(Debug)]
@@ -98,26 +80,17 @@ fn start(removal: RemovalTask) {
 }
 
 async fn run_with_retries(removal: RemovalTask) {
-    let tier = removal.tier;
-    let deadline = Instant::now() + RETRY_TIMEOUT;
-    let [mut pause, longest] = RETRY_PAUSES;
-    loop {
-        match removal.attempt().await {
-            Ok(()) => return,
-            Err(error)
-                if error.kind() == ErrorKind::SandboxUnavailable && Instant::now() < deadline =>
-            {
-                tokio::time::sleep(pause).await;
-                pause = (2 * pause).min(longest);
-            }
-            Err(error) => {
-                let container = removal.container.as_deref().unwrap_or_default();
-                tracing::error!(%tier, container, %error, "cannot remove a container or its image");
-                if let Some(record) = removal.extras.record {
-                    record.persist();
-                }
-                return;
-            }
+    let mut retries = Retries::new(RETRY_PAUSES);
+    let mut removed = removal.attempt().await;
+    while retries.wait_after(&removed).await {
+        removed = removal.attempt().await;
+    }
+    if let Err(error) = removed {
+        let (tier, container) = (removal.tier, removal.container.as_deref());
+        let container = container.unwrap_or_default();
+        tracing::error!(%tier, container, %error, "cannot remove a container or its image");
+        if let Some(record) = removal.extras.record {
+            record.persist();
         }
     }
 }

@@ -6,13 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sandbox_core::PullPolicy;
+use sandbox_host::DEFAULT_IMAGE;
 use sandbox_lang::packages::PackageSettings;
 
 use crate::engine::{Endpoint, GivenClient};
 use crate::options::EngineOptions;
-
-/// The image of a sandbox whose specification names none.
-pub const DEFAULT_IMAGE: &str = "python:3.11-slim";
 
 /// Default time limit for pulling or building an image: some are gigabytes.
 pub const IMAGE_TIMEOUT: Duration = Duration::from_secs(15 * 60);

@@ -3,13 +3,14 @@
 use bollard::models::ContainerCreateBody;
 use bollard::query_parameters::CreateContainerOptions;
 use sandbox_core::{Error, ErrorKind, Result};
+use sandbox_host::Owner;
 
 use crate::Tier;
-use crate::background_removal;
+use crate::background_removal::{REMOVER, remove_claimed_soon};
+use crate::claim::ContainerClaim;
 use crate::engine::Engine;
 use crate::error::{Operation, engine_error};
 use crate::labels;
-use crate::owner::{ContainerClaim, Owner};
 use crate::removal::ContainerGuard;
 
 /// Creates a container in a separate task. If the caller drops this future, the task still learns
@@ -23,10 +24,10 @@ pub(crate) async fn create(
 ) -> Result<ContainerGuard> {
     let claim = ContainerClaim::new();
     let labels = body.labels.get_or_insert_default();
-    labels.insert(labels::OWNER.to_owned(), Owner::current().encode());
+    labels.insert(labels::OWNER.to_owned(), Owner::current().to_label());
     labels.insert(labels::TOKEN.to_owned(), claim.token().to_owned());
     let engine = engine.clone();
-    let pending = background_removal::track();
+    let pending = REMOVER.hold();
     let creation = tokio::spawn(async move {
         let options = CreateContainerOptions {
             name,
@@ -40,7 +41,7 @@ pub(crate) async fn create(
             Err(error) => {
                 let error = engine_error(tier, Operation::Create, error);
                 if error.kind() == ErrorKind::SandboxUnavailable {
-                    background_removal::remove_claimed_soon(tier, &engine.endpoint, claim);
+                    remove_claimed_soon(tier, &engine.endpoint, claim);
                 }
                 Err(error)
             }

@@ -1,13 +1,13 @@
 //! The container around an agent.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bollard::errors::Error as EngineError;
-use sandbox_core::{Error, ErrorKind, ImageInfo, ImageReference, Result};
-use sandbox_host::{Counters, Isolator, StderrTail};
+use sandbox_core::{ErrorKind, ImageInfo, ImageReference, Result};
+use sandbox_host::{Counters, Isolator, StderrTail, lock};
 use tokio::sync::OnceCell;
 use tokio::task::JoinHandle;
 
@@ -33,7 +33,7 @@ pub(crate) struct RunningContainer {
     pub id: String,
     /// Removes the container when dropped. `None` for a sandbox that another process created.
     pub guard: Option<ContainerGuard>,
-    pub agent_stderr: StderrTail,
+    pub stderr_tail: StderrTail,
     /// Whether code has no network except loopback.
     pub no_network: bool,
     /// Remaining time to live.
@@ -54,7 +54,7 @@ struct Inner {
     /// Whether the container is known to be removed.
     gone: AtomicBool,
     guard: Mutex<Option<ContainerGuard>>,
-    agent_stderr: Mutex<StderrTail>,
+    stderr_tail: StderrTail,
     no_network: bool,
     store: Option<RecordStore>,
     /// The image to remove after the container, if no guard removes it.
@@ -67,12 +67,8 @@ struct Inner {
     lifetime_task: Option<JoinHandle<()>>,
 }
 
-/// Extra time for the agent to end a sandbox after its lifetime.
-const LIFETIME_GRACE: Duration = Duration::from_secs(1);
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
+/// Extra time for the agent to end a sandbox after its lifetime, before its client removes it.
+const AGENT_GRACE: Duration = Duration::from_secs(1);
 
 impl ContainerIsolator {
     /// Wraps a running container.
@@ -82,7 +78,7 @@ impl ContainerIsolator {
             engine,
             id,
             guard,
-            agent_stderr,
+            stderr_tail,
             no_network,
             lifetime,
             store,
@@ -92,7 +88,7 @@ impl ContainerIsolator {
         let lifetime_task = lifetime.map(|lifetime| {
             let (endpoint, container) = (engine.endpoint.clone(), id.clone());
             tokio::spawn(async move {
-                tokio::time::sleep(lifetime.saturating_add(LIFETIME_GRACE)).await;
+                tokio::time::sleep(lifetime.saturating_add(AGENT_GRACE)).await;
                 remove_soon(tier, &endpoint, &container, CleanupExtras::default());
             })
         });
@@ -102,7 +98,7 @@ impl ContainerIsolator {
             container: id,
             gone: AtomicBool::new(false),
             guard: Mutex::new(guard),
-            agent_stderr: Mutex::new(agent_stderr),
+            stderr_tail,
             no_network,
             store,
             image: Mutex::new(image),
@@ -112,14 +108,29 @@ impl ContainerIsolator {
         }))
     }
 
+    /// The tier of the sandbox.
+    pub(crate) fn tier(&self) -> Tier {
+        self.0.tier
+    }
+
+    /// The container's engine.
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.0.engine
+    }
+
+    /// Whether code has no network except loopback.
+    pub(crate) fn has_no_network(&self) -> bool {
+        self.0.no_network
+    }
+
     /// The container's id.
     pub(crate) fn container(&self) -> &str {
         &self.0.container
     }
 
-    /// Reads the agent's standard error from this stream from now on.
-    pub(crate) fn set_agent_stderr(&self, stderr: StderrTail) {
-        *lock(&self.0.agent_stderr) = stderr;
+    /// The tail of the agent's standard error, over all streams.
+    pub(crate) fn stderr_tail(&self) -> StderrTail {
+        self.0.stderr_tail.clone()
     }
 
     /// Removes the record after the container.
@@ -135,15 +146,6 @@ impl ContainerIsolator {
         if let Some(guard) = lock(&self.0.guard).take() {
             // Whichever process removes the container also removes its image.
             *lock(&self.0.image) = guard.detach();
-        }
-    }
-
-    /// Removes the container after a failed creation. Returns the error, with the removal's error
-    /// if that fails too.
-    pub(crate) async fn destroy_after(&self, failure: Error) -> Error {
-        match self.destroy().await {
-            Ok(()) => failure,
-            Err(error) => failure.with_source(error),
         }
     }
 
@@ -262,12 +264,10 @@ impl Isolator for ContainerIsolator {
         {
             return Some("the container was killed for memory".into());
         }
-        let stderr = lock(&inner.agent_stderr).text();
-        let stderr = stderr.map(|text| format!("the agent's last words: {text}"));
         let error = state
             .and_then(|state| state.error)
             .filter(|error| !error.is_empty());
-        stderr.or(error)
+        inner.stderr_tail.explanation().or(error)
     }
 }
 

@@ -18,10 +18,10 @@ pub(crate) const NAME: &str = "sandbox.name";
 /// Version of this crate.
 pub(crate) const VERSION: &str = "sandbox.version";
 
-/// The process that created the object: [`crate::owner::Owner`].
+/// The process that created the object: [`sandbox_host::Owner`].
 pub(crate) const OWNER: &str = "sandbox.owner";
 
-/// The creator's unique token for the object: [`crate::owner::ContainerClaim`].
+/// The creator's unique token for the object: [`crate::claim::ContainerClaim`].
 pub(crate) const TOKEN: &str = "sandbox.token";
 
 /// Present if the sandbox outlives its creator.

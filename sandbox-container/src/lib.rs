@@ -9,9 +9,11 @@
 //! its family, and where to find its engine.
 
 mod adopt;
+mod attached;
 mod backend;
 mod background_removal;
 mod cgroup;
+mod claim;
 mod config;
 mod create;
 mod default_paths;
@@ -32,7 +34,6 @@ mod lowering;
 #[cfg(feature = "mutants")]
 mod mutation;
 mod options;
-mod owner;
 mod packages;
 mod quota;
 mod reconnect;
@@ -45,13 +46,14 @@ mod verify;
 mod volume;
 
 pub use backend::ContainerBackend;
-pub use config::{ContainerConfig, DEFAULT_IMAGE, IMAGE_TIMEOUT};
+pub use config::{ContainerConfig, IMAGE_TIMEOUT};
 pub use engine::{Candidates, Endpoint, EngineFacts, HardLimits, KernelIsolation, ListedContainer};
 pub use family::{EngineFamily, FactsCorrection, Family, NativeApi, PathOptions, ProfileForm};
 #[cfg(feature = "mutants")]
 #[doc(hidden)]
 pub use mutation::Mutation;
 pub use options::{EngineOptions, Ulimit};
+pub use sandbox_host::DEFAULT_IMAGE;
 pub use sandbox_lang::packages::{PackageSettings, PackageSource};
 pub use settings::SETTINGS;
 

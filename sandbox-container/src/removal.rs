@@ -8,12 +8,12 @@ use sandbox_core::{Error, ErrorKind, Result};
 
 use crate::Tier;
 use crate::background_removal::{CleanupExtras, remove_soon};
+use crate::claim::ContainerClaim;
 use crate::detached::RecordGuard;
 use crate::engine::Endpoint;
 use crate::error::{
     Operation, engine_error, has_status, is_container_missing, is_parse_error, is_transient_state,
 };
-use crate::owner::ContainerClaim;
 
 /// Time limit for killing and removing a container. Without load it takes 50 to 100 ms.
 const REMOVAL_TIMEOUT: Duration = Duration::from_secs(20);

@@ -22,7 +22,7 @@ pub(crate) struct AttachStream {
     output: Output,
     input: Input,
     rest: Bytes,
-    agent_stderr: StderrTail,
+    stderr_tail: StderrTail,
 }
 
 impl AttachStream {
@@ -31,13 +31,19 @@ impl AttachStream {
             output,
             input,
             rest: Bytes::new(),
-            agent_stderr: StderrTail::default(),
+            stderr_tail: StderrTail::default(),
         }
     }
 
+    /// Appends the agent's standard error to this tail.
+    pub(crate) fn with_stderr_tail(mut self, stderr_tail: StderrTail) -> Self {
+        self.stderr_tail = stderr_tail;
+        self
+    }
+
     /// The end of the agent's standard error, as far as this stream was read.
-    pub(crate) fn agent_stderr(&self) -> StderrTail {
-        self.agent_stderr.clone()
+    pub(crate) fn stderr_tail(&self) -> StderrTail {
+        self.stderr_tail.clone()
     }
 }
 
@@ -51,7 +57,7 @@ impl AsyncRead for AttachStream {
             match ready!(self.output.as_mut().poll_next(context)) {
                 None => return Poll::Ready(Ok(())),
                 Some(Ok(LogOutput::StdOut { message })) => self.rest = message,
-                Some(Ok(LogOutput::StdErr { message })) => self.agent_stderr.extend(&message),
+                Some(Ok(LogOutput::StdErr { message })) => self.stderr_tail.extend(&message),
                 Some(Ok(_)) => {
                     let why = "the engine sent output that is neither standard output nor error";
                     return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, why)));
@@ -115,7 +121,7 @@ mod tests {
             stdout(b""),
             stdout(b"c"),
         ]);
-        let stderr = stream.agent_stderr();
+        let stderr = stream.stderr_tail();
         let mut bytes = Vec::new();
         stream.read_to_end(&mut bytes).await.expect("read");
         assert_eq!(bytes, b"abc");

@@ -3,21 +3,23 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use sandbox_core::{Error, Result};
+use sandbox_host::{Owner, OwnerStatus};
 
 use crate::Tier;
+use crate::claim::ContainerClaim;
 use crate::engine::{Engine, ListedContainer};
 use crate::image;
 use crate::label_origin;
 use crate::labels;
-use crate::owner::{ContainerClaim, Owner, OwnerStatus};
 use crate::removal;
 
 /// Age in seconds after which a container of an unknown owner that does not run is a leftover:
 /// owners start theirs within a second.
 const UNSTARTED_AGE: i64 = 120;
 
-/// Seconds beyond its lifetime after which a sandbox is removed: its agent ends it first, and an
-/// engine may be slow to start one.
+/// Seconds since its creation, beyond its lifetime, after which any client removes a sandbox. Its
+/// agent ends it first, then its own client ([`crate::isolator`]). The lifetime begins when the
+/// agent starts, which an engine may delay.
 const LIFETIME_GRACE: i64 = 10;
 
 /// The result of a sweep.
@@ -43,7 +45,7 @@ pub(crate) async fn sweep(tier: Tier, engine: &Engine) -> SweepResult {
     for container in containers {
         let label = |name| container.labels.get(name);
         let owner = label(labels::OWNER)
-            .and_then(|owner| Owner::decode(owner))
+            .and_then(|owner| Owner::from_label(owner))
             .map_or(OwnerStatus::Unknown, |owner| owner.status());
         let claimed = label(labels::TOKEN).is_some_and(|token| ContainerClaim::is_held(token));
         if !is_leftover(&container, owner, claimed, now) {
@@ -89,9 +91,9 @@ fn is_leftover(container: &ListedContainer, owner: OwnerStatus, claimed: bool, n
         return false;
     }
     match owner {
-        OwnerStatus::Ended => true,
-        OwnerStatus::Current => !claimed,
-        OwnerStatus::Alive | OwnerStatus::Unknown => !runs && age > UNSTARTED_AGE,
+        OwnerStatus::Gone => true,
+        OwnerStatus::ThisProcess => !claimed,
+        OwnerStatus::Running | OwnerStatus::Unknown => !runs && age > UNSTARTED_AGE,
     }
 }
 
@@ -126,10 +128,10 @@ mod tests {
     fn unstarted_container_is_a_leftover_of_an_ended_owner_or_after_a_time() {
         let leftover =
             |age, owner, claimed| is_leftover(&container(false, age, &[]), owner, claimed, NOW);
-        assert!(leftover(0, OwnerStatus::Ended, false));
-        assert!(leftover(0, OwnerStatus::Current, false));
-        assert!(!leftover(500, OwnerStatus::Current, true));
-        for owner in [OwnerStatus::Alive, OwnerStatus::Unknown] {
+        assert!(leftover(0, OwnerStatus::Gone, false));
+        assert!(leftover(0, OwnerStatus::ThisProcess, false));
+        assert!(!leftover(500, OwnerStatus::ThisProcess, true));
+        for owner in [OwnerStatus::Running, OwnerStatus::Unknown] {
             assert!(leftover(500, owner, false));
             assert!(!leftover(60, owner, false));
         }
@@ -141,10 +143,10 @@ mod tests {
     fn running_container_is_a_leftover_only_of_an_ended_owner() {
         let running = container(true, 50_000, &[]);
         let leftover = |owner, claimed| is_leftover(&running, owner, claimed, NOW);
-        assert!(leftover(OwnerStatus::Ended, false));
-        assert!(leftover(OwnerStatus::Current, false));
-        assert!(!leftover(OwnerStatus::Current, true));
-        assert!(!leftover(OwnerStatus::Alive, false));
+        assert!(leftover(OwnerStatus::Gone, false));
+        assert!(leftover(OwnerStatus::ThisProcess, false));
+        assert!(!leftover(OwnerStatus::ThisProcess, true));
+        assert!(!leftover(OwnerStatus::Running, false));
         assert!(!leftover(OwnerStatus::Unknown, false));
     }
 
@@ -153,7 +155,7 @@ mod tests {
         let labels = [(labels::DETACHED, "true"), (labels::LIFETIME, "60")];
         let leftover = |runs, age| {
             let container = container(runs, age, &labels);
-            is_leftover(&container, OwnerStatus::Ended, false, NOW)
+            is_leftover(&container, OwnerStatus::Gone, false, NOW)
         };
         assert!(!leftover(true, 60));
         assert!(leftover(true, 71));

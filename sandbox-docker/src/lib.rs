@@ -66,10 +66,16 @@ pub type DockerBackend = ContainerBackend<Docker>;
 pub type DockerConfig = sandbox_container::ContainerConfig;
 
 /// Measured profiles of this tier, written by `cargo xtask matrix --write`.
-const PROFILES: &[(&str, &str)] = &[(
-    "docker-ebba8026.json",
-    include_str!("../matrix/docker-ebba8026.json"),
-)];
+const PROFILES: &[(&str, &str)] = &[
+    (
+        "docker-394c48e2.json",
+        include_str!("../matrix/docker-394c48e2.json"),
+    ),
+    (
+        "docker-ebba8026.json",
+        include_str!("../matrix/docker-ebba8026.json"),
+    ),
+];
 
 sandbox_core::register!(
     Registration::new(

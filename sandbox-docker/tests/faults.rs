@@ -6,8 +6,9 @@ use std::sync::Arc;
 use bollard::Docker;
 use sandbox_core::spi::Backend;
 use sandbox_docker::{DockerBackend, DockerConfig};
-use sandbox_testing::faults::{DaemonCommand, EngineLauncher, is_root};
+use sandbox_testing::faults::{DaemonCommand, EngineLauncher};
 use sandbox_testing::processes::{Signal, send};
+use sandbox_testing::users::is_root;
 
 struct Dockerd;
 

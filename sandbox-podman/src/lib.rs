@@ -78,6 +78,10 @@ pub type PodmanConfig = sandbox_container::ContainerConfig;
 /// Measured profiles of this tier, written by `cargo xtask matrix --write`.
 const PROFILES: &[(&str, &str)] = &[
     (
+        "podman-37d7902b.json",
+        include_str!("../matrix/podman-37d7902b.json"),
+    ),
+    (
         "podman-530f127a.json",
         include_str!("../matrix/podman-530f127a.json"),
     ),

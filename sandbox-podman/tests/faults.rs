@@ -7,8 +7,9 @@ use std::sync::Arc;
 use bollard::{API_DEFAULT_VERSION, Docker};
 use sandbox_core::spi::Backend;
 use sandbox_podman::{PodmanBackend, PodmanConfig};
-use sandbox_testing::faults::{DaemonCommand, EngineLauncher, is_root};
+use sandbox_testing::faults::{DaemonCommand, EngineLauncher};
 use sandbox_testing::processes::{Signal, send};
+use sandbox_testing::users::is_root;
 
 struct PodmanService;
 

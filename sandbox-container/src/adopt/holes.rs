@@ -3,7 +3,8 @@
 use std::os::unix::fs::FileTypeExt;
 
 use bollard::models::HostConfig;
-use sandbox_core::{Capability, escape};
+use sandbox_core::Capability;
+use sandbox_core::spi::escape;
 
 use super::ForeignContainer;
 

@@ -6,16 +6,16 @@
 
 mod foreign_container;
 mod holes;
-mod installed_agent;
 mod masks;
 mod report;
 mod running_agent;
+mod uploaded_program;
 
 use bollard::exec::{CreateExecOptions, StartExecOptions, StartExecResults};
 use sandbox_agent::protocol::Confinement;
 use sandbox_core::{EnforcementReport, Error, ErrorKind, Plan, Result};
-use sandbox_host::adopted::{AdoptedIsolator, ClosableStream};
-use sandbox_host::confinement::{self, Isolation, Kernel, Mode, Paths, Profile};
+use sandbox_host::adopted::{self, AdoptedIsolator, ClosableStream};
+use sandbox_host::confinement::Kernel;
 use sandbox_host::{AgentInstance, Sandbox};
 
 use crate::Tier;
@@ -25,8 +25,8 @@ use crate::stream::AttachStream;
 
 pub(crate) use foreign_container::ForeignContainer;
 use holes::{Hole, holes};
-use installed_agent::InstalledAgent;
 use running_agent::RunningAgent;
+use uploaded_program::UploadedProgram;
 
 /// A container to adopt.
 #[derive(Debug)]
@@ -113,15 +113,13 @@ impl<'a> Adoption<'a> {
     pub(crate) async fn enter(self, program: &[u8]) -> Result<AgentInstance> {
         let Self { tier, engine, .. } = self;
         let sandbox = self.sandbox()?;
-        let installed = InstalledAgent::install(tier, engine, &self.container, program).await?;
-        let entered = self.start(&installed, sandbox).await;
-        let removed = installed.remove().await;
-        let instance = entered?;
-        removed?;
-        Ok(instance)
+        let installed = UploadedProgram::install(tier, engine, &self.container, program).await?;
+        installed
+            .start(async |program| self.start(program, sandbox).await)
+            .await
     }
 
-    async fn start(&self, installed: &InstalledAgent, sandbox: Sandbox) -> Result<AgentInstance> {
+    async fn start(&self, program: &UploadedProgram, sandbox: Sandbox) -> Result<AgentInstance> {
         let (tier, engine) = (self.tier, self.engine);
         let refused = |error| engine_error(tier, Operation::Adopt, error);
         let options = CreateExecOptions {
@@ -129,7 +127,7 @@ impl<'a> Adoption<'a> {
             attach_stdout: Some(true),
             attach_stderr: Some(true),
             tty: Some(false),
-            cmd: Some(vec![installed.program(), "serve".into(), "--stdio".into()]),
+            cmd: Some(vec![program.path(), "serve".into(), "--stdio".into()]),
             user: Some(self.user()),
             working_dir: Some("/".into()),
             ..CreateExecOptions::default()
@@ -155,7 +153,7 @@ impl<'a> Adoption<'a> {
             engine: engine.clone(),
             container: self.container.id.clone(),
             execution,
-            agent_stderr: stream.agent_stderr(),
+            stderr_tail: stream.stderr_tail(),
         };
         let (stream, cut) = ClosableStream::new(stream);
         let isolator = AdoptedIsolator::new(served, cut, self.plan.lifetime);
@@ -177,18 +175,9 @@ impl<'a> Adoption<'a> {
                 umask: crate::backend::UMASK,
                 ..Confinement::default()
             },
-            Some(kernel) => {
-                let paths = Paths::of(self.plan, Isolation::Container);
-                let profile = Profile::new(Isolation::Container, paths);
-                confinement::confinement(self.plan, kernel, Mode::Shared, &profile)
-            }
+            Some(kernel) => adopted::confinement(self.plan, kernel),
         };
-        let mut sandbox = Sandbox::new(self.plan, confinement, self.report())?;
-        // The foreign container's files stay unchanged.
-        sandbox.settings.make_dirs = Vec::new();
-        if self.plan.workdir.is_none() {
-            sandbox.settings.workdir = self.container.workdir.clone().into_bytes();
-        }
-        Ok(sandbox)
+        let workdir = &self.container.workdir;
+        adopted::sandbox(self.plan, confinement, self.report(), workdir)
     }
 }

@@ -17,7 +17,7 @@ pub(super) struct RunningAgent {
     pub container: String,
     /// Id of the exec that runs the agent.
     pub execution: String,
-    pub agent_stderr: StderrTail,
+    pub stderr_tail: StderrTail,
 }
 
 #[async_trait]
@@ -39,7 +39,7 @@ impl ForeignAgent for RunningAgent {
         }
     }
 
-    fn stderr_tail(&self) -> Option<String> {
-        self.agent_stderr.text()
+    fn stderr_tail(&self) -> &StderrTail {
+        &self.stderr_tail
     }
 }

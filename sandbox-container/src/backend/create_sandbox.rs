@@ -10,7 +10,7 @@ use super::ContainerBackend;
 use super::container_plan::ContainerPlan;
 use crate::EngineFamily;
 use crate::default_paths::default_paths;
-use crate::detached::{self, HandOver, RecordStore};
+use crate::detached::{self, NewDetached, RecordStore};
 use crate::engine::Engine;
 use crate::folders::{self, check_nested};
 use crate::image::{self, ImageFacts, SourceImage};
@@ -124,7 +124,7 @@ impl<F: EngineFamily> ContainerBackend<F> {
             engine: engine.clone(),
             id: guard.container().to_owned(),
             guard: Some(guard),
-            agent_stderr: stream.agent_stderr(),
+            stderr_tail: stream.stderr_tail(),
             no_network,
             lifetime: plan.lifetime,
             store: store.clone(),
@@ -141,17 +141,14 @@ impl<F: EngineFamily> ContainerBackend<F> {
         let Some(store) = &store else {
             return AgentInstance::connect(stream, sandbox, Box::new(isolator)).await;
         };
-        let hand_over = HandOver {
-            tier,
-            engine,
+        let detached = NewDetached {
             store,
             plan,
             user,
-            no_network,
             image,
             isolator,
         };
-        hand_over.finish(stream, sandbox).await
+        detached.hand_over(stream, sandbox).await
     }
 
     /// Converts a plan to the agent's settings and the engine's request.

@@ -1,5 +1,7 @@
 //! The backend's operations on images.
 
+use async_trait::async_trait;
+use sandbox_core::spi::Images;
 use sandbox_core::{
     BuildRequest, ImageInfo, ImagePattern, ImageProgress, ImageReference, Plan, PullPolicy, Result,
 };
@@ -34,72 +36,65 @@ impl<F: EngineFamily> ContainerBackend<F> {
             pulled: &self.pulled,
         }
     }
+}
 
-    /// Pulls the image of a plan, if the pull policy asks for it.
-    pub(super) async fn provide(
-        &self,
-        plan: &Plan,
-        progress: &mut ImageProgress<'_>,
-    ) -> Result<()> {
+#[async_trait]
+impl<F: EngineFamily> Images for ContainerBackend<F> {
+    async fn provide_image(&self, plan: &Plan, progress: &mut ImageProgress<'_>) -> Result<()> {
         let pull = plan.pull.unwrap_or(self.config.pull);
         if pull == PullPolicy::Never {
             return Ok(());
         }
-        let engine = self.engine().await?;
-        let provided = self
-            .puller(&engine)
-            .provide(&self.requested_image(plan)?, pull, progress)
-            .await;
-        self.forget_if_unavailable(provided).await.map(drop)
+        self.with_engine(async |engine| {
+            let requested = self.requested_image(plan)?;
+            let puller = self.puller(&engine);
+            puller.provide(&requested, pull, progress).await.map(drop)
+        })
+        .await
     }
 
-    /// Pulls an image, or checks that it exists.
-    pub(super) async fn pull(
+    async fn pull_image(
         &self,
         reference: &ImageReference,
         pull: PullPolicy,
         progress: &mut ImageProgress<'_>,
     ) -> Result<ImageInfo> {
-        let engine = self.engine().await?;
         let requested = RequestedImage {
             reference: reference.clone(),
             original: None,
         };
-        let provided = self
-            .puller(&engine)
-            .provide(&requested, pull, progress)
-            .await;
-        let (image, is_new) = self.forget_if_unavailable(provided).await?;
-        Ok(image::info(&image, is_new))
+        self.with_engine(async |engine| {
+            let puller = self.puller(&engine);
+            let (image, is_new) = puller.provide(&requested, pull, progress).await?;
+            Ok(image::info(&image, is_new))
+        })
+        .await
     }
 
-    pub(super) async fn build_image_from(
+    async fn build_image(
         &self,
         request: &BuildRequest,
         allowed: Option<&[ImagePattern]>,
         progress: &mut ImageProgress<'_>,
     ) -> Result<ImageInfo> {
-        let engine = self.engine().await?;
-        let build = Build {
-            puller: self.puller(&engine),
-            request,
-            allowed,
-        };
-        let built = build.run(progress).await;
-        self.forget_if_unavailable(built).await
+        self.with_engine(async |engine| {
+            let build = Build {
+                puller: self.puller(&engine),
+                request,
+                allowed,
+            };
+            build.run(progress).await
+        })
+        .await
     }
 
-    /// The images that the engine has.
-    pub(super) async fn list_images(&self) -> Result<Vec<ImageInfo>> {
-        let engine = self.engine().await?;
-        let images = image::images(self.tier, &engine).await;
-        self.forget_if_unavailable(images).await
+    async fn list_images(&self) -> Result<Vec<ImageInfo>> {
+        self.with_engine(async |engine| image::images(self.tier, &engine).await)
+            .await
     }
 
-    /// Removes an image, or only this name if the image has more.
-    pub(super) async fn remove_named_image(&self, reference: &ImageReference) -> Result<()> {
-        let engine = self.engine().await?;
-        let removed = image::remove(self.tier, &engine, reference).await;
-        self.forget_if_unavailable(removed).await
+    async fn remove_image(&self, reference: &ImageReference) -> Result<()> {
+        self.with_engine(async |engine| image::remove(self.tier, &engine, reference).await)
+            .await
     }
 }

@@ -7,16 +7,14 @@ mod images;
 use std::marker::PhantomData;
 
 use async_trait::async_trait;
-use sandbox_core::spi::{Backend, Finding, Found, Instance};
-use sandbox_core::{
-    BuildRequest, EnforcementReport, Error, ErrorKind, ImageInfo, ImagePattern, ImageProgress,
-    ImageReference, Plan, PullPolicy, Result, SandboxInfo,
-};
+use sandbox_core::spi::{Adopt, Backend, Detached, Finding, Found, Images, Instance};
+use sandbox_core::{EnforcementReport, Error, ErrorKind, Plan, Result, SandboxInfo};
+use sandbox_host::EngineCell;
 use sandbox_host::seccomp::Arch;
-use tokio::sync::Mutex;
 
 use crate::adopt::{Adoption, ForeignContainer};
-use crate::background_removal;
+use crate::attached;
+use crate::background_removal::REMOVER;
 use crate::config::ContainerConfig;
 use crate::detached::{DetachedRegistry, RecordStore};
 use crate::doctor;
@@ -41,9 +39,7 @@ pub struct ContainerBackend<F> {
     config: ContainerConfig,
     applies_policy: bool,
     volume: AgentVolume,
-    /// The engine, found on first use. Cleared when it becomes unavailable, so it is searched
-    /// again.
-    engine: Mutex<Option<Engine>>,
+    engine: EngineCell<Engine>,
     /// The images that this backend pulled or built.
     pulled: PulledImages,
     family: PhantomData<fn() -> F>,
@@ -63,7 +59,7 @@ impl<F: EngineFamily> ContainerBackend<F> {
             config,
             applies_policy: true,
             volume,
-            engine: Mutex::new(None),
+            engine: EngineCell::default(),
             pulled: PulledImages::default(),
             family: PhantomData,
         }
@@ -80,10 +76,16 @@ impl<F: EngineFamily> ContainerBackend<F> {
     }
 
     async fn engine(&self) -> Result<Engine> {
-        let mut cached = self.engine.lock().await;
-        if let Some(engine) = &*cached {
-            return Ok(engine.clone());
-        }
+        self.engine.get(self.find_engine()).await
+    }
+
+    /// Calls `act` with the engine, and forgets an engine that was unavailable.
+    async fn with_engine<T>(&self, act: impl AsyncFnOnce(Engine) -> Result<T>) -> Result<T> {
+        self.engine.run(self.find_engine(), act).await
+    }
+
+    /// Finds the engine and starts to remove what killed owners left there.
+    async fn find_engine(&self) -> Result<Engine> {
         let engine = Engine::find(self.tier, &self.config).await?;
         self.check_usable(&engine.facts)?;
         let (tier, swept_engine) = (self.tier, engine.clone());
@@ -92,7 +94,7 @@ impl<F: EngineFamily> ContainerBackend<F> {
                 tracing::warn!(%tier, %error, "cannot remove all leftovers of killed owners");
             }
         });
-        Ok(cached.insert(engine).clone())
+        Ok(engine)
     }
 
     /// Refuses an engine that cannot run sandboxes.
@@ -140,18 +142,8 @@ impl<F: EngineFamily> ContainerBackend<F> {
         Ok(())
     }
 
-    /// Forgets an unavailable engine: a different one may answer next time.
-    async fn forget_if_unavailable<T>(&self, result: Result<T>) -> Result<T> {
-        if let Err(error) = &result
-            && error.kind() == ErrorKind::SandboxUnavailable
-        {
-            *self.engine.lock().await = None;
-        }
-        result
-    }
-
     /// Inspects a running container that this client did not create.
-    async fn adoption<'a>(
+    async fn prepare_adoption<'a>(
         &self,
         engine: &'a Engine,
         container: &str,
@@ -189,15 +181,16 @@ impl<F: EngineFamily> ContainerBackend<F> {
         &self,
         act: impl AsyncFnOnce(DetachedRegistry<'_>) -> Result<T>,
     ) -> Result<T> {
-        let engine = self.engine().await?;
-        let store = RecordStore::open_existing(self.tier, self.config.state_folder.as_deref())?;
-        let registry = DetachedRegistry {
-            tier: self.tier,
-            engine: &engine,
-            store,
-        };
-        let result = act(registry).await;
-        self.forget_if_unavailable(result).await
+        let folder = self.config.state_folder.as_deref();
+        self.with_engine(async |engine| {
+            let registry = DetachedRegistry {
+                tier: self.tier,
+                engine: &engine,
+                store: RecordStore::open_existing(self.tier, folder)?,
+            };
+            act(registry).await
+        })
+        .await
     }
 }
 
@@ -218,15 +211,47 @@ impl<F: EngineFamily> Backend for ContainerBackend<F> {
     }
 
     async fn create(&self, plan: &Plan) -> Result<Box<dyn Instance>> {
-        let engine = self.engine().await?;
-        let created = self.create_with_packages(plan, &engine).await;
-        Ok(Box::new(self.forget_if_unavailable(created).await?))
+        let created = self
+            .with_engine(async |engine| self.create_with_packages(plan, &engine).await)
+            .await?;
+        Ok(Box::new(created))
     }
 
-    fn keeps_detached(&self) -> bool {
-        true
+    async fn settle(&self) {
+        REMOVER.settled().await;
     }
 
+    async fn diagnose(&self) -> Vec<Finding> {
+        match self.engine().await {
+            Ok(engine) => doctor::findings(self.tier, &engine, &self.config).await,
+            Err(error) => vec![doctor::engine_missing(&error)],
+        }
+    }
+
+    async fn profile(&self) -> Result<Vec<(String, String)>> {
+        Ok(doctor::profile(self.tier, &self.engine().await?.facts))
+    }
+
+    async fn attached(&self) -> Result<Vec<SandboxInfo>> {
+        self.with_engine(async |engine| attached::list(self.tier, &engine).await)
+            .await
+    }
+
+    fn images(&self) -> Option<&dyn Images> {
+        Some(self)
+    }
+
+    fn detached(&self) -> Option<&dyn Detached> {
+        Some(self)
+    }
+
+    fn adoption(&self) -> Option<&dyn Adopt> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl<F: EngineFamily> Detached for ContainerBackend<F> {
     async fn get(&self, name: &str) -> Result<Found> {
         self.with_registry(async |registry| registry.get(name).await)
             .await
@@ -246,68 +271,26 @@ impl<F: EngineFamily> Backend for ContainerBackend<F> {
         self.with_registry(async |registry| registry.prune(&self.volume).await)
             .await
     }
+}
 
-    async fn settle(&self) {
-        background_removal::settled().await;
-    }
-
+#[async_trait]
+impl<F: EngineFamily> Adopt for ContainerBackend<F> {
     async fn assess_adopted(&self, container: &str, plan: &Plan) -> Result<EnforcementReport> {
-        let engine = self.engine().await?;
-        let adoption = self.adoption(&engine, container, plan).await;
-        self.forget_if_unavailable(adoption)
-            .await
-            .map(|adoption| adoption.report())
+        self.with_engine(async |engine| {
+            let adoption = self.prepare_adoption(&engine, container, plan).await?;
+            Ok(adoption.report())
+        })
+        .await
     }
 
     async fn adopt(&self, container: &str, plan: &Plan) -> Result<Box<dyn Instance>> {
         self.refuse_packages(plan, "packages cannot be installed in an adopted container")?;
-        let engine = self.engine().await?;
-        let adopted = async {
-            let adoption = self.adoption(&engine, container, plan).await?;
-            adoption.enter(self.volume.program()).await
-        };
-        let adopted = adopted.await;
-        Ok(Box::new(self.forget_if_unavailable(adopted).await?))
-    }
-
-    async fn provide_image(&self, plan: &Plan, progress: &mut ImageProgress<'_>) -> Result<()> {
-        self.provide(plan, progress).await
-    }
-
-    async fn pull_image(
-        &self,
-        reference: &ImageReference,
-        pull: PullPolicy,
-        progress: &mut ImageProgress<'_>,
-    ) -> Result<ImageInfo> {
-        self.pull(reference, pull, progress).await
-    }
-
-    async fn build_image(
-        &self,
-        request: &BuildRequest,
-        allowed: Option<&[ImagePattern]>,
-        progress: &mut ImageProgress<'_>,
-    ) -> Result<ImageInfo> {
-        self.build_image_from(request, allowed, progress).await
-    }
-
-    async fn images(&self) -> Result<Vec<ImageInfo>> {
-        self.list_images().await
-    }
-
-    async fn remove_image(&self, reference: &ImageReference) -> Result<()> {
-        self.remove_named_image(reference).await
-    }
-
-    async fn diagnose(&self) -> Vec<Finding> {
-        match self.engine().await {
-            Ok(engine) => doctor::findings(self.tier, &engine, &self.config).await,
-            Err(error) => vec![doctor::engine_missing(&error)],
-        }
-    }
-
-    async fn profile(&self) -> Result<Vec<(String, String)>> {
-        Ok(doctor::profile(self.tier, &self.engine().await?.facts))
+        let adopted = self
+            .with_engine(async |engine| {
+                let adoption = self.prepare_adoption(&engine, container, plan).await?;
+                adoption.enter(self.volume.program()).await
+            })
+            .await?;
+        Ok(Box::new(adopted))
     }
 }

@@ -1,99 +1,72 @@
-//! Hands a new detached sandbox over from its creator's stream to a later client.
+//! Turns a new sandbox into a detached one.
 
-use std::time::Duration;
-
-use sandbox_core::plan::defaults;
 use sandbox_core::{Plan, Result};
-use sandbox_host::{AgentInstance, AttachedSandbox, Sandbox};
+use sandbox_host::state::HandOver;
+use sandbox_host::{AgentInstance, Isolator as _, Sandbox};
 
-use super::record_store::{ContainerLocation, Record, RecordStore};
-use crate::Tier;
-use crate::engine::Engine;
+use super::record_store::{ContainerLocation, RecordStore};
 use crate::isolator::ContainerIsolator;
-use crate::reconnect::Reconnection;
+use crate::reconnect;
 use crate::stream::AttachStream;
 
 /// A running container whose sandbox is to be detached.
 #[derive(Debug)]
-pub(crate) struct HandOver<'a> {
-    pub(crate) tier: Tier,
-    pub(crate) engine: &'a Engine,
+pub(crate) struct NewDetached<'a> {
     pub(crate) store: &'a RecordStore,
     pub(crate) plan: &'a Plan,
     /// The user that the agent runs as.
     pub(crate) user: String,
-    pub(crate) no_network: bool,
     /// The image to remove with the sandbox.
     pub(crate) image: Option<String>,
     /// Its guard removes the container until the hand-over is complete.
     pub(crate) isolator: ContainerIsolator,
 }
 
-impl HandOver<'_> {
-    /// Time to live of a detached sandbox.
-    pub(crate) fn lifetime(plan: &Plan) -> Duration {
-        plan.lifetime.unwrap_or(defaults::DETACHED_LIFETIME)
-    }
-
+impl NewDetached<'_> {
     /// Greets the agent, writes the sandbox's record and key, and reconnects as a later client.
     /// From then on the sandbox outlives this process.
     ///
     /// # Errors
     ///
     /// The sandbox was removed. Dropping this future removes it as well.
-    pub(crate) async fn finish(
+    pub(crate) async fn hand_over(
         self,
         stream: AttachStream,
         sandbox: Sandbox,
     ) -> Result<AgentInstance> {
-        let isolator = self.isolator.clone();
-        match self.try_finish(stream, sandbox).await {
-            Ok(instance) => Ok(instance),
-            Err(failure) => Err(isolator.destroy_after(failure).await),
-        }
-    }
-
-    async fn try_finish(&self, stream: AttachStream, sandbox: Sandbox) -> Result<AgentInstance> {
         let Self {
-            tier, engine, plan, ..
-        } = *self;
-        let sandbox = sandbox.detached_after_attach();
-        let key = sandbox.settings.key.clone();
-        let (env, enforcement) = (sandbox.env.clone(), sandbox.enforcement.clone());
-        let later_client = AttachedSandbox::new(plan, env.clone(), enforcement.clone());
-        let isolator = Box::new(self.isolator.clone());
-        let first_client = AgentInstance::connect(stream, sandbox, isolator).await?;
-        let container = self.isolator.container().to_owned();
-        let location = ContainerLocation {
-            endpoint: engine.endpoint.to_string(),
-            container: container.clone(),
-            user: self.user.clone(),
-            no_network: self.no_network,
-            image: self.image.clone(),
-        };
-        let record = Record::new(
-            tier.name,
+            store,
             plan,
-            env,
-            enforcement,
-            Self::lifetime(plan),
-            location,
-        );
-        // From here on the agent may outlive this process: remove the record after the container,
-        // never before.
-        self.isolator
-            .attach_record(self.store.write(&record, &key)?);
-        let reconnection = Reconnection {
-            tier,
-            engine,
-            container: &container,
-            user: &self.user,
-            key: &key,
+            user,
+            image,
+            isolator,
+        } = self;
+        let sandbox = sandbox.detached_after_attach();
+        let location = ContainerLocation {
+            endpoint: isolator.engine().endpoint.to_string(),
+            container: isolator.container().to_owned(),
+            user,
+            no_network: isolator.has_no_network(),
+            image,
         };
-        let instance = reconnection.attach(later_client, &self.isolator).await?;
-        // No await may follow: a cancelled creation leaves nothing, a completed one a sandbox.
-        self.isolator.detach();
-        drop(first_client);
-        Ok(instance)
+        let hand_over = HandOver::new(isolator.tier().name, plan, &sandbox);
+        let first = AgentInstance::connect(stream, sandbox, Box::new(isolator.clone())).await?;
+        // Once the record exists, the agent may outlive this process: remove the record after the
+        // container, never before.
+        let write_record = async |record: &_, key: &_| {
+            isolator.attach_record(store.write(record, key)?);
+            Ok(())
+        };
+        let attach = async |record: &_, key: &_| reconnect::attach(&isolator, record, key).await;
+        match hand_over
+            .finish(first, location, write_record, attach)
+            .await
+        {
+            Ok(instance) => {
+                isolator.detach();
+                Ok(instance)
+            }
+            Err(error) => Err(isolator.destroy_after(error).await),
+        }
     }
 }

@@ -16,23 +16,21 @@ use std::time::Duration;
 use sandbox_core::spi::Found;
 use sandbox_core::{Error, ErrorKind, Result, SandboxInfo, SandboxState};
 use sandbox_host::state::{ended, not_found};
-use sandbox_host::{AttachedSandbox, StderrTail};
+use sandbox_host::{Owner, StderrTail};
 
-pub(crate) use hand_over::HandOver;
+pub(crate) use hand_over::NewDetached;
 pub(crate) use hidden_paths::{mounts_host_folders, paths_showing, state_folder_paths};
-pub(crate) use record_store::{RecordGuard, RecordStore};
+pub(crate) use record_store::{Record, RecordGuard, RecordStore};
 
 use crate::Tier;
 use crate::engine::{Engine, ListedContainer};
 use crate::isolator::{ContainerIsolator, RunningContainer};
 use crate::label_origin;
 use crate::labels;
-use crate::owner::Owner;
-use crate::reconnect::Reconnection;
+use crate::reconnect;
 use crate::removal;
 use crate::sweep;
 use crate::volume::{self, AgentVolume};
-use record_store::Record;
 
 /// How long an engine may take to remove an ended container before the sandbox is reported as
 /// ended.
@@ -69,27 +67,18 @@ impl DetachedRegistry<'_> {
             engine: engine.clone(),
             id: container.id.clone(),
             guard: None,
-            agent_stderr: StderrTail::default(),
+            stderr_tail: StderrTail::default(),
             no_network: record.parts.no_network,
             lifetime: Some(record.remaining()),
             store: Some(store.clone()),
             source: None,
             image: record.parts.image.clone(),
         });
-        let plan = record.plan.clone();
-        let sandbox = AttachedSandbox::new(&record.plan, record.env, record.enforcement);
-        let reconnection = Reconnection {
-            tier,
-            engine,
-            container: &container.id,
-            user: &record.parts.user,
-            key: &key,
-        };
-        match reconnection.attach(sandbox, &isolator).await {
-            Ok(instance) => {
-                let instance = Box::new(instance);
-                Ok(Found { plan, instance })
-            }
+        match reconnect::attach(&isolator, &record, &key).await {
+            Ok(instance) => Ok(Found {
+                plan: record.plan,
+                instance: Box::new(instance),
+            }),
             // It ended after it was found.
             Err(error) if error.kind() == ErrorKind::SandboxEnded => {
                 Err(self.ended_or_not_found(&container.id, name).await?)
@@ -270,8 +259,8 @@ impl DetachedContainer {
         let owner = listed.labels.get(labels::OWNER);
         Self {
             is_current_users: owner
-                .and_then(|owner| Owner::decode(owner))
-                .is_some_and(|owner| owner.is_current_user()),
+                .and_then(|owner| Owner::from_label(owner))
+                .is_some_and(|owner| owner.is_of_current_user()),
             id: listed.id,
             runs: listed.runs,
         }

@@ -257,14 +257,7 @@ mod tests {
             image: None,
         };
         let report = EnforcementReport::nothing("a test");
-        Record::new(
-            TIER.name,
-            &plan,
-            BTreeMap::new(),
-            report,
-            Duration::from_secs(9),
-            location,
-        )
+        Record::new(TIER.name, &plan, BTreeMap::new(), report, location)
     }
 
     #[test]

@@ -42,7 +42,7 @@ impl Puller<'_> {
     ///
     /// # Errors
     ///
-    /// See [`sandbox_core::spi::Backend::provide_image`].
+    /// See [`sandbox_core::spi::Images::provide_image`].
     pub(crate) async fn provide(
         &self,
         requested: &RequestedImage<'_>,

@@ -1,7 +1,9 @@
 //! Images that this process pulled or built: only those may be removed with a sandbox.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use sandbox_host::lock;
 
 /// Ids of the images that a backend added to its engine.
 #[derive(Debug, Clone, Default)]
@@ -9,7 +11,7 @@ pub(crate) struct PulledImages(Arc<Mutex<HashSet<String>>>);
 
 impl PulledImages {
     fn ids(&self) -> MutexGuard<'_, HashSet<String>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// Adds an image that the engine did not have before.

@@ -1,6 +1,7 @@
 //! Applies an engine's warnings about a new container: options that it did not apply.
 
-use sandbox_core::{Capability, Enforcement, EnforcementReport, Error, ErrorKind, Result, escape};
+use sandbox_core::spi::escape;
+use sandbox_core::{Capability, Enforcement, EnforcementReport, Error, ErrorKind, Result};
 
 use crate::Tier;
 

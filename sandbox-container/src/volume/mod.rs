@@ -9,12 +9,13 @@ mod profile;
 mod unused;
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use bollard::models::VolumeCreateRequest;
 use bollard::query_parameters::DownloadFromContainerOptions;
 use futures_util::StreamExt;
 use sandbox_core::{Error, ErrorKind, Result};
+use sandbox_host::lock;
 
 pub(crate) use fill::{fill, reader_container};
 pub(crate) use unused::remove_unused;
@@ -154,39 +155,30 @@ impl AgentVolume {
             created => created,
         };
         let created = created.map_err(|error| engine_error(tier, Operation::Volume, error))?;
-        let mut folders = folders().lock().unwrap_or_else(PoisonError::into_inner);
+        let mut folders = lock(folders());
         folders.insert(self.key(engine), created.mountpoint.clone());
         Ok(created.mountpoint)
     }
 
     /// The volume's folder on the engine's host, as last reported.
     fn folder(&self, engine: &Engine) -> Option<String> {
-        let folders = folders().lock().unwrap_or_else(PoisonError::into_inner);
+        let folders = lock(folders());
         folders.get(&self.key(engine)).cloned()
     }
 
     /// Whether this process has verified the content on this engine.
     pub(crate) fn is_verified(&self, engine: &Engine) -> bool {
-        verified()
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .contains(&self.key(engine))
+        lock(verified()).contains(&self.key(engine))
     }
 
     /// Notes that the content is verified.
     pub(crate) fn set_verified(&self, engine: &Engine) {
-        verified()
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(self.key(engine));
+        lock(verified()).insert(self.key(engine));
     }
 
     /// Notes that the content has changed since it was verified.
     pub(crate) fn forget(&self, engine: &Engine) {
-        verified()
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&self.key(engine));
+        lock(verified()).remove(&self.key(engine));
     }
 
     fn key(&self, engine: &Engine) -> Key {

@@ -29,9 +29,10 @@ use bollard::errors::Error as EngineError;
 use bollard::models::ImageInspect;
 use bollard::query_parameters::{BuildImageOptions, ListImagesOptions};
 use futures_util::StreamExt;
+use sandbox_core::spi::escape;
 use sandbox_core::{
     BuildRequest, Error, ErrorKind, ImageEvent, ImageInfo, ImagePattern, ImageProgress,
-    ImageReference, Result, escape,
+    ImageReference, Result,
 };
 
 use super::classify::classify;

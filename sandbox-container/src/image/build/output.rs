@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 
 use bollard::models::BuildInfo;
-use sandbox_core::{ImageEvent, ImageProgress, escape};
+use sandbox_core::spi::escape;
+use sandbox_core::{ImageEvent, ImageProgress};
 
 use super::steps::ExpectedSteps;
 
