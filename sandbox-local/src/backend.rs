@@ -5,12 +5,13 @@ use std::sync::{Arc, Mutex, Once};
 
 use async_trait::async_trait;
 use sandbox_core::policy::NetworkPolicy;
-use sandbox_core::spi::{Backend, Finding, Found, Instance};
+use sandbox_core::spi::{Backend, Detached, Finding, Found, Instance};
 use sandbox_core::{EnforcementReport, Error, Plan, Result, SandboxInfo};
 use sandbox_host::lock;
 use sandbox_host::state::resolved;
 
 use crate::LocalConfig;
+use crate::attached;
 use crate::detached::{self, DetachedSandboxes};
 use crate::error;
 use crate::host::{
@@ -213,10 +214,28 @@ impl Backend for LocalBackend {
         Ok(Box::new(instance))
     }
 
-    fn keeps_detached(&self) -> bool {
-        true
+    async fn diagnose(&self) -> Vec<Finding> {
+        findings(&Host::detect(&self.config))
     }
 
+    async fn profile(&self) -> Result<Vec<(String, String)>> {
+        Ok(profile(TIER, &Host::detect(&self.config)))
+    }
+
+    async fn attached(&self) -> Result<Vec<SandboxInfo>> {
+        match state::found(TIER, &self.config)? {
+            Some(state) => attached::list(TIER, &state),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    fn detached(&self) -> Option<&dyn Detached> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Detached for LocalBackend {
     async fn get(&self, name: &str) -> Result<Found> {
         DetachedSandboxes::of(TIER, &self.config)?
             .get(TIER, name)
@@ -255,13 +274,5 @@ impl Backend for LocalBackend {
             left.join("; ")
         );
         Err(error::destroy(TIER, left))
-    }
-
-    async fn diagnose(&self) -> Vec<Finding> {
-        findings(&Host::detect(&self.config))
-    }
-
-    async fn profile(&self) -> Result<Vec<(String, String)>> {
-        Ok(profile(TIER, &Host::detect(&self.config)))
     }
 }

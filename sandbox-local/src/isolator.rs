@@ -13,7 +13,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use crate::cgroup::Group;
-use crate::cleanup::{AgentProcess, Leftovers};
+use crate::cleanup::{AgentProcess, KILL_TIMEOUT, Leftovers};
 use crate::error;
 use crate::sampler::MemoryWatch;
 
@@ -41,8 +41,8 @@ impl LocalIsolator {
     /// Takes ownership of a sandbox whose agent runs.
     ///
     /// # Panics
+    ///
     /// If `leftovers` has no agent.
-    /// When `leftovers` has no agent.
     pub(crate) fn new(
         tier: &str,
         leftovers: Leftovers,
@@ -108,9 +108,6 @@ impl Inner {
         }
     }
 }
-
-/// Time limit for a killed agent to end.
-const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Waits up to `longest` for a process to end. The caller checks whether it did.
 pub(crate) async fn wait_for_end(pidfd: &Arc<OwnedFd>, longest: Duration) {

@@ -14,6 +14,7 @@
 //! - `isolator`, `cleanup`: end a sandbox and remove everything it has on the host.
 //! - `detached`: sandboxes that outlive the process that created them, each with a supervisor.
 
+mod attached;
 mod backend;
 mod cgroup;
 mod cleanup;
@@ -64,8 +65,16 @@ fn open_unsafe() -> Result<Arc<dyn Backend>> {
 /// Measured profiles of this tier, written by `cargo xtask matrix --write`.
 const PROFILES: &[(&str, &str)] = &[
     (
+        "local-root-155caa64.json",
+        include_str!("../matrix/local-root-155caa64.json"),
+    ),
+    (
         "local-root-95362d8e.json",
         include_str!("../matrix/local-root-95362d8e.json"),
+    ),
+    (
+        "local-user-4e160a0c.json",
+        include_str!("../matrix/local-user-4e160a0c.json"),
     ),
     (
         "local-user-9504b5b0.json",

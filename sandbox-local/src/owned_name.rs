@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use sandbox_host::{Owner, OwnerStatus};
 
 /// Paths in `parent` whose names contain an owner that is gone. Empty if `parent` cannot be read.
-pub(crate) fn leftovers_in(parent: &Path) -> impl Iterator<Item = PathBuf> {
+pub(crate) fn leftovers_in(parent: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     let is_leftover = |entry: &std::fs::DirEntry| {
         let owner = entry.file_name().to_str().and_then(Owner::from_file_name);
         owner.is_some_and(|owner| owner.status() == OwnerStatus::Gone)

@@ -13,6 +13,7 @@ use sandbox_core::{Error, Plan, Result};
 use sandbox_host::{AgentInstance, Sandbox};
 use tokio::net::UnixStream;
 
+use crate::attached::AttachedRecord;
 use crate::cgroup::{Group, was_removed};
 use crate::cleanup::Leftovers;
 use crate::error;
@@ -106,6 +107,7 @@ pub(crate) async fn start(request: &CreationRequest<'_>) -> Result<AgentInstance
     let network = request.prepare_host()?;
     let own_root = lowered.isolation != Isolation::Landlock;
     let mut leftovers = Leftovers::new(own_root);
+    leftovers.set_record(AttachedRecord::create(tier, state, plan)?);
     if lowered.isolation == Isolation::Privileged {
         leftovers.set_range(Range::take(tier)?);
     }

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Once;
 use std::time::{Duration, Instant};
 
+use crate::attached;
 use crate::cgroup::remove_leftovers;
 use crate::host::Cgroups;
 use crate::owned_folder;
@@ -36,12 +37,13 @@ pub(crate) fn sweep_soon(cgroups: &Cgroups, state: &Path) {
 pub(crate) fn sweep(cgroups: &Cgroups, state: &Path) -> Vec<String> {
     let mut left = remove_leftovers(cgroups);
     left.extend(owned_folder::remove_leftovers(state));
+    left.extend(attached::remove_leftovers(state));
     left
 }
 
 /// Like [`sweep`], but waits for processes that are about to end.
 pub(crate) fn sweep_all(cgroups: &Cgroups, state: &Path) -> Vec<String> {
-    let deadline = Instant::now() + KILL_TIMEOUT;
+    let deadline = Instant::now() + ENDING_TIMEOUT;
     loop {
         let left = sweep(cgroups, state);
         if left.is_empty() || Instant::now() > deadline {
@@ -51,8 +53,8 @@ pub(crate) fn sweep_all(cgroups: &Cgroups, state: &Path) -> Vec<String> {
     }
 }
 
-/// Time limit for killed processes to end.
-const KILL_TIMEOUT: Duration = Duration::from_secs(2);
+/// Time limit for processes of earlier owners, which were killed before the sweep.
+const ENDING_TIMEOUT: Duration = Duration::from_secs(2);
 
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -60,7 +62,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
-    use sandbox_core::spi::Backend;
+    use sandbox_core::spi::Detached;
 
     use crate::{LocalBackend, LocalConfig};
     use sandbox_host::Owner;

@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use sandbox_agent::protocol::Confinement;
-use sandbox_core::spi::{Backend, Finding, Found, Instance};
+use sandbox_core::spi::{Backend, Detached, Finding, Found, Instance};
 use sandbox_core::{EnforcementReport, Plan, Result, SandboxInfo};
 use sandbox_host::{AgentInstance, Sandbox};
 use tokio::net::UnixStream;
 
 use crate::LocalConfig;
+use crate::attached::{self, AttachedRecord};
 use crate::cgroup::{Group, Limits};
 use crate::cleanup::Leftovers;
 use crate::detached::{DetachedSandboxes, UnconfinedStart, start_unconfined};
@@ -63,6 +64,11 @@ impl Backend for UnsafeLocalBackend {
             return self.create_detached(plan, &host).await;
         }
         let mut leftovers = Leftovers::new(false);
+        match self.record(plan, &host) {
+            Ok(record) => leftovers.set_record(record),
+            // This tier needs no state folder for anything else.
+            Err(error) => tracing::warn!(%error, "other processes cannot list this sandbox"),
+        }
         leftovers.set_group(group(&host));
         let (stream, agent_end) = agent_stream(TIER)?;
         let launch = launch(agent_end);
@@ -76,10 +82,28 @@ impl Backend for UnsafeLocalBackend {
         ))
     }
 
-    fn keeps_detached(&self) -> bool {
-        true
+    async fn diagnose(&self) -> Vec<Finding> {
+        findings(&Host::detect(&self.config))
     }
 
+    async fn profile(&self) -> Result<Vec<(String, String)>> {
+        Ok(profile(TIER, &Host::detect(&self.config)))
+    }
+
+    async fn attached(&self) -> Result<Vec<SandboxInfo>> {
+        match state::found(TIER, &self.config)? {
+            Some(state) => attached::list(TIER, &state),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    fn detached(&self) -> Option<&dyn Detached> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Detached for UnsafeLocalBackend {
     async fn get(&self, name: &str) -> Result<Found> {
         DetachedSandboxes::of(TIER, &self.config)?
             .get(TIER, name)
@@ -99,17 +123,16 @@ impl Backend for UnsafeLocalBackend {
     async fn prune(&self) -> Result<Vec<String>> {
         DetachedSandboxes::of(TIER, &self.config)?.prune().await
     }
-
-    async fn diagnose(&self) -> Vec<Finding> {
-        findings(&Host::detect(&self.config))
-    }
-
-    async fn profile(&self) -> Result<Vec<(String, String)>> {
-        Ok(profile(TIER, &Host::detect(&self.config)))
-    }
 }
 
 impl UnsafeLocalBackend {
+    fn record(&self, plan: &Plan, host: &Host) -> Result<AttachedRecord> {
+        let state = state::folder(&self.config, host.user.id);
+        state::prepare(TIER, &state, host.user.id)?;
+        sweep_once(&host.cgroups, &state);
+        AttachedRecord::create(TIER, &state, plan)
+    }
+
     async fn create_detached(&self, plan: &Plan, host: &Host) -> Result<Box<dyn Instance>> {
         let state = state::folder(&self.config, host.user.id);
         state::prepare(TIER, &state, host.user.id)?;

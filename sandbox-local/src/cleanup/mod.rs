@@ -13,14 +13,15 @@ use sandbox_agent::runtime::process::{WNOHANG, wait4};
 use sandbox_agent::runtime::signal::{SIGKILL, SIGSTOP, send};
 use sandbox_agent::runtime::{Errno, Pid};
 
+use crate::attached::AttachedRecord;
 use crate::cgroup::Group;
 use crate::spawn::clone::Child;
 use crate::subordinate::Range;
 
 pub(crate) use tree::{TreeProcess, descendants, kill_group};
 
-/// Time limit for killed processes of a sandbox to end.
-const KILL_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time limit for killed processes of a sandbox to end. A supervisor grants its agent as much.
+pub(crate) const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Everything a sandbox has on the host. Dropping it ends and removes all of it in the background.
 #[derive(Debug, Default)]
@@ -30,6 +31,7 @@ pub(crate) struct Leftovers {
     group: Option<Arc<Group>>,
     range: Option<Range>,
     folder: Option<PathBuf>,
+    record: Option<AttachedRecord>,
 }
 
 /// The agent's process.
@@ -66,6 +68,11 @@ impl Leftovers {
     /// A folder that is removed with the sandbox.
     pub(crate) fn set_folder(&mut self, folder: PathBuf) {
         self.folder = Some(folder);
+    }
+
+    /// A record that is removed with the sandbox.
+    pub(crate) fn set_record(&mut self, record: AttachedRecord) {
+        self.record = Some(record);
     }
 
     pub(crate) fn group(&self) -> Option<&Group> {
@@ -159,6 +166,7 @@ impl Leftovers {
             }
         }
         self.range = None;
+        self.record = None;
         if left.is_empty() {
             Ok(())
         } else {

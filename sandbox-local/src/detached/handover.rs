@@ -11,10 +11,10 @@ use std::time::Duration;
 use rustix::process::{Pid as KernelPid, PidfdFlags, pidfd_open};
 use sandbox_agent::protocol::keep::{Answer, Charge, GO, Keep, next_message};
 use sandbox_agent::runtime::Pid;
-use sandbox_core::plan::defaults;
 use sandbox_core::{Error, ErrorKind, Plan, Result};
 use sandbox_host::process::{Era, ProcessId};
-use sandbox_host::{AgentInstance, Sandbox, failure_error};
+use sandbox_host::state::{HandOver, lifetime};
+use sandbox_host::{AgentInstance, Key, Sandbox, failure_error};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
@@ -167,8 +167,7 @@ impl DetachedLaunch<'_> {
         // The supervisor owns it and also holds our end of the stream, so the agent ends with the
         // supervisor.
         sandbox.settings.owned = true;
-        let key = sandbox.settings.key.clone();
-        let (env, enforcement) = (sandbox.env.clone(), sandbox.enforcement.clone());
+        let hand_over = HandOver::new(tier, plan, &sandbox);
         let isolator = self.isolator.clone();
         let first = AgentInstance::connect(stream, sandbox, Box::new(isolator)).await?;
 
@@ -178,8 +177,7 @@ impl DetachedLaunch<'_> {
                 error::setup(tier, what, ended)
             })
         };
-        let lifetime = plan.lifetime.unwrap_or(defaults::DETACHED_LIFETIME);
-        let parts = DetachedResources {
+        let resources = DetachedResources {
             era: Era::current(),
             supervisor: process("the supervisor", self.processes.supervisor.0)?,
             agent: process("the agent", self.processes.agent.0)?,
@@ -193,28 +191,35 @@ impl DetachedLaunch<'_> {
             process_limit: group.as_ref().and_then(|group| group.process_limit()),
             sampled: traits.sampled_memory.is_some(),
         };
-        let record = DetachedRecord::new(tier, plan, env, enforcement, lifetime, parts);
-        let keep = Keep {
-            lifetime_ms: u64::try_from(lifetime.as_millis())
-                .unwrap_or(u64::MAX)
-                .max(1),
-            sampled_memory: traits.sampled_memory.unwrap_or(0),
-            key,
-            record: record.encode()?,
+        let lifetime_ms = u64::try_from(lifetime(plan).as_millis()).unwrap_or(u64::MAX);
+        let mut confirmed = None;
+        let write_record = async |record: &DetachedRecord, key: &Key| {
+            let keep = Keep {
+                lifetime_ms: lifetime_ms.max(1),
+                sampled_memory: traits.sampled_memory.unwrap_or(0),
+                key: key.clone(),
+                record: record.encode()?,
+            };
+            let control = self.isolator.take_control();
+            let control = control.ok_or_else(|| refused(tier, "it was ended".into()))?;
+            let ready = tokio::time::timeout(HANDOVER_TIMEOUT, confirm(tier, control, &keep)).await;
+            let ready =
+                ready.map_err(|_| refused(tier, format!("no answer within {HANDOVER_TIMEOUT:?}")));
+            confirmed = Some(ready??);
+            self.isolator.set_record(record.clone());
+            Ok(())
         };
-        let control = self.isolator.take_control();
-        let control = control.ok_or_else(|| refused(tier, "it was ended".into()))?;
-        let ready = tokio::time::timeout(HANDOVER_TIMEOUT, confirm(tier, control, &keep)).await;
-        let control = ready
-            .map_err(|_| refused(tier, format!("no answer within {HANDOVER_TIMEOUT:?}")))??;
-        self.isolator.set_record(record.clone());
-        drop(first);
-        let instance = super::attach(sandboxes, record, self.isolator).await?;
-        // No await after this: a creation that is cancelled leaves nothing, and one that has
-        // returned leaves a sandbox.
-        (&control)
-            .write_all(&GO)
-            .map_err(|cause| refused(tier, cause.to_string()))?;
+        let attach = async |record: &DetachedRecord, _: &Key| {
+            super::attach(sandboxes, record, self.isolator.clone()).await
+        };
+        let instance = hand_over
+            .finish(first, resources, write_record, attach)
+            .await?;
+        if let Some(control) = confirmed {
+            (&control)
+                .write_all(&GO)
+                .map_err(|cause| refused(tier, cause.to_string()))?;
+        }
         if let Some(group) = group {
             group.release();
         }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use rustix::process::{Signal, pidfd_send_signal};
 use sandbox_agent::protocol::keep::files;
-use sandbox_core::{Error, Result};
+use sandbox_core::Result;
 use sandbox_host::state::read_private;
 use sandbox_host::{CounterFiles, Counters, Isolator, lock};
 
@@ -19,11 +19,12 @@ use super::folder::{SandboxesFolder, SupervisorState, name_of};
 use super::leftovers;
 use super::record::DetachedRecord;
 use crate::cgroup::Group;
+use crate::cleanup::KILL_TIMEOUT;
 use crate::error;
 use crate::isolator::wait_for_end;
 
-/// Time limit for the supervisor to end everything: 5 s for processes, and the rest.
-const KILL_TIMEOUT: Duration = Duration::from_secs(9);
+/// Time limit for the supervisor to end everything: the processes, then what they leave.
+const SUPERVISOR_TIMEOUT: Duration = KILL_TIMEOUT.saturating_add(Duration::from_secs(4));
 
 /// How long to wait for the supervisor of an ended agent before asking for the exit reason.
 const POST_MORTEM: Duration = Duration::from_secs(1);
@@ -147,15 +148,15 @@ impl DetachedIsolator {
         });
     }
 
-    /// Asks the supervisor to end the sandbox. KillCounter the supervisor and cleans up if it does not.
+    /// Asks the supervisor to end the sandbox. Kills the supervisor and cleans up if it does not.
     pub(super) async fn end(&self) -> Result<()> {
         let inner = &self.0;
         self.end_soon();
-        wait_for_end(&inner.supervisor, KILL_TIMEOUT).await;
+        wait_for_end(&inner.supervisor, SUPERVISOR_TIMEOUT).await;
         if !leftovers::wait_for_exit(&inner.supervisor, Duration::ZERO) {
             // The end of the supervisor ends the agent. Leftovers are removed below.
             let _ = pidfd_send_signal(&*inner.supervisor, Signal::KILL);
-            wait_for_end(&inner.supervisor, KILL_TIMEOUT).await;
+            wait_for_end(&inner.supervisor, SUPERVISOR_TIMEOUT).await;
         }
         let (sandboxes, name) = (inner.sandboxes.clone(), inner.name.clone());
         let supervisor = lock(&inner.facts)
@@ -180,15 +181,6 @@ impl DetachedIsolator {
         match tokio::task::spawn_blocking(clear).await {
             Ok(cleared) => cleared,
             Err(panicked) => Err(error::destroy(&inner.sandboxes.tier, panicked.to_string())),
-        }
-    }
-
-    /// Ends a sandbox whose creation failed. Returns the error, with the cause if the sandbox could
-    /// not be removed.
-    pub(super) async fn end_after(&self, failed: Error) -> Error {
-        match self.end().await {
-            Ok(()) => failed,
-            Err(left) => failed.with_source(left),
         }
     }
 

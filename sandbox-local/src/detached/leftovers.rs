@@ -14,11 +14,8 @@ use sandbox_agent::protocol::keep::files;
 use super::folder::{SandboxEntry, name_of, open_lock};
 use super::record::DetachedRecord;
 use crate::cgroup::Group;
-use crate::cleanup::{kill_group, kill_tree};
+use crate::cleanup::{KILL_TIMEOUT, kill_group, kill_tree};
 use crate::owned_folder;
-
-/// Time limit for killed processes to end.
-const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Ends and removes everything of a sandbox without a supervisor. Does nothing if another process
 /// is removing it.

@@ -1,4 +1,4 @@
-//! SandboxesFolder that outlive the process that made them.
+//! Sandboxes that outlive the process that made them.
 //!
 //! Each has a folder `sandboxes/NAME` in the state folder. Its supervisor
 //! ([`sandbox_agent::protocol::keep`]) creates, locks and removes that folder. The supervisor is
@@ -20,10 +20,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use sandbox_agent::protocol::keep::files;
-use sandbox_core::spi::{Found, Instance};
+use sandbox_core::spi::Found;
 use sandbox_core::{Error, ErrorKind, Result, SandboxInfo, SandboxState};
 use sandbox_host::state::{ended, read_private};
-use sandbox_host::{AgentInstance, AttachedSandbox, Key};
+use sandbox_host::{AgentInstance, Key};
 use tokio::net::UnixStream;
 
 use folder::{SandboxEntry, SandboxesFolder, SupervisorState, name_of};
@@ -103,10 +103,11 @@ async fn get(sandboxes: &SandboxesFolder, name: &str) -> Result<Found> {
         _ => None,
     };
     let supervisor = supervisor.ok_or_else(|| ended(tier, name))?;
-    let plan = record.plan.clone();
     let isolator = DetachedIsolator::for_existing(sandboxes.clone(), record.clone(), supervisor);
-    let instance = Box::new(attach(sandboxes, record, isolator).await?) as Box<dyn Instance>;
-    Ok(Found { plan, instance })
+    Ok(Found {
+        instance: Box::new(attach(sandboxes, &record, isolator).await?),
+        plan: record.plan,
+    })
 }
 
 fn of_tier(sandboxes: &SandboxesFolder, record: DetachedRecord) -> Result<DetachedRecord> {
@@ -128,7 +129,7 @@ fn elsewhere(tier: &str, name: &str) -> Error {
 /// Connects to the agent as a client.
 async fn attach(
     sandboxes: &SandboxesFolder,
-    record: DetachedRecord,
+    record: &DetachedRecord,
     isolator: DetachedIsolator,
 ) -> Result<AgentInstance> {
     let tier = sandboxes.tier.as_str();
@@ -154,8 +155,7 @@ async fn attach(
     let stream = UnixStream::connect(short.join(name_of(files::SOCKET)))
         .await
         .map_err(failed)?;
-    let sandbox = AttachedSandbox::new(&record.plan, record.env, record.enforcement);
-    AgentInstance::attach(stream, &Key::new(key), sandbox, Box::new(isolator)).await
+    AgentInstance::attach(stream, &Key::new(key), record.into(), Box::new(isolator)).await
 }
 
 fn list(sandboxes: &SandboxesFolder) -> Result<Vec<SandboxInfo>> {

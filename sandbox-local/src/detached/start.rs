@@ -10,7 +10,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use sandbox_agent::protocol::keep::files;
 use sandbox_agent::runtime::namespace::CLONE_NEWNET;
 use sandbox_core::{Plan, Result};
-use sandbox_host::{AgentInstance, Sandbox};
+use sandbox_host::{AgentInstance, Isolator as _, Sandbox};
 use tokio::net::UnixStream;
 
 use super::folder::{SandboxesFolder, name_of};
@@ -83,7 +83,7 @@ pub(crate) async fn start(request: &CreationRequest<'_>) -> Result<AgentInstance
         started.hand_over(stream, sandbox).await
     };
     match finished.await {
-        Err(failed) => Err(isolator.end_after(failed).await),
+        Err(failed) => Err(isolator.destroy_after(failed).await),
         created => created,
     }
 }
@@ -125,7 +125,7 @@ pub(crate) async fn start_unconfined(sandbox: UnconfinedStart<'_>) -> Result<Age
     let isolator = started.isolator();
     let finished = async { started.hand_over(into_tokio(tier, stream)?, sandbox).await };
     match finished.await {
-        Err(failed) => Err(isolator.end_after(failed).await),
+        Err(failed) => Err(isolator.destroy_after(failed).await),
         created => created,
     }
 }

@@ -377,6 +377,10 @@ mod tests {
         }
         assert!(has_ended(&helper.process.pidfd, Duration::from_secs(10)));
         assert!(helper.has_ended());
+        let argument = (&raw mut numbers).cast();
+        // SAFETY: as above.
+        let child = unsafe { helper.run(0, None, &stack, write_and_end, argument) };
+        assert_eq!(child.err(), Some(Errno::ESRCH));
     }
 
     #[test]

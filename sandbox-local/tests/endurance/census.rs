@@ -1,4 +1,4 @@
-//! Counts what this process and its sandboxes have on the host.
+//! Counts the resources of this process and its sandboxes on the host.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -9,19 +9,19 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::support::own_groups;
 
-/// Counted things, of which none may grow.
+/// Counted resources. None may grow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Census {
     pub children: usize,
     pub descriptors: usize,
     pub groups: usize,
     pub taken_ranges: usize,
-    /// In the state folder, besides what is kept for the next sandbox.
+    /// Entries in the state folder, without those that the next sandbox reuses.
     pub folders: usize,
 }
 
 impl Census {
-    /// Counts.
+    /// Counts all resources.
     pub fn take(state: &Path) -> Self {
         Self {
             children: children(),
@@ -37,14 +37,14 @@ impl Census {
 pub struct Mounts(BTreeSet<String>);
 
 impl Mounts {
-    /// Looks.
+    /// Reads the mounts.
     pub fn now() -> Self {
         let mounts = fs::read_to_string("/proc/self/mountinfo").expect("procfs");
         Self(mounts.lines().map(str::to_owned).collect())
     }
 
-    /// There are none now but these. Some may have gone: with an engine's container go its folders,
-    /// and the mounts on them everywhere.
+    /// Asserts that there are no other mounts now. Some may have been removed, with an engine's
+    /// container and its folders.
     #[track_caller]
     pub fn assert_none_new(&self) {
         let now = Self::now();
@@ -61,8 +61,8 @@ pub fn resident() -> u64 {
     kib.expect("a number of KiB") * 1024
 }
 
-/// Processes below this one with their memory in bytes, shared pages divided by those who share
-/// them.
+/// The descendants of this process with their memory in bytes. Shared pages are divided by the
+/// number of processes that share them.
 pub fn memory_below() -> (usize, u64) {
     let mut found = vec![std::process::id()];
     let mut next = 0;
@@ -84,8 +84,8 @@ fn children() -> usize {
     children_of(std::process::id()).len()
 }
 
-/// The children of a process, but for the one that shares its memory and stands in its scope of
-/// systemd as long as it lives.
+/// The children of a process, without the helper that shares its memory and stays in its systemd
+/// scope.
 pub fn children_of(pid: u32) -> Vec<u32> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task"));
     let tasks = tasks.into_iter().flatten().flatten();
@@ -117,13 +117,20 @@ fn taken_ranges(state: &Path) -> usize {
 
 fn folders(state: &Path) -> usize {
     let entries = fs::read_dir(state).into_iter().flatten().flatten();
-    let kept = |name: &str| matches!(name, "uids" | "etc" | "root" | "scratch" | "sandboxes");
-    entries
+    let kept = |name: &str| {
+        matches!(
+            name,
+            "uids" | "etc" | "root" | "scratch" | "sandboxes" | "attached"
+        )
+    };
+    let others = entries
         .filter(|entry| !entry.file_name().to_str().is_some_and(kept))
-        .count()
+        .count();
+    let records = fs::read_dir(state.join("attached")).into_iter().flatten();
+    others + records.count()
 }
 
-/// A state folder of the test's own.
+/// The test's own state folder.
 pub fn state_folder() -> tempfile::TempDir {
     let mut folder = tempfile::Builder::new();
     folder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));

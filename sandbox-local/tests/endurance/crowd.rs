@@ -4,20 +4,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sandbox_core::{SandboxClient, SandboxHandle};
+use sandbox_testing::wait::wait_until;
 use tokio::sync::Semaphore;
 
 use crate::census::{Census, Mounts, memory_below, resident};
 use crate::harness::{Test, test};
 use crate::scaled;
-use crate::support::{backend_in, eventually, namespaces, policy, sh, spec};
+
+use crate::support::{backend_in, namespaces, policy, sh, spec};
 use crate::users::alone;
 
 pub const TESTS: &[Test] = &[test!(sync thousand_concurrent_sandboxes_leave_nothing)];
 
-/// What a sandbox may cost, in bytes: its processes and what this process keeps for it.
+/// The most memory of a sandbox in bytes: its processes and its part of this process.
 const MEMORY: u64 = 5 << 20;
 
-/// How many are made at the same time: more only wait for each other.
+/// The number of concurrent creations. More of them would only wait for each other.
 const AT_ONCE: usize = 8;
 
 fn thousand_concurrent_sandboxes_leave_nothing() {
@@ -30,14 +32,14 @@ fn thousand_concurrent_sandboxes_leave_nothing() {
             .expect("a runtime");
         let client = SandboxClient::with_backend(backend_in(state.path()), policy())
             .expect("a valid policy");
-        // What the first sandbox makes for all.
+        // The first sandbox creates what all share.
         runtime.block_on(async { drop(one(&client, 0).await) });
         settle(state.path());
         let (before, mounts) = (Census::take(state.path()), Mounts::now());
         let resident_before = resident();
 
-        // Without namespaces all processes of the user count, and each sandbox' limit is 256 above
-        // what ran before it.
+        // Without namespaces all processes of the user count. The limit of each sandbox is 256
+        // above the number of processes before it.
         let count = if namespaces() { scaled(1000) } else { 50 };
         runtime.block_on(async {
             let crowd = gather(&client, count).await;
@@ -55,7 +57,7 @@ fn thousand_concurrent_sandboxes_leave_nothing() {
         });
         settle(state.path());
         let mut after = Census::take(state.path());
-        // The runtime's own, at most.
+        // At most the runtime's own descriptors.
         assert!(after.descriptors <= before.descriptors + 8, "{after:?}");
         after.descriptors = before.descriptors;
         assert_eq!(after, before);
@@ -64,7 +66,7 @@ fn thousand_concurrent_sandboxes_leave_nothing() {
 }
 
 fn settle(state: &std::path::Path) {
-    eventually(Duration::from_secs(20), "nothing is left", || {
+    wait_until("nothing is left", Duration::from_secs(20), || {
         let census = Census::take(state);
         census.children + census.groups + census.taken_ranges + census.folders == 0
     });
@@ -72,7 +74,7 @@ fn settle(state: &std::path::Path) {
 
 async fn one(client: &SandboxClient, number: usize) -> SandboxHandle {
     let sandbox = client.create(&spec()).await.expect("a sandbox");
-    // Where everybody has the same /tmp, the name tells them apart.
+    // Sandboxes may share /tmp, so each file has its own name.
     let write = sh(&format!(
         "echo {number} > \"$TMPDIR/mine\" 2>/dev/null || echo {number} > /tmp/mine; exit {}",
         number % 200
@@ -99,7 +101,7 @@ async fn gather(client: &SandboxClient, count: usize) -> Vec<(usize, Arc<Sandbox
     crowd
 }
 
-/// Each finds its own file, and ends: half of them on order, half by being dropped.
+/// Asserts that each sandbox finds its own file. Kills half of them and drops the others.
 async fn recall(crowd: Vec<(usize, Arc<SandboxHandle>)>) {
     let gate = Arc::new(Semaphore::new(AT_ONCE));
     let tasks = crowd.into_iter().map(|(number, sandbox)| {

@@ -12,8 +12,8 @@ use crate::users::alone;
 
 pub const TESTS: &[Test] = &[test!(sync ten_thousand_cycles_do_not_leak)];
 
-/// By how much the memory of this process may grow over all cycles, in bytes: what an allocator
-/// keeps, not what sandboxes keep (10,000 of them at 400 bytes would be this much).
+/// The most bytes by which the memory of this process may grow over all cycles. An allocator keeps
+/// less, and a leak of 400 bytes in each of 10,000 sandboxes is more.
 const GROWTH: u64 = 4 << 20;
 
 fn ten_thousand_cycles_do_not_leak() {
@@ -36,8 +36,8 @@ fn ten_thousand_cycles_do_not_leak() {
             resident_before / 1024,
             resident_after / 1024
         );
-        // A closing that the first count has still seen is no growth; a leak of one in a hundred
-        // cycles is ten, or a hundred.
+        // The first count may include a descriptor that is being closed. A leak in one of a hundred
+        // cycles adds ten or more.
         assert!(
             after.descriptors <= before.descriptors + 8,
             "{before:?} -> {after:?}"
@@ -52,7 +52,7 @@ fn ten_thousand_cycles_do_not_leak() {
     });
 }
 
-/// Makes, uses and ends so many, and lets what the last of them still closes be closed.
+/// Runs this number of cycles, and waits until the last sandbox has closed its descriptors.
 async fn cycle(client: &SandboxClient, count: usize) {
     for number in 0..count {
         let sandbox = client.create(&spec()).await.expect("a sandbox");

@@ -1,4 +1,4 @@
-//! Owners that are killed at arbitrary times.
+//! Owners that are killed at random times.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -6,16 +6,19 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use sandbox_core::SandboxClient;
+use sandbox_testing::processes;
+use sandbox_testing::wait::wait_until;
 
 use crate::census::{Census, Mounts, children_of};
 use crate::harness::{Test, test};
 use crate::scaled;
-use crate::support::{backend_in, eventually, policy, processes_with, sh, spec};
+
+use crate::support::{backend_in, policy, sh, spec};
 use crate::users::alone;
 
 pub const TESTS: &[Test] = &[test!(sync owners_killed_at_any_time_leave_nothing)];
 
-/// The state folder of an owner that is to be killed.
+/// The state folder of the owner that the test kills.
 const OWNER: &str = "SANDBOX_TEST_OWNER";
 const MARKER: &str = "SANDBOX_TEST_MARKER";
 
@@ -31,7 +34,7 @@ fn owners_killed_at_any_time_leave_nothing() {
         let mounts = Mounts::now();
         let mut seen = 0;
         let mut agents = Vec::new();
-        // A slow host runs code only at the later ones.
+        // On a slow host, code only runs at the later delays.
         let late = [100, 400, 1600].map(Duration::from_millis);
         for moment in moments(scaled(100)).chain(late) {
             let (ran, children) = kill_at(moment, state.path(), &marker);
@@ -40,10 +43,10 @@ fn owners_killed_at_any_time_leave_nothing() {
         }
         assert!(seen > 0, "no owner was killed while its code ran");
         assert!(agents.len() > seen, "{} agents", agents.len());
-        eventually(Duration::from_secs(5), "no process is left", || {
-            processes_with(&marker).is_empty() && !agents.iter().any(is_there)
+        wait_until("no process is left", Duration::from_secs(5), || {
+            processes::containing(&marker).is_empty() && !agents.iter().any(is_running)
         });
-        // What is no process goes with the next client.
+        // The next client removes the other leftovers.
         let client = SandboxClient::with_backend(backend_in(state.path()), policy())
             .expect("a valid policy");
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");
@@ -51,7 +54,7 @@ fn owners_killed_at_any_time_leave_nothing() {
             let sandbox = client.create(&spec()).await.expect("a sandbox");
             sandbox.kill().await.expect("it ends");
         });
-        eventually(Duration::from_secs(5), "nothing else is left", || {
+        wait_until("nothing else is left", Duration::from_secs(5), || {
             let census = Census::take(state.path());
             census.groups + census.taken_ranges + census.folders == 0
         });
@@ -59,12 +62,11 @@ fn owners_killed_at_any_time_leave_nothing() {
     });
 }
 
-/// Moments after an owner's start, spread over what the creation of its sandboxes takes and a while
-/// beyond.
+/// Delays after an owner's start, up to a while after the creation of its sandboxes.
 fn moments(count: usize) -> impl Iterator<Item = Duration> {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     (0..count).map(move |_| {
-        // Xorshift: the moments only have to differ.
+        // Xorshift: the delays only have to differ.
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
@@ -72,7 +74,7 @@ fn moments(count: usize) -> impl Iterator<Item = Duration> {
     })
 }
 
-/// Whether its code ran by then, and its children.
+/// Kills the owner. Returns whether its code ran, and its children.
 fn kill_at(moment: Duration, state: &Path, marker: &str) -> (bool, Vec<Process>) {
     let mut owner = Command::new(std::env::current_exe().expect("this test"))
         .args(["--exact", NAME, "--nocapture"])
@@ -88,35 +90,35 @@ fn kill_at(moment: Duration, state: &Path, marker: &str) -> (bool, Vec<Process>)
         .any(|line| line.contains("owner begins"));
     assert!(begun, "the owner ended by itself");
     std::thread::sleep(moment);
-    // So that no child is made between the look and the end.
+    // Stops it first, so that it creates no child after they are listed.
     let pid = rustix::process::Pid::from_child(&owner);
     rustix::process::kill_process(pid, rustix::process::Signal::STOP).expect("SIGSTOP");
     let children = children_of(owner.id()).into_iter().filter_map(process);
     let children = children.collect();
-    let seen = !processes_with(marker).is_empty();
+    let seen = !processes::containing(marker).is_empty();
     owner.kill().expect("SIGKILL");
     owner.wait().expect("ended");
     (seen, children)
 }
 
-/// A process, and when it was started: numbers come back.
+/// A process ID with its start time, because process IDs are reused.
 type Process = (u32, String);
 
 fn process(pid: u32) -> Option<Process> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, fields) = text.rsplit_once(')')?;
     let fields = fields.split_whitespace().collect::<Vec<_>>();
-    // An ended one that nobody has waited for does not run.
+    // A zombie does not run.
     let ended = matches!(*fields.first()?, "Z" | "X");
     (!ended).then(|| (pid, fields[19].to_owned()))
 }
 
-fn is_there((pid, started): &Process) -> bool {
+fn is_running((pid, started): &Process) -> bool {
     process(*pid).is_some_and(|(_, now)| now == *started)
 }
 
-/// Makes sandboxes, some of which only begin and some of which run code that does not want to end,
-/// until it is killed.
+/// Creates sandboxes until it is killed. Some are being created, others run code that ignores
+/// signals.
 fn own(state: &Path) {
     let marker = std::env::var(MARKER).expect("set");
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
@@ -131,7 +133,7 @@ fn own(state: &Path) {
             loop {
                 let sandbox = client.create(&spec()).await.expect("a sandbox");
                 let result = sandbox.exec(&sh("true")).await.expect("it runs");
-                assert!(result.ok(), "{result:?}");
+                assert!(result.success(), "{result:?}");
                 sandbox.kill().await.expect("it ends");
             }
         };

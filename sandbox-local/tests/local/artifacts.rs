@@ -5,9 +5,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use sandbox_core::{ArtifactLimits, ByteSize, Export, SandboxHandle, SkipReason, Workspace};
+use sandbox_testing::users::open_folder;
+use sandbox_testing::wait::wait_until;
 
 use crate::harness::{Test, test};
-use crate::support::{client, create, eventually, namespaces, open_folder, policy, sh, spec};
+
+use crate::support::{client, create, namespaces, policy, sh, spec};
 
 pub const TESTS: &[Test] = &[
     test!(async files_are_exported_unchanged_with_their_type),
@@ -22,14 +25,14 @@ pub const TESTS: &[Test] = &[
     test!(async many_skipped_entries_are_truncated),
 ];
 
-/// A sandbox whose export paths these are, below a folder of its own; the folder's path inside.
+/// A sandbox with these export paths below its own folder, and the path of that folder inside.
 async fn exporting(paths: &[&str]) -> (SandboxHandle, Option<tempfile::TempDir>, String) {
     let mut policy = policy();
     if namespaces() {
         policy.artifact_export_paths = paths.iter().map(|path| format!("/output{path}")).collect();
         return (create(policy).await, None, "/output".into());
     }
-    // Without a root of its own a sandbox exports from the host's folders alone.
+    // Without its own root, a sandbox exports only from folders of the host.
     let folder = open_folder();
     let inside = folder.path().to_string_lossy().into_owned();
     policy.filesystem_write_roots = Some(vec![folder.path().into()]);
@@ -40,11 +43,11 @@ async fn exporting(paths: &[&str]) -> (SandboxHandle, Option<tempfile::TempDir>,
 async fn made(sandbox: &SandboxHandle, folder: &str, script: &str) {
     let script = format!("cd {folder}; {script}");
     let result = sandbox.exec(&sh(&script)).await.expect("it runs");
-    assert!(result.ok(), "{}", result.stderr_text());
+    assert!(result.success(), "{}", result.stderr_text());
 }
 
 async fn exported(sandbox: &SandboxHandle, out: &Path) -> Export {
-    let export = sandbox.export(out, ArtifactLimits::default());
+    let export = sandbox.export(out);
     tokio::time::timeout(Duration::from_secs(60), export)
         .await
         .expect("an answer")
@@ -93,7 +96,7 @@ async fn files_are_exported_unchanged_with_their_type() {
     let owner = rustix::process::geteuid().as_raw();
     assert_eq!(std::fs::metadata(&csv.path).expect("there").uid(), owner);
 
-    // Again: what was removed is not there any more, and nothing is overwritten.
+    // A second export: removed files are missing, and nothing is overwritten.
     made(&sandbox, &inside, "rm -r d empty; echo new > t.csv").await;
     let export = exported(&sandbox, out.path()).await;
     assert_eq!(names(&export, out.path()), ["t-1.csv"]);
@@ -137,7 +140,7 @@ async fn unreadable_folder_does_not_stop_the_export() {
             "{reason:?}"
         );
     }
-    // So that the test's folder can be removed.
+    // Otherwise the test could not remove its folder.
     made(&sandbox, &inside, "chmod 700 closed").await;
 }
 
@@ -163,7 +166,7 @@ async fn unusual_names_are_exported_or_skipped() {
             assert!(artifact.path.exists(), "{artifact:?}");
         }
     }
-    // Nothing but what the two exports say.
+    // Only the files of the two reports.
     let mut files = 0;
     let mut folders = vec![out.path().to_path_buf()];
     while let Some(folder) = folders.pop() {
@@ -193,7 +196,10 @@ async fn sparse_large_and_many_files_are_limited() {
         file_size: ByteSize::bytes(4000),
         ..ArtifactLimits::default()
     };
-    let export = sandbox.export(out.path(), limits).await.expect("exported");
+    let export = sandbox
+        .export_with(out.path(), limits)
+        .await
+        .expect("exported");
     assert_eq!(export.artifacts.len(), 20);
     assert!(
         matches!(reason(&export, "/sparse"), SkipReason::TooLarge { size_bytes } if *size_bytes > 4000)
@@ -209,7 +215,10 @@ async fn sparse_large_and_many_files_are_limited() {
         total_size: ByteSize::bytes(3010),
         ..ArtifactLimits::default()
     };
-    let export = sandbox.export(out.path(), limits).await.expect("exported");
+    let export = sandbox
+        .export_with(out.path(), limits)
+        .await
+        .expect("exported");
     let total: u64 = export.artifacts.iter().map(|a| a.size_bytes).sum();
     assert!(total <= 3010, "{total}");
     let on_disk: u64 = std::fs::read_dir(out.path())
@@ -278,7 +287,7 @@ async fn name_collision_is_reported_and_the_export_continues() {
 async fn changing_files_are_limited() {
     let (sandbox, _folder, inside) = exporting(&["/*"]).await;
     let out = open_folder();
-    // A file that grows, one that becomes a link, a FIFO and a folder in turn.
+    // A file that grows, and one that alternates between a link, a FIFO and a folder.
     let script = format!(
         "cd {inside}; echo x > grows; touch ready; end=$(($(date +%s) + 8)); \
          while [ $(date +%s) -lt $end ] && [ ! -e stop ]; do head -c 400000 /dev/zero >> grows; rm -rf turns; ln -s /etc/passwd turns; \
@@ -293,8 +302,10 @@ async fn changing_files_are_limited() {
             ..ArtifactLimits::default()
         };
         for _ in 0..10 {
-            let export =
-                tokio::time::timeout(Duration::from_secs(10), sandbox.export(out.path(), limits));
+            let export = tokio::time::timeout(
+                Duration::from_secs(10),
+                sandbox.export_with(out.path(), limits),
+            );
             let export = export.await.expect("an answer").expect("an export");
             for artifact in &export.artifacts {
                 let content = std::fs::read(&artifact.path).expect("there");
@@ -327,7 +338,7 @@ async fn output_folder_links_made_by_code_are_refused() {
         }
     };
     policy.artifact_export_paths = vec![exported_path];
-    // For the caller's own link at the end; one that code can make is refused all the same.
+    // The caller's own link is followed. A link that code can create is refused.
     policy.follow_links = Some(true);
     let sandbox = client(policy)
         .create(&spec().workspace(Workspace::read_write(workspace.path())))
@@ -338,13 +349,13 @@ async fn output_folder_links_made_by_code_are_refused() {
         victim.path().display()
     );
     let result = sandbox.exec(&sh(&attack)).await.expect("it runs");
-    assert!(result.ok(), "{}", result.stderr_text());
-    let error = sandbox.export(&out, ArtifactLimits::default()).await;
+    assert!(result.success(), "{}", result.stderr_text());
+    let error = sandbox.export(&out).await;
     let error = error.expect_err("a link that the code has made");
     assert!(error.to_string().contains("link"), "{error}");
     assert_eq!(std::fs::read_dir(victim.path()).expect("there").count(), 0);
 
-    // The same with the folder in between, and one that does not exist yet.
+    // The same for a link in the middle of the path, and for a missing folder.
     sandbox
         .exec(&sh(&format!(
             "mv sub old; ln -s {} sub",
@@ -353,14 +364,11 @@ async fn output_folder_links_made_by_code_are_refused() {
         .await
         .expect("it runs");
     for out in [out, workspace.path().join("sub/new/folder")] {
-        sandbox
-            .export(&out, ArtifactLimits::default())
-            .await
-            .expect_err("a link");
+        sandbox.export(&out).await.expect_err("a link");
     }
     assert_eq!(std::fs::read_dir(victim.path()).expect("there").count(), 0);
 
-    // A link of the caller's own is followed, and a folder in the workspace is fine.
+    // The caller's own link is followed, and a folder in the workspace is accepted.
     let link = victim.path().join("link");
     symlink(workspace.path(), &link).expect("a link");
     let export = exported(&sandbox, &link.join("fine")).await;
@@ -386,7 +394,7 @@ async fn many_skipped_entries_are_truncated() {
         .map(|s| &s.reason)
         .find(|r| matches!(r, SkipReason::AndMore { .. }));
     assert_eq!(more, Some(&SkipReason::AndMore { count: 2000 }));
-    eventually(Duration::from_secs(1), "nothing else came out", || {
+    wait_until("nothing else came out", Duration::from_secs(1), || {
         std::fs::read_dir(out.path()).is_ok_and(|entries| entries.count() == 1)
     });
 }

@@ -1,5 +1,5 @@
-//! Whatever is given up in the middle leaves nothing: no process, group, mount, folder, lock,
-//! descriptor. Each test runs alone, so that what is left is its own.
+//! A cancelled operation leaves no process, control group, mount, folder, lock or descriptor. Each
+//! test runs in its own process, so that it counts only its own leftovers.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -7,13 +7,15 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
-use sandbox_core::{
-    ArtifactLimits, Error, ExecEvent, Execution, Result, SandboxClient, SandboxHandle, Stdin,
-};
+use sandbox_core::{Error, ExecEvent, Execution, Result, SandboxClient, SandboxHandle, Stdin};
+use sandbox_testing::processes;
+use sandbox_testing::users::is_root;
+use sandbox_testing::wait::{wait_until, wait_until_async};
 
 use crate::harness::{Need, Test, block_on, test};
 use crate::residue::{Ground, children};
-use crate::support::{create, eventually, is_root, namespaces, policy, processes_with, sh, spec};
+
+use crate::support::{create, namespaces, policy, sh, spec};
 use crate::users::alone;
 
 pub const TESTS: &[Test] = &[
@@ -28,7 +30,7 @@ pub const TESTS: &[Test] = &[
     test!(sync runtime_shutdown_leaves_nothing),
 ];
 
-/// Polls a future so many times, then gives it up.
+/// Polls a future this number of times, then drops it.
 struct Polled<F> {
     future: Pin<Box<F>>,
     left: usize,
@@ -56,8 +58,7 @@ impl<F: Future> Future for Polled<F> {
     }
 }
 
-/// A cancelled writer to a full pipe gets no error, so the programs are found by their command
-/// line.
+/// A cancelled writer to a full pipe gets no error, so its program is found by the command line.
 fn lingering(marker: &str) -> String {
     let sleep = format!("sh -c 'sleep 600; : {marker}'");
     format!("setsid {sleep} & ({sleep} &) & echo ready; {sleep}")
@@ -145,13 +146,13 @@ fn agent_killed_during_creation_is_an_error_and_leaves_nothing() {
                         };
                         std::thread::sleep(Duration::from_micros(40 * step));
                         let pid = rustix::process::Pid::from_raw(child).expect("a number");
-                        // It may have ended by itself: a sandbox that is there is dropped at once.
+                        // It may have ended itself, because a created sandbox is dropped at once.
                         let _ = rustix::process::kill_process(pid, Signal::KILL);
                     });
                     let started = Instant::now();
                     let made = ground.client().create(&spec()).await;
                     let took = started.elapsed();
-                    // It is there until the killer has found it.
+                    // The sandbox lives until the other process has found its agent.
                     tokio::task::spawn_blocking(|| killer.join())
                         .await
                         .expect("joined")
@@ -188,7 +189,7 @@ fn creation_without_descriptors_fails_and_leaves_nothing() {
         "cancellation::creation_without_descriptors_fails_and_leaves_nothing",
         || {
             block_on(async {
-                // As it is for the first sandbox of a process, and as it is later.
+                // The first sandbox of a process opens more descriptors than later ones.
                 for prepared in [false, true] {
                     let ground = Ground::prepare().await;
                     let normal = getrlimit(Resource::Nofile);
@@ -207,7 +208,7 @@ fn creation_without_descriptors_fails_and_leaves_nothing() {
                         let created = ground.client().create(&spec()).await;
                         let created = match created {
                             Ok(sandbox) => {
-                                // A sandbox that was made works, or says that it does not.
+                                // A sandbox that was created works, or returns an error.
                                 let result = sandbox.shell("exit 3").await;
                                 assert!(
                                     result.is_err()
@@ -276,7 +277,7 @@ fn creation_in_a_broken_state_folder_fails_and_leaves_nothing() {
                         None if part == "." => state.clone(),
                         None => state.join(part),
                     };
-                    // Without namespaces nothing else is used.
+                    // Without namespaces, only these are used.
                     if !path.exists() || !(namespaces() || part == ".") {
                         continue;
                     }
@@ -343,7 +344,7 @@ fn execution_cancelled_after_any_poll_leaves_nothing() {
                 let marker = format!("polled-{}-", std::process::id());
                 let script = lingering(&marker);
                 let short = sh("sleep 0.2");
-                // To its end, and in the middle of one that has none.
+                // At the end of a stream, and in the middle of an endless one.
                 let mut polls = 1;
                 while Polled::new(sandbox.exec(&short), polls).await.is_none() {
                     polls += 1;
@@ -358,11 +359,11 @@ fn execution_cancelled_after_any_poll_leaves_nothing() {
                         Polled::new(sandbox.start(&request, Stdin::Piped), polls).await
                     {
                         let mut execution = execution.expect("it starts");
-                        assert!(Polled::new(execution.next(), 1).await.is_some());
+                        assert!(Polled::new(execution.next_event(), 1).await.is_some());
                     }
                 }
-                gone(&marker).await;
-                assert!(sandbox.shell("true").await.expect("it lives").ok());
+                wait_until_ended(&marker).await;
+                assert!(sandbox.shell("true").await.expect("it lives").success());
                 drop(sandbox);
                 ground
                     .nothing_is_left("executions that were given up")
@@ -381,11 +382,11 @@ async fn cancelled_export_leaves_no_partial_file() {
     let result = sandbox
         .shell(format!("head -c {SIZE} /dev/zero > /output/x"))
         .await;
-    assert!(result.expect("it runs").ok());
+    assert!(result.expect("it runs").success());
     let mut given_up = 0;
     for polls in [1, 2, 3, 5, 10, 20, 50, 100, 1_000_000] {
         let folder = tempfile::tempdir().expect("a folder");
-        let export = sandbox.export(folder.path(), ArtifactLimits::default());
+        let export = sandbox.export(folder.path());
         let exported = Polled::new(export, polls).await;
         let sizes = std::fs::read_dir(folder.path())
             .expect("a folder")
@@ -407,19 +408,14 @@ async fn cancelled_export_leaves_no_partial_file() {
     assert!(given_up > 3, "{given_up} were given up in the middle");
 }
 
-async fn gone(marker: &str) {
-    let marker = marker.to_owned();
-    let look = move || {
-        eventually(Duration::from_secs(10), "the tree is gone", || {
-            processes_with(&marker).is_empty()
-        });
-    };
-    tokio::task::spawn_blocking(look).await.expect("gone");
+async fn wait_until_ended(marker: &str) {
+    let ended = async || processes::containing(marker).is_empty();
+    wait_until_async("the tree has ended", Duration::from_secs(10), ended).await;
 }
 
 async fn started(sandbox: &SandboxHandle, script: &str) -> Result<Execution> {
     let mut execution = sandbox.start(&sh(script), Stdin::Piped).await?;
-    while execution.next().await? != Some(ExecEvent::Stdout("ready\n".into())) {}
+    while execution.next_event().await? != Some(ExecEvent::Stdout("ready\n".into())) {}
     Ok(execution)
 }
 
@@ -470,9 +466,9 @@ fn runtime_shutdown_leaves_nothing() {
                 assert!(error.contains("the runtime was shut down"), "{error}");
             }
             block_on(ground.nothing_is_left(&format!("a runtime of {} µs", 700 * step)));
-            assert!(processes_with(&marker).is_empty());
+            assert!(processes::containing(&marker).is_empty());
         }
-        // The handle and the execution outlive the runtime, and then they do not.
+        // The handle and the execution are dropped after the runtime.
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");
         let (sandbox, execution) = runtime.block_on(async {
             let sandbox = ground.client().create(&spec()).await.expect("a sandbox");
@@ -480,14 +476,14 @@ fn runtime_shutdown_leaves_nothing() {
             let execution = execution.expect("it starts");
             (sandbox, execution)
         });
-        assert!(!processes_with(&marker).is_empty());
+        assert!(!processes::containing(&marker).is_empty());
         runtime.shutdown_background();
-        eventually(Duration::from_secs(10), "the tree is gone", || {
-            processes_with(&marker).is_empty()
+        wait_until("the tree has ended", Duration::from_secs(10), || {
+            processes::containing(&marker).is_empty()
         });
         let error = block_on(async {
             let mut execution = execution;
-            execution.wait().await.expect_err("its runtime is gone")
+            execution.wait().await.expect_err("its runtime has ended")
         });
         assert!(error.to_string().contains("runtime"), "{error}");
         drop(sandbox);

@@ -1,14 +1,16 @@
-//! Denials are reported as data and as text; nothing else is.
+//! Denials are reported as data and as text. Other failures are not.
 
 use std::time::Duration;
 
 use sandbox_core::{
-    ArtifactLimits, ByteSize, Capability, Denial, DenialKind, ErrorKind, ExecEvent, ExecRequest,
-    ExecResult, Outcome, SandboxHandle, Stdin,
+    ByteSize, Capability, Denial, DenialKind, ErrorKind, ExecEvent, ExecRequest, ExecResult,
+    Outcome, SandboxHandle, Stdin,
 };
+use sandbox_testing::users::is_root;
 
 use crate::harness::{Need, Test, test};
-use crate::support::{client, create, enforced, is_root, namespaces, policy, sh, spec};
+
+use crate::support::{client, create, enforced, namespaces, policy, sh, spec};
 
 pub const TESTS: &[Test] = &[
     test!(async ordinary_work_has_no_denials),
@@ -38,11 +40,11 @@ fn nothing_denied(result: &ExecResult) {
 
 async fn ordinary_work_has_no_denials() {
     let sandbox = create(policy()).await;
-    // Failures of its own, among them plain refusals of the kernel, are no denials.
+    // The program's own failures are no denials, and neither are the kernel's usual refusals.
     let script =
         "cat /no/such; echo x > /proc/version; (exit 3) & wait; ls / | sort > /tmp/x; kill -9 $$";
     nothing_denied(&exec(&sandbox, &sh(script)).await);
-    // The loopback is the sandbox's own: nobody there is no denial.
+    // A closed port of the sandbox's own loopback is no denial.
     let python = "import socket
 for family, address in [(socket.AF_INET, '127.0.0.1'), (socket.AF_INET6, '::1')]:
     try:
@@ -77,7 +79,7 @@ except PermissionError:
     );
     let process = of(&result, DenialKind::Process).expect("told");
     assert_eq!(process.capability, Capability::SubprocessExecution);
-    // One way that fails makes the library try another.
+    // The library tries another system call after the first one fails.
     assert!(process.times >= 3, "{process}");
     let words = format!(
         "starting another process is denied by the policy (subprocess_execution = false), {} times; a retry will not help: \
@@ -129,11 +131,11 @@ async fn limit_denials_name_their_rule() {
             of(&result, DenialKind::Memory).expect("told").rule,
             "memory = 64MiB"
         );
-        // A child was killed, and the program lived on.
+        // A child was killed, and the program continued.
         let result = exec(&sandbox, &sh("tail /dev/zero; exit 0")).await;
         let times = of(&result, DenialKind::Memory).map(|denial| denial.times);
-        assert_eq!((result.ok(), times), (true, Some(1)), "{result:?}");
-        // That is not the next one's.
+        assert_eq!((result.success(), times), (true, Some(1)), "{result:?}");
+        // The next execution does not report it.
         let result = exec(&sandbox, &sh("kill -9 $$")).await;
         assert_eq!(result.outcome, Outcome::Signaled { signal: 9 });
         nothing_denied(&result);
@@ -159,20 +161,19 @@ async fn concurrent_executions_all_report_a_memory_kill() {
         exec(&sandbox, &sh("until [ -e up ]; do sleep 0.1; done")).await;
         let child = exec(&sandbox, &sh("tail /dev/zero; exit 0")).await;
         assert!(of(&child, DenialKind::Memory).is_some(), "{child:?}");
-        // It began after that.
+        // This execution began after the kill.
         let later = exec(&sandbox, &sh("kill -9 $$")).await;
         assert_eq!(later.outcome, Outcome::Signaled { signal: 9 });
         nothing_denied(&later);
         exec(&sandbox, &sh("touch go")).await;
     };
     let (long, ()) = tokio::join!(exec(&sandbox, &wait), others);
-    assert!(long.ok(), "{long:?}");
+    assert!(long.success(), "{long:?}");
     let times = of(&long, DenialKind::Memory).map(|denial| denial.times);
     assert_eq!(times, Some(1), "{long:?}");
 }
 
-/// Only where the control group is the first to refuse: elsewhere the limit is the user's, and the
-/// kernel does not count.
+/// Needs the limit of a control group. The kernel does not count refusals by the limit of a user.
 async fn process_limit_is_a_denial_where_the_kernel_counts() {
     let mut policy = policy();
     policy.pids = Some(16);
@@ -196,7 +197,7 @@ async fn denial_events_precede_the_exit() {
         .await
         .expect("it starts");
     let mut seen = Vec::new();
-    while let Some(event) = execution.next().await.expect("it works") {
+    while let Some(event) = execution.next_event().await.expect("it works") {
         match event {
             ExecEvent::Denied(denial) => seen.push(denial.kind),
             ExecEvent::Exited(result) => {
@@ -214,9 +215,8 @@ async fn file_transfers_and_exports_report_denials() {
     policy.disk = Some(ByteSize::mib(4));
     policy.artifact_export_paths = vec!["/output/*".into()];
     let sandbox = create(policy).await;
-    let bytes = |count| Box::new(std::io::Cursor::new(vec![b'x'; count]));
     let error = sandbox
-        .put("/usr/x", 0o644, bytes(3))
+        .write("/usr/x", "xxx")
         .await
         .expect_err("no write root");
     assert_eq!(error.kind(), ErrorKind::Path);
@@ -228,22 +228,19 @@ async fn file_transfers_and_exports_report_denials() {
         (DenialKind::FileWrite, Capability::FilesystemWriteRoots)
     );
     let error = sandbox
-        .put("/tmp/big", 0o644, bytes(8 << 20))
+        .write("/tmp/big", vec![b'x'; 8 << 20])
         .await
         .expect_err("no room");
     assert_eq!(error.denials()[0].kind, DenialKind::Storage, "{error}");
     assert_eq!(error.denials()[0].rule, "disk = 4MiB");
-    // Nothing is there, which is no denial.
-    let error = sandbox.fetch("/tmp/none", 10).await.expect_err("missing");
+    // A missing file is no denial.
+    let error = sandbox.read("/tmp/none").await.expect_err("missing");
     assert!(error.denials().is_empty(), "{error}");
     exec(&sandbox, &sh("ln -s /etc/passwd /tmp/link; ln -s /etc/passwd /output/link; mkfifo /output/pipe; echo x > /output/x")).await;
-    let error = sandbox.fetch("/tmp/link", 10).await.expect_err("a link");
+    let error = sandbox.read("/tmp/link").await.expect_err("a link");
     assert_eq!(error.denials()[0].kind, DenialKind::FileRead, "{error}");
     let folder = tempfile::tempdir().expect("a folder");
-    let export = sandbox
-        .export(folder.path(), ArtifactLimits::default())
-        .await
-        .expect("exported");
+    let export = sandbox.export(folder.path()).await.expect("exported");
     let whats = export
         .denials
         .iter()
@@ -251,7 +248,7 @@ async fn file_transfers_and_exports_report_denials() {
         .collect::<Vec<_>>();
     assert_eq!(whats.len(), 2, "{whats:?}");
     assert!(whats.contains(&"exporting /output/link was denied: it is a symbolic link"));
-    // Each stands in the sandbox's own list.
+    // The list of the sandbox contains each denial.
     assert_eq!(sandbox.denials().as_slice().len(), 5);
 }
 

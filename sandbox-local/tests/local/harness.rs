@@ -8,8 +8,12 @@ use std::sync::OnceLock;
 use libtest_mimic::{Arguments, Trial};
 use sandbox_core::spi::Backend;
 use sandbox_core::{Capability, Enforcement, EnforcementReport, Plan};
+use sandbox_testing::pip;
+use sandbox_testing::requirements::is_required;
+use sandbox_testing::trials::ignored_if;
+use sandbox_testing::users::is_root;
 
-use crate::support::{backend, is_root, namespaces, policy, spec};
+use crate::support::{backend, namespaces, policy, spec};
 
 /// One test.
 pub struct Test {
@@ -49,8 +53,8 @@ impl Need {
             Self::Root => (is_root(), "needs root".to_owned()),
             Self::OrdinaryUser => (!is_root(), "needs an ordinary user".to_owned()),
             Self::Namespaces => (namespaces(), "needs namespaces".to_owned()),
-            Self::FirstRun => return crate::users::why_not_again().map(str::to_owned),
-            Self::Pip => (crate::has_pip(), "needs pip".to_owned()),
+            Self::FirstRun => return crate::users::no_rerun().map(str::to_owned),
+            Self::Pip => return pip::missing().map(str::to_owned),
             Self::Enforced(capability) => {
                 let met = report()
                     .get(capability)
@@ -65,12 +69,6 @@ impl Need {
         };
         (!met).then_some(reason)
     }
-}
-
-/// Whether `SANDBOX_REQUIRE` contains this name.
-fn is_required(name: &str) -> bool {
-    std::env::var("SANDBOX_REQUIRE")
-        .is_ok_and(|list| list.split(',').any(|entry| entry.trim() == name))
 }
 
 /// What the host enforces of a plan that has every demand the tests are about.
@@ -124,12 +122,12 @@ pub fn main(modules: &[&[Test]]) -> ExitCode {
             })
             .collect::<Vec<_>>();
         let run = test.run;
-        Trial::test(name, move || {
+        let trial = Trial::test(name, move || {
             run();
             Ok(())
-        })
-        .with_kind(reasons.join(", "))
-        .with_ignored_flag(!reasons.is_empty())
+        });
+        let missing = (!reasons.is_empty()).then(|| reasons.join(", "));
+        ignored_if(trial, missing.as_deref())
     });
     let trials = trials.collect();
     libtest_mimic::run(&arguments, trials).exit_code()

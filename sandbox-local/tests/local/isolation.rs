@@ -1,12 +1,17 @@
 //! What code can see and reach from inside a sandbox.
 
 use std::net::TcpListener;
+use std::time::Duration;
 
 use sandbox_core::ExecRequest;
 use sandbox_core::policy::NetworkPolicy;
+use sandbox_testing::processes;
+use sandbox_testing::users::{is_root, open_folder};
+use sandbox_testing::wait::wait_until_async;
 
 use crate::harness::{Need, Test, test};
-use crate::support::{create, is_root, namespaces, open_folder, policy, processes_with, run, sh};
+
+use crate::support::{create, namespaces, policy, run, sh};
 
 pub const TESTS: &[Test] = &[
     test!(async program_output_and_exit_code_are_returned),
@@ -44,7 +49,7 @@ async fn files_outside_of_roots_are_unreadable() {
             .exec(&sh(&format!("cat {path}")))
             .await
             .expect("it runs");
-        assert!(!result.ok(), "{path} was read");
+        assert!(!result.success(), "{path} was read");
         assert_eq!(result.stdout_text(), "", "{path}");
     }
 }
@@ -75,7 +80,7 @@ async fn own_folders_are_writable() {
     };
     let result = run(policy(), script).await;
     assert!(
-        result.ok(),
+        result.success(),
         "{} {}",
         result.stdout_text(),
         result.stderr_text()
@@ -86,7 +91,7 @@ async fn own_folders_are_writable() {
 }
 
 async fn environment_is_not_inherited() {
-    // Cargo sets dozens; the tests as another user set this one.
+    // Cargo sets many variables. The run as another user sets this one.
     assert!(
         std::env::vars_os().count() > 2,
         "the control: this process has variables"
@@ -113,7 +118,7 @@ async fn host_processes_are_unreachable() {
         format!("ls /proc/{own}/cwd/"),
     ] {
         let result = sandbox.exec(&sh(&script)).await.expect("it runs");
-        assert!(!result.ok(), "{script}: {}", result.stdout_text());
+        assert!(!result.success(), "{script}: {}", result.stdout_text());
     }
     if namespaces() {
         let result = sandbox
@@ -147,7 +152,7 @@ async fn host_listener_is_unreachable() {
 
     let sandbox = create(policy()).await;
     let bash = ExecRequest::new("bash").arg("-c").arg(script.clone());
-    assert!(!sandbox.exec(&bash).await.expect("it runs").ok());
+    assert!(!sandbox.exec(&bash).await.expect("it runs").success());
     assert!(listener.accept().is_err(), "a connection came");
 
     if namespaces() {
@@ -155,7 +160,7 @@ async fn host_listener_is_unreachable() {
         open.network = Some(NetworkPolicy::Full);
         let sandbox = create(open).await;
         let result = sandbox.exec(&bash).await.expect("it runs");
-        assert!(result.ok(), "{}", result.stderr_text());
+        assert!(result.success(), "{}", result.stderr_text());
         assert!(
             listener.accept().is_ok(),
             "the control: with the network it is reached"
@@ -181,7 +186,7 @@ async fn open_descriptors_are_not_inherited() {
     let secret = folder.path().join("secret");
     std::fs::write(&secret, "secret-content").expect("written");
     let file = std::fs::File::open(&secret).expect("there");
-    // Inherited by every other program that this process starts.
+    // Every other child of this process inherits it.
     rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::empty()).expect("set");
     let number = std::os::fd::AsRawFd::as_raw_fd(&file);
     let script = format!("cat <&{number}");
@@ -197,7 +202,7 @@ async fn open_descriptors_are_not_inherited() {
     let bash = ExecRequest::new("bash").arg("-c").arg(script);
     let result = sandbox.exec(&bash).await.expect("it runs");
     assert!(!result.stdout_text().contains("secret-content"));
-    assert!(!result.ok());
+    assert!(!result.success());
 }
 
 async fn code_has_no_capability_and_is_not_root() {
@@ -207,18 +212,15 @@ async fn code_has_no_capability_and_is_not_root() {
         .await
         .expect("it runs")
         .stdout_text();
-    // Seen from outside: under Landlock alone code cannot look at itself.
+    // Read on the host: with only Landlock, code cannot read its own status.
     let marker = format!("30.{}", std::process::id());
     let sleep = ExecRequest::new("sleep").arg(marker.clone());
     let sleeping = sandbox.exec(&sleep);
     let look = async {
-        for _ in 0..1000 {
-            if let [process] = processes_with(&marker).as_slice() {
-                return std::fs::read_to_string(process.join("status")).expect("readable");
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-        }
-        panic!("it did not start")
+        let found = async || processes::containing(&marker).len() == 1;
+        wait_until_async("sleep runs", Duration::from_secs(10), found).await;
+        let pid = processes::containing(&marker)[0];
+        std::fs::read_to_string(format!("/proc/{pid}/status")).expect("readable")
     };
     let text = tokio::select! {
         ended = sleeping => panic!("{ended:?}"),
@@ -233,8 +235,7 @@ async fn code_has_no_capability_and_is_not_root() {
     };
     assert_eq!(identity.trim(), user);
     for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
-        // The bounding set gives nothing without new privileges; only who has a capability can
-        // empty it.
+        // Without new privileges, the bounding set has no effect. Emptying it needs a capability.
         if set == "CapBnd" && !namespaces() {
             continue;
         }
@@ -252,7 +253,7 @@ async fn code_has_no_capability_and_is_not_root() {
 async fn sandboxes_do_not_share_writable_folders() {
     let (one, other) = (create(policy()).await, create(policy()).await);
     let write = "echo one > ${TMPDIR:-/tmp}/shared; echo one > shared";
-    assert!(one.exec(&sh(write)).await.expect("it runs").ok());
+    assert!(one.exec(&sh(write)).await.expect("it runs").success());
     let read = "cat ${TMPDIR:-/tmp}/shared shared /dev/shm/*";
     let result = other.exec(&sh(read)).await.expect("it runs");
     assert_eq!(result.stdout_text(), "");
@@ -264,13 +265,13 @@ async fn root_cannot_be_remounted() {
                   chmod 600 /dev/null; ls -ld /usr; cat /dev/null";
     let sandbox = create(policy()).await;
     let result = sandbox.exec(&sh(script)).await.expect("it runs");
-    // Each of them complains, but for the last two.
+    // Each of them prints an error, except for the last two.
     assert!(
         result.stderr_text().lines().count() >= 10,
         "{}",
         result.stderr_text()
     );
-    assert!(result.ok());
+    assert!(result.success());
     let result = sandbox
         .exec(&sh("ls -d /workspace /usr/bin && touch /usr/x"))
         .await

@@ -26,7 +26,7 @@ async fn machine_files_in_proc_are_hidden() {
         assert!(control.is_ok(), "the control: the host can read {file}");
         let result = sandbox.exec(&sh(&format!("cat {file}"))).await;
         let result = result.expect("it runs");
-        assert!(!result.ok(), "{file}: {}", result.stdout_text());
+        assert!(!result.success(), "{file}: {}", result.stdout_text());
     }
 }
 
@@ -50,7 +50,7 @@ async fn core_file_limit_is_one_byte_and_fixed() {
     let script = "grep 'core file' /proc/self/limits; ulimit -c 0; ulimit -S -c 0; ulimit -c";
     let result = sandbox.exec(&sh(script)).await.expect("it runs");
     let text = result.stdout_text();
-    // In the host's namespaces a program cannot read about itself there.
+    // In the host's namespaces, a program cannot read this file.
     if namespaces() {
         let line = text.lines().next().unwrap_or_default();
         let limit = line.split_whitespace().skip(4).collect::<Vec<_>>();
@@ -62,7 +62,7 @@ async fn core_file_limit_is_one_byte_and_fixed() {
     assert!(errors.contains("Invalid argument"), "{errors}");
 }
 
-/// The first user of the host that a sandbox has.
+/// The first host user of a sandbox's range.
 async fn first_user(sandbox: &SandboxHandle) -> String {
     let result = sandbox.exec(&sh("cat /proc/self/uid_map")).await;
     let map = result.expect("it runs").stdout_text();
@@ -101,7 +101,7 @@ async fn caller_keeps_inotify_instances() {
         .await
         .expect("it starts");
     let taken = loop {
-        match execution.next().await.expect("it works") {
+        match execution.next_event().await.expect("it works") {
             Some(ExecEvent::Stdout(text)) => break String::from_utf8_lossy(&text).into_owned(),
             Some(_) => {}
             None => panic!("it ended"),

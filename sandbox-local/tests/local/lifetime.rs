@@ -1,17 +1,18 @@
-//! The end of sandboxes: nothing stays behind.
+//! The end of sandboxes, which leaves nothing.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use sandbox_core::spi::{Backend, Instance};
-use sandbox_core::{ExecRequest, Outcome, SandboxClient};
+use sandbox_core::{ErrorKind, ExecRequest, Outcome, SandboxClient, SandboxOwner};
 use sandbox_local::UnsafeLocalBackend;
+use sandbox_testing::processes;
+use sandbox_testing::wait::{wait_until, wait_until_async};
 
 use crate::harness::{Test, test};
-use crate::support::{
-    client, create, eventually, namespaces, own_groups, policy, processes_with, sh, spec,
-};
+
+use crate::support::{backend_in, client, create, namespaces, own_groups, policy, sh, spec};
 
 pub const TESTS: &[Test] = &[
     test!(async killed_sandbox_leaves_nothing),
@@ -20,6 +21,7 @@ pub const TESTS: &[Test] = &[
     test!(threads cancelled_creation_leaves_nothing),
     test!(async sandbox_ends_after_its_lifetime),
     test!(sync killed_owner_leaves_no_process),
+    test!(async attached_sandbox_is_found_by_its_creator_only),
     test!(async unsafe_tier_runs_and_ends_programs),
     test!(async report_covers_every_demand),
     test!(sync stopped_agent_ends_with_its_owner),
@@ -44,7 +46,7 @@ async fn killed_sandbox_leaves_nothing() {
         let (sandbox, request) = (sandbox.clone(), lingering(&marker));
         async move { sandbox.exec(&request).await }
     });
-    wait_for(&marker).await;
+    wait_for_tree(&marker).await;
     let start = Instant::now();
     sandbox.kill().await.expect("it ends");
     assert!(
@@ -52,7 +54,7 @@ async fn killed_sandbox_leaves_nothing() {
         "{:?}",
         start.elapsed()
     );
-    assert!(processes_with(&marker).is_empty());
+    assert!(processes::containing(&marker).is_empty());
     sandbox.kill().await.expect("harmless");
     let result = running.await.expect("joined");
     assert!(!matches!(
@@ -69,29 +71,24 @@ async fn dropped_sandbox_leaves_nothing() {
         let running = sandbox.exec(&request);
         tokio::select! {
             _ = running => panic!("it lingers"),
-            () = wait_for(&marker) => {}
+            () = wait_for_tree(&marker) => {}
         }
     }
     drop(sandbox);
     let marker = &marker;
     tokio::task::block_in_place(|| {
-        eventually(Duration::from_secs(3), "the tree is gone", || {
-            processes_with(marker).is_empty()
+        wait_until("the tree has ended", Duration::from_secs(3), || {
+            processes::containing(marker).is_empty()
         });
     });
 }
 
-async fn wait_for(marker: &str) {
-    for _ in 0..1000 {
-        if processes_with(marker).len() >= 3 {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("the processes did not start");
+async fn wait_for_tree(marker: &str) {
+    let runs = async || processes::containing(marker).len() >= 3;
+    wait_until_async("the processes run", Duration::from_secs(10), runs).await;
 }
 
-/// Runs alone, in a process of its own, so that the groups of other tests do not count.
+/// Runs in its own process, so that it counts only its own control groups.
 fn fifty_concurrent_sandboxes_work_and_leave_nothing() {
     crate::users::alone(
         "lifetime::fifty_concurrent_sandboxes_work_and_leave_nothing",
@@ -117,10 +114,10 @@ fn fifty_concurrent_sandboxes_work_and_leave_nothing() {
                     task.await.expect("no panic");
                 }
             });
-            eventually(Duration::from_secs(10), "no child is left", || {
+            wait_until("no child is left", Duration::from_secs(10), || {
                 crate::residue::children().is_empty()
             });
-            eventually(Duration::from_secs(10), "no group is left", || {
+            wait_until("no group is left", Duration::from_secs(10), || {
                 own_groups().is_empty()
             });
         },
@@ -138,15 +135,15 @@ async fn cancelled_creation_leaves_nothing() {
             .map(drop);
     }
     tokio::task::block_in_place(|| {
-        // Other tests have sandboxes of their own meanwhile.
-        eventually(Duration::from_secs(20), "no agent is left", || {
+        // Other tests use sandboxes at the same time.
+        wait_until("no agent is left", Duration::from_secs(20), || {
             agents() <= before.max(4)
         });
     });
 }
 
 fn agents() -> usize {
-    processes_with("sandbox-agent\0serve").len()
+    processes::containing("sandbox-agent\0serve").len()
 }
 
 async fn sandbox_ends_after_its_lifetime() {
@@ -179,13 +176,13 @@ fn killed_owner_leaves_no_process() {
         .any(|line| line.contains("owner is ready"));
     assert!(ready, "the owner did not get ready");
     let marker = marker("owned");
-    eventually(Duration::from_secs(10), "its code runs", || {
-        !processes_with(&marker).is_empty()
+    wait_until("its code runs", Duration::from_secs(10), || {
+        !processes::containing(&marker).is_empty()
     });
     owner.kill().expect("SIGKILL");
     owner.wait().expect("ended");
-    eventually(Duration::from_secs(5), "its tree is gone", || {
-        processes_with(&marker).is_empty()
+    wait_until("its tree has ended", Duration::from_secs(5), || {
+        processes::containing(&marker).is_empty()
     });
 }
 
@@ -198,6 +195,33 @@ fn own() {
         let result = sandbox.exec(&lingering(&marker)).await;
         panic!("the owner should have been killed: {result:?}");
     });
+}
+
+async fn attached_sandbox_is_found_by_its_creator_only() {
+    let state = tempfile::tempdir().expect("a folder");
+    let client = || SandboxClient::with_backend(backend_in(&state.path().join("state")), policy());
+    let (creator, other) = (client().expect("a client"), client().expect("a client"));
+    let sandbox = creator.create(&spec()).await.expect("a sandbox");
+    let name = sandbox.name();
+    let found = creator.get(name).await.expect("its own");
+    assert!(found.exec(&sh("true")).await.expect("it runs").success());
+    let owner = SandboxOwner::this_process();
+    for client in [&creator, &other] {
+        let list = client.list_all().await.expect("listed");
+        let listed = list.iter().map(|info| (&*info.name, &info.owner));
+        assert_eq!(listed.collect::<Vec<_>>(), [(name, &Some(owner.clone()))]);
+    }
+    for error in [
+        other.get(name).await.expect_err("not its own"),
+        other.remove(name).await.expect_err("not its own"),
+    ] {
+        assert_eq!(error.kind(), ErrorKind::SandboxAttached, "{error}");
+        assert!(error.context().contains(&owner.to_string()), "{error}");
+    }
+    creator.remove(name).await.expect("removed");
+    assert_eq!(other.list_all().await.expect("listed"), []);
+    let error = found.exec(&sh("true")).await.expect_err("ended");
+    assert_eq!(error.kind(), ErrorKind::SandboxEnded, "{error}");
 }
 
 async fn unsafe_tier_runs_and_ends_programs() {
@@ -217,13 +241,13 @@ async fn unsafe_tier_runs_and_ends_programs() {
         .expect("it runs");
     let here = std::env::current_dir().expect("a folder");
     assert_eq!(result.stdout_text(), format!("hello\n{}\n", here.display()));
-    assert!(result.ok());
+    assert!(result.success());
 
     let marker = marker("unsafe");
     let request = lingering(&marker).timeout(Duration::from_millis(500));
     let result = sandbox.exec(&request).await.expect("it runs");
     assert_eq!(result.outcome, Outcome::TimedOut);
-    assert!(processes_with(&marker).is_empty());
+    assert!(processes::containing(&marker).is_empty());
     sandbox.kill().await.expect("it ends");
 }
 
@@ -294,7 +318,7 @@ fn stopped_agent_ends_with_its_owner() {
     send(rustix::process::Signal::STOP).expect("stopped");
     owner.kill().expect("SIGKILL");
     owner.wait().expect("ended");
-    eventually(Duration::from_secs(5), "the agent is gone", || {
+    wait_until("the agent has ended", Duration::from_secs(5), || {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         let now = Timespec {
             tv_sec: 0,

@@ -3,9 +3,12 @@
 use std::time::{Duration, Instant};
 
 use sandbox_core::{ByteSize, Capability, ExecRequest, Outcome};
+use sandbox_testing::processes;
+use sandbox_testing::wait::wait_until;
 
 use crate::harness::{Need, Test, test};
-use crate::support::{create, enforced, eventually, namespaces, policy, processes_with, run, sh};
+
+use crate::support::{create, enforced, namespaces, policy, run, sh};
 
 pub const TESTS: &[Test] = &[
     test!(async exceeding_memory_is_an_outcome),
@@ -22,7 +25,7 @@ async fn exceeding_memory_is_an_outcome() {
     let mut policy = policy();
     policy.memory = Some(ByteSize::mib(64));
     let sandbox = create(policy).await;
-    // Keeps the whole of an endless line.
+    // This program keeps an endless line in memory.
     let hungry = ExecRequest::new("tail")
         .arg("/dev/zero")
         .timeout(Duration::from_secs(20));
@@ -35,9 +38,9 @@ async fn exceeding_memory_is_an_outcome() {
             "{:?}",
             result.outcome
         );
-        assert!(!result.ok());
+        assert!(!result.success());
     }
-    // The sandbox lives on.
+    // The sandbox can still be used.
     let result = sandbox.exec(&sh("echo still here")).await.expect("it runs");
     assert_eq!(result.stdout_text(), "still here\n");
 }
@@ -47,7 +50,7 @@ async fn memory_limit_covers_all_processes() {
     policy.memory = Some(ByteSize::mib(64));
     policy.disk = Some(ByteSize::mib(16));
     let sandbox = create(policy).await;
-    // Each takes less than the limit, and holds it until its input ends.
+    // Each takes less memory than the limit, and keeps it until its input ends.
     let script = "import os, sys, time
 for i in range(6):
     if os.fork() == 0:
@@ -70,7 +73,7 @@ print(sum(1 for code in codes if code & 127 == 9))";
                 .expect("a number");
             assert!(killed >= 3, "{killed} were killed");
         }
-        // The first one, too, may be the one that is killed.
+        // The kernel may also kill the first one.
         Outcome::OutOfMemory => {}
         ref other => panic!("{other:?} {}", result.stderr_text()),
     }
@@ -84,7 +87,7 @@ async fn fork_bomb_is_limited() {
     let request = sh(script).timeout(Duration::from_secs(20));
     let result = sandbox.exec(&request).await.expect("it runs");
     let started = result.stdout_text().lines().count();
-    assert!(!result.ok(), "all were started");
+    assert!(!result.success(), "all were started");
     assert!(
         (5..=24).contains(&started) || !enforced(&sandbox, Capability::Pids),
         "{started} were started"
@@ -111,8 +114,8 @@ async fn timeout_ends_the_whole_tree() {
         "{:?}",
         start.elapsed()
     );
-    eventually(Duration::from_secs(1), "the tree is gone", || {
-        processes_with(&marker).is_empty()
+    wait_until("the tree has ended", Duration::from_secs(1), || {
+        processes::containing(&marker).is_empty()
     });
     let result = sandbox.exec(&sh("echo still here")).await.expect("it runs");
     assert_eq!(result.stdout_text(), "still here\n");
@@ -136,7 +139,7 @@ async fn disk_limit_covers_all_folders() {
         "{}",
         result.stderr_text()
     );
-    assert!(result.ok());
+    assert!(result.success());
 }
 
 async fn number_of_empty_files_is_limited() {
@@ -187,7 +190,7 @@ async fn minimal_limits_are_enforced() {
         result.stderr_text()
     );
     if enforced(&sandbox, Capability::Pids) {
-        assert!(!result.ok(), "a second process was started");
+        assert!(!result.success(), "a second process was started");
     }
     if namespaces() {
         let python = "import os; os.path.getsize('x') <= 4096 or exit(1)";
@@ -203,7 +206,7 @@ async fn minimal_limits_are_enforced() {
             .exec(&ExecRequest::new("python3").arg("-c").arg(python))
             .await;
         assert!(
-            result.expect("python runs").ok(),
+            result.expect("python runs").success(),
             "more than a page was written"
         );
     }

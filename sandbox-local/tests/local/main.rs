@@ -24,10 +24,6 @@ use std::process::ExitCode;
 /// The minimum number of tests that must pass when they run again as another user.
 const MIN_REPEATED_TESTS: u32 = 60;
 
-fn has_pip() -> bool {
-    sandbox_testing::pip::has_pip()
-}
-
 fn main() -> ExitCode {
     harness::main(&[
         artifacts::TESTS,

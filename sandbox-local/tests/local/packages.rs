@@ -1,4 +1,4 @@
-//! Packages that a policy names, out of a registry on this machine.
+//! Packages that a policy allows, from an index on this machine.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,11 +10,13 @@ use sandbox_core::{
 };
 use sandbox_local::{LocalBackend, PackageSettings, PackageSource};
 use sandbox_testing::package_index::{IndexResponse, PackageIndex, page, wheel};
+use sandbox_testing::processes;
+use sandbox_testing::users::open_folder;
+use sandbox_testing::wait::{wait_until, wait_until_async};
 
 use crate::harness::{Need, Test, test};
-use crate::support::{
-    config, eventually, namespaces, open_folder, policy, processes_with, sh, spec,
-};
+
+use crate::support::{config, namespaces, policy, sh, spec};
 
 pub const TESTS: &[Test] = &[
     test!(async installed_packages_are_importable_and_read_only, Need::Pip),
@@ -30,7 +32,7 @@ pub const TESTS: &[Test] = &[
     test!(async forged_cache_entry_is_not_used, Need::Pip),
 ];
 
-/// A cache of the test's own, and what an installation may take.
+/// The test's own cache and package source.
 struct Place {
     folder: tempfile::TempDir,
     settings: PackageSettings,
@@ -46,7 +48,7 @@ impl Place {
         Self { folder, settings }
     }
 
-    /// With wheels of one folder, which holds the package `demo` 1.0 and 2.0.
+    /// Uses wheels in a folder: `demo` 1.0 and 2.0.
     fn with_wheels() -> Self {
         let mut place = Self::new(PackageSource::default());
         let wheels = place.folder.path().join("wheels");
@@ -80,7 +82,7 @@ impl Place {
         entries.map(|entry| entry.path()).collect()
     }
 
-    /// Nothing of an installation that failed is kept.
+    /// Asserts that a failed installation has left nothing.
     fn assert_clean(&self) {
         assert_eq!(self.left("entries"), Vec::<PathBuf>::new());
         assert_eq!(self.left("staging"), Vec::<PathBuf>::new());
@@ -132,7 +134,7 @@ async fn installed_packages_are_importable_and_read_only() {
     assert_eq!(place.left("entries").len(), 1);
     assert_eq!(place.left("staging"), Vec::<PathBuf>::new());
 
-    // Another version is another folder; no packages are none.
+    // Another version has another folder. Without packages there is none.
     let newest = place
         .client(&["demo"])
         .create(&spec())
@@ -142,7 +144,7 @@ async fn installed_packages_are_importable_and_read_only() {
     assert_eq!(result.stdout_text(), "2.0\n", "{}", result.stderr_text());
     let none = place.client(&[]).create(&spec()).await.expect("a sandbox");
     let result = none.exec(&python(SHOW)).await.expect("it runs");
-    assert!(!result.ok());
+    assert!(!result.success());
 }
 
 async fn detached_sandbox_keeps_its_packages_for_later_clients() {
@@ -212,7 +214,7 @@ async fn unavailable_or_refusing_index_is_a_typed_error() {
     drop(registry);
 
     let mut source = PackageSource::default();
-    // Nobody listens on it, and the password is nobody's business.
+    // The port is closed, and errors do not show the password.
     source.index_url = Some("http://me:secret@127.0.0.1:1/simple/".into());
     let place = Place::new(source);
     let error = place.refused(&["demo"]).await;
@@ -254,22 +256,14 @@ async fn cancelled_installation_leaves_nothing() {
     let client = place.client(&["demo"]);
     let sandbox = spec();
     let create = client.create(&sandbox);
-    let waited = async {
-        for _ in 0..600 {
-            if !registry.requests().is_empty() {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        panic!("pip asks for nothing");
-    };
+    let requested = async || !registry.requests().is_empty();
     tokio::select! {
-        _ = create => panic!("nobody answers"),
-        () = waited => {}
+        _ = create => panic!("the index does not respond"),
+        () = wait_until_async("pip sends a request", Duration::from_secs(30), requested) => {}
     }
     let marker = place.folder.path().to_string_lossy().into_owned();
-    eventually(Duration::from_secs(10), "no installer", || {
-        processes_with(&marker).is_empty()
+    wait_until("no installer", Duration::from_secs(10), || {
+        processes::containing(&marker).is_empty()
     });
     place.assert_clean();
 }
@@ -327,8 +321,8 @@ async fn invalid_package_name_is_refused_early() {
     assert!(!Path::new(&place.folder.path().join("cache")).exists());
 }
 
-/// What code of another sandbox forges is not what a sandbox gets: with a cache that is there and
-/// can perhaps be renamed, and with one that is not there yet.
+/// A sandbox does not use packages that code of another sandbox has forged, in an existing cache or
+/// before the cache exists.
 async fn forged_cache_entry_is_not_used() {
     for removed in [false, true] {
         let place = Place::with_wheels();
@@ -339,7 +333,7 @@ async fn forged_cache_entry_is_not_used() {
         let module = module.strip_prefix(place.folder.path()).expect("below");
         let site = module.parent().expect("a folder").display();
         if removed {
-            // Nothing about the name of an entry is secret.
+            // Code may know the name of an entry.
             std::fs::remove_dir_all(place.folder.path().join("cache")).expect("removed");
         }
         let attack = format!(

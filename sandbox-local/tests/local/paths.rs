@@ -1,5 +1,5 @@
-//! Names in folders that code can write to: exchanged while a sandbox is made, changed between two
-//! runs, moved by the code.
+//! Paths in folders that code can write to: exchanged during a creation, changed between two runs,
+//! or moved by code.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,9 +10,11 @@ use sandbox_core::{
 };
 use sandbox_lang::packages::PackageSettings;
 use sandbox_local::LocalBackend;
+use sandbox_testing::users::open_folder;
 
 use crate::harness::{Need, Test, test};
-use crate::support::{backend_in, client, config, namespaces, open_folder, policy, run, sh, spec};
+
+use crate::support::{backend_in, client, config, namespaces, policy, run, sh, spec};
 
 pub const TESTS: &[Test] = &[
     test!(threads exchanged_paths_are_never_mounted),
@@ -23,14 +25,14 @@ pub const TESTS: &[Test] = &[
     test!(async package_cache_in_a_writable_root_cannot_be_replaced),
 ];
 
-/// How many sandboxes are made while names are exchanged. `SANDBOX_TEST_EXCHANGES` sets another
-/// number.
+/// The number of sandboxes that are created while paths are exchanged, unless
+/// `SANDBOX_TEST_EXCHANGES` is set.
 fn rounds() -> usize {
     let asked = std::env::var("SANDBOX_TEST_EXCHANGES").ok();
     asked.map_or(100, |count| count.parse().expect("a number"))
 }
 
-/// What a sandbox is given of the host.
+/// A host folder that a sandbox may use.
 #[derive(Debug, Clone, Copy)]
 enum Role {
     Read,
@@ -43,7 +45,7 @@ impl Role {
 
     fn give(self, folder: &Path) -> (CapabilityPolicy, SandboxSpec) {
         let (mut policy, mut spec) = (policy(), spec());
-        // Also where links are followed, what was checked is what is mounted.
+        // Even if links are followed, the checked folder is the mounted one.
         policy.follow_links = Some(true);
         match self {
             Self::Read => policy.filesystem_read_roots = Some(vec![folder.into()]),
@@ -63,7 +65,7 @@ async fn while_exchanging<T>(one: &Path, other: &Path, work: impl Future<Output 
                 renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).expect("exchanged");
             }
         });
-        // Also where a check fails.
+        // The loop also ends if an assertion in `work` fails.
         let _over = Over(&over);
         tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(work))
     })
@@ -78,8 +80,8 @@ impl Drop for Over<'_> {
 }
 
 async fn exchanged_paths_are_never_mounted() {
-    // The state folder is refused wherever it is named: to see it means that what was mounted is
-    // not what was checked.
+    // The state folder is always refused. If code sees it, the mounted folder is not the checked
+    // one.
     let place = open_folder();
     let base = place.path().canonicalize().expect("a path");
     let backend = backend_in(&base.join("state"));
@@ -118,8 +120,7 @@ async fn exchanged_paths_are_never_mounted() {
                 }
             };
             created += 1;
-            // Where there are no mounts, the name itself is exchanged below the code, which then
-            // may see neither.
+            // Without mounts, the path changes while code runs, and code may see neither folder.
             let seen = sandbox
                 .exec(&sh(&look))
                 .await
@@ -137,7 +138,7 @@ async fn exchanged_paths_are_never_mounted() {
     assert!(refused > 0 || rounds() < 50, "no exchange was met");
 }
 
-/// A project folder for the code, and a private folder outside of it.
+/// A project folder for code, and a private folder outside of it.
 struct Project {
     place: tempfile::TempDir,
 }
@@ -182,7 +183,7 @@ async fn links_made_by_code_are_not_followed_later() {
     sandbox.exec(&sh(&plant)).await.expect("it runs");
     sandbox.kill().await.expect("it ends");
     if !project.path("project/data").is_symlink() {
-        // Without mounts, code may not rename what it can only read.
+        // Without mounts, code may not rename folders that it can only read.
         std::fs::rename(project.path("project/data"), project.path("project/old")).expect("moved");
         std::os::unix::fs::symlink(project.path("private"), project.path("project/data"))
             .expect("a link");
@@ -196,7 +197,7 @@ async fn links_made_by_code_are_not_followed_later() {
             "{error}"
         );
     }
-    // Named by a policy that does not give the project: it leaves its folder.
+    // A policy without the project allows the link, which leads out of its folder.
     let data = project.path("project/data");
     for role in Role::ALL {
         let (mut policy, spec) = role.give(&data);
@@ -286,13 +287,13 @@ async fn state_folder_in_a_write_root_cannot_be_replaced() {
 }
 
 async fn package_cache_in_a_writable_root_cannot_be_replaced() {
-    for is_there in [false, true] {
+    for is_running in [false, true] {
         let place = open_folder();
         let base = place.path().canonicalize().expect("a path");
         let mut settings = PackageSettings::default();
         let cache = base.join(".cache/sandbox/packages");
         settings.folder = Some(cache.clone());
-        if is_there {
+        if is_running {
             std::fs::create_dir_all(cache.join("entries")).expect("made");
         }
         let backend = std::sync::Arc::new(LocalBackend::new(config().packages(settings)));

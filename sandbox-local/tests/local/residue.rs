@@ -1,4 +1,4 @@
-//! Detects what sandboxes leave behind in this process and on the host.
+//! Detects leftovers of sandboxes in this process and on the host.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,14 +10,14 @@ use sandbox_local::{LocalBackend, LocalConfig};
 
 use crate::support::{namespaces, own_groups, policy};
 
-/// A state folder of a test's own, and how things were before.
+/// A test's own state folder, and the state before the test.
 pub struct Ground {
     state: tempfile::TempDir,
     descriptors: BTreeMap<String, usize>,
 }
 
 impl Ground {
-    /// Records the state before a test, after two sandboxes have created what all sandboxes share.
+    /// Records the state before a test. Two sandboxes have created what all share.
     pub async fn prepare() -> Self {
         let state = tempfile::tempdir().expect("a folder");
         let mut ground = Self {
@@ -33,14 +33,14 @@ impl Ground {
                 |left: &Vec<String>| left.iter().all(|left| left.starts_with("descriptor"));
             ground.settle(others).await;
         }
-        // The last of them are closed by threads and tasks that go on.
+        // Threads and tasks close the last descriptors asynchronously.
         tokio::time::sleep(Duration::from_millis(300)).await;
         ground.descriptors = descriptors();
         ground.nothing_is_left("the beginning").await;
         ground
     }
 
-    /// A client with this state folder and a backend of its own.
+    /// A client with this state folder and its own backend.
     pub fn client(&self) -> SandboxClient {
         let config = LocalConfig::new().state_folder(self.state_folder());
         let config = match namespaces() {
@@ -72,7 +72,7 @@ impl Ground {
         }
     }
 
-    /// What is left now.
+    /// The current leftovers.
     pub fn left(&self) -> Vec<String> {
         let mut left = Vec::new();
         left.extend(
@@ -97,14 +97,15 @@ impl Ground {
         left
     }
 
-    /// Everything in the state folder but shared folders.
+    /// The entries of the state folder, without shared folders.
     fn in_state_folder(&self) -> Vec<String> {
         let mut left = Vec::new();
         for path in entries(&self.state_folder()) {
             match path.file_name().and_then(|name| name.to_str()) {
                 Some("etc") => {}
-                // Where something is mounted, seen from a sandbox alone.
-                _ if path.is_dir() && entries(&path).is_empty() && is_place(&path) => {}
+                // A mount point that only sandboxes use.
+                _ if path.is_dir() && entries(&path).is_empty() && is_shared_mount_point(&path) => {
+                }
                 _ => left.push(format!("file {}", path.display())),
             }
         }
@@ -112,8 +113,8 @@ impl Ground {
     }
 }
 
-/// A folder that every sandbox mounts on, and none makes for itself.
-fn is_place(path: &Path) -> bool {
+/// Whether all sandboxes share this mount point.
+fn is_shared_mount_point(path: &Path) -> bool {
     !path
         .file_name()
         .is_some_and(|name| name.to_string_lossy().contains('-'))
@@ -124,7 +125,7 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
     entries.map(|entry| entry.path()).collect()
 }
 
-/// What is mounted below a folder. Others mount elsewhere meanwhile.
+/// The mounts below a folder. Other programs mount elsewhere at the same time.
 fn mounts(folder: &Path) -> Vec<String> {
     let all = std::fs::read_to_string("/proc/self/mountinfo").expect("procfs");
     let folder = folder.to_string_lossy().into_owned();
@@ -132,8 +133,7 @@ fn mounts(folder: &Path) -> Vec<String> {
     below.map(str::to_owned).collect()
 }
 
-/// The children of every thread of this process, but for the one that stands in its scope of
-/// systemd as long as it lives.
+/// The children of every thread of this process, without the helper in its systemd scope.
 pub fn children() -> Vec<i32> {
     let lists = entries(Path::new("/proc/self/task")).into_iter();
     let lists = lists.filter_map(|task| std::fs::read_to_string(task.join("children")).ok());
@@ -150,7 +150,7 @@ fn is_anchor(pid: i32) -> bool {
         .is_ok_and(|name| name == "sandbox-anchor\n")
 }
 
-/// The open descriptors by what they are, without the numbers in their names.
+/// The targets of the open descriptors, without the numbers in them.
 fn descriptors() -> BTreeMap<String, usize> {
     let mut kinds = BTreeMap::new();
     for entry in entries(Path::new("/proc/self/fd")) {
@@ -162,7 +162,7 @@ fn descriptors() -> BTreeMap<String, usize> {
             .chars()
             .filter(|c| !c.is_ascii_digit())
             .collect::<String>();
-        // The folder that is being read.
+        // The descriptor of this folder itself.
         if name != "/proc//fd" {
             *kinds.entry(name).or_insert(0) += 1;
         }

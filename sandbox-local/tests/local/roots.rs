@@ -3,9 +3,11 @@
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
 use sandbox_core::{ErrorKind, ExecRequest, SandboxSpec, Workspace};
+use sandbox_testing::users::{is_root, open_folder};
 
 use crate::harness::{Need, Test, test};
-use crate::support::{client, create, is_root, open_folder, policy, run, sh, spec};
+
+use crate::support::{client, create, policy, run, sh, spec};
 
 pub const TESTS: &[Test] = &[
     test!(async read_root_is_readable_and_not_writable),
@@ -30,7 +32,7 @@ async fn read_root_is_readable_and_not_writable() {
     for root in [folder.path(), &link] {
         let mut policy = policy();
         policy.filesystem_read_roots = Some(vec![root.into()]);
-        // It leads out of its folder.
+        // The link leads out of its folder.
         policy.follow_links = Some(true);
         let script = format!(
             "cat {0}/data; echo x > {0}/data; rm {0}/data; touch {0}/new",
@@ -53,7 +55,7 @@ async fn write_root_is_written_as_its_owner() {
         folder.path().display()
     );
     let result = run(policy, &script).await;
-    assert!(result.ok(), "{}", result.stderr_text());
+    assert!(result.success(), "{}", result.stderr_text());
     let owner = std::fs::metadata(folder.path()).expect("there").uid();
     for (name, content) in [("new", "new\n"), ("old", "changed\n")] {
         let path = folder.path().join(name);
@@ -65,7 +67,7 @@ async fn write_root_is_written_as_its_owner() {
 async fn code_starts_in_the_workspace() {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::write(folder.path().join("input"), "input").expect("written");
-    // As private as can be: only its owner may look.
+    // Only its owner may enter it.
     std::fs::set_permissions(
         folder.path().join("input"),
         std::fs::Permissions::from_mode(0o600),
@@ -153,7 +155,7 @@ async fn unsupported_requests_are_refused_with_a_reason() {
     let error = refused(policy(), spec().user("0")).await;
     assert_eq!(error.kind(), ErrorKind::InvalidSpec);
 
-    // Made by an earlier sandbox of this process.
+    // An earlier sandbox of this process has created it.
     create(policy()).await;
     let mut state = policy();
     let folder = match (is_root(), std::env::var("XDG_RUNTIME_DIR")) {
@@ -174,7 +176,7 @@ async fn state_folder_in_a_read_root_is_masked() {
         .exec(&sh("ls /run && ls /run/sandbox/"))
         .await
         .expect("it runs");
-    assert!(!result.ok(), "{}", result.stdout_text());
+    assert!(!result.success(), "{}", result.stdout_text());
 }
 
 async fn root_folder_can_be_a_read_root() {
@@ -185,7 +187,7 @@ async fn root_folder_can_be_a_read_root() {
         "ls -d /var /home /proc/self /tmp; ! touch /var/x; ls -A /tmp",
     )
     .await;
-    assert!(result.ok(), "{}", result.stderr_text());
+    assert!(result.success(), "{}", result.stderr_text());
     assert_eq!(
         result.stdout_text().lines().count(),
         4,
@@ -214,11 +216,8 @@ async fn matching_files_are_exported() {
     let script =
         "echo a > /output/a.txt; echo b > /output/b.bin; echo c > /data/deep/er/report.json";
     let result = sandbox.exec(&sh(script)).await.expect("it runs");
-    assert!(result.ok(), "{}", result.stderr_text());
-    let export = sandbox
-        .export(out.path(), sandbox_core::ArtifactLimits::default())
-        .await
-        .expect("exported");
+    assert!(result.success(), "{}", result.stderr_text());
+    let export = sandbox.export(out.path()).await.expect("exported");
     assert_eq!(export.artifacts.len(), 2, "{export:?}");
 }
 

@@ -1,15 +1,15 @@
-//! Helpers that all tests share.
+//! Helpers that the tests share.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
 
-use sandbox_core::spi::Backend;
+use sandbox_core::spi::{Backend, unique_name};
 use sandbox_core::{
     Capability, CapabilityPolicy, ExecRequest, ExecResult, SandboxClient, SandboxHandle,
-    SandboxSpec, unique_name,
+    SandboxSpec,
 };
 use sandbox_local::{LocalBackend, LocalConfig};
+use sandbox_testing::users::is_root;
 
 /// Set for a run of the tests as if user namespaces were denied.
 pub const WITHOUT_NAMESPACES: &str = "SANDBOX_TEST_WITHOUT_NAMESPACES";
@@ -31,10 +31,6 @@ fn host_has_namespaces() -> bool {
     profile.contains(&("user_namespaces".to_owned(), "yes".to_owned()))
 }
 
-pub fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
-}
-
 pub fn backend() -> Arc<LocalBackend> {
     static BACKEND: OnceLock<Arc<LocalBackend>> = OnceLock::new();
     Arc::clone(BACKEND.get_or_init(|| Arc::new(LocalBackend::new(config()))))
@@ -48,8 +44,8 @@ pub fn config() -> LocalConfig {
     }
 }
 
-/// A backend with a state folder of its own.
-#[allow(dead_code, reason = "one of the two programs of tests needs it")]
+/// A backend with its own state folder.
+#[allow(dead_code, reason = "one of the two test programs needs it")]
 pub fn backend_in(state: &std::path::Path) -> Arc<LocalBackend> {
     let config = LocalConfig::new().state_folder(state);
     Arc::new(LocalBackend::new(if namespaces() {
@@ -59,7 +55,7 @@ pub fn backend_in(state: &std::path::Path) -> Arc<LocalBackend> {
     }))
 }
 
-/// A policy that takes what the host has.
+/// A policy that accepts every gap of the host.
 pub fn policy() -> CapabilityPolicy {
     let mut policy = CapabilityPolicy::new();
     policy.allow_partial = Capability::ALL.to_vec();
@@ -95,7 +91,7 @@ pub fn enforced(sandbox: &SandboxHandle, capability: Capability) -> bool {
         .is_some_and(sandbox_core::Enforcement::is_enforced)
 }
 
-/// One script in a sandbox of its own.
+/// Runs a script in its own sandbox.
 pub async fn run(policy: CapabilityPolicy, script: &str) -> ExecResult {
     let sandbox = create(policy).await;
     let result = sandbox.exec(&sh(script)).await.expect("the shell runs");
@@ -103,39 +99,7 @@ pub async fn run(policy: CapabilityPolicy, script: &str) -> ExecResult {
     result
 }
 
-/// A folder that every user may enter, outside of what sandboxes see.
-pub fn open_folder() -> tempfile::TempDir {
-    use std::os::unix::fs::PermissionsExt;
-    let folder = tempfile::tempdir().expect("a folder");
-    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).expect("open");
-    folder
-}
-
-/// Host processes whose command line has `marker`.
-pub fn processes_with(marker: &str) -> Vec<PathBuf> {
-    let processes = std::fs::read_dir("/proc")
-        .expect("procfs")
-        .flatten()
-        .map(|entry| entry.path());
-    processes
-        .filter(|process| {
-            let line = std::fs::read(process.join("cmdline")).unwrap_or_default();
-            line.windows(marker.len())
-                .any(|part| part == marker.as_bytes())
-        })
-        .collect()
-}
-
-/// Waits for a condition, at most `bound`.
-pub fn eventually(bound: Duration, what: &str, condition: impl Fn() -> bool) {
-    let deadline = Instant::now() + bound;
-    while !condition() {
-        assert!(Instant::now() < deadline, "not within {bound:?}: {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
-/// Every control group that this process has made and not removed.
+/// The control groups that this process has created and not removed.
 pub fn own_groups() -> Vec<PathBuf> {
     let own = format!("-{}-", std::process::id());
     let mut groups = Vec::new();
@@ -146,7 +110,7 @@ pub fn own_groups() -> Vec<PathBuf> {
                 continue;
             }
             let name = entry.file_name().to_string_lossy().into_owned();
-            // The scope is there as long as the process.
+            // The scope exists as long as the process.
             if name.starts_with("sandbox-") && name.contains(&own) && !name.ends_with(".scope") {
                 groups.push(entry.path());
             }

@@ -1,20 +1,18 @@
-//! Runs the tests again: as an ordinary user, and as if user namespaces were denied.
-#![expect(unsafe_code, reason = "what a child does before its program runs")]
+//! Runs all tests once more: as an ordinary user, and as if user namespaces were denied.
+#![expect(unsafe_code, reason = "system calls between fork and exec")]
 
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+use sandbox_testing::users::{Rerun, is_root};
+
 use crate::harness::{Need, Test, test};
-use crate::support::{WITHOUT_NAMESPACES, is_root};
+use crate::support::WITHOUT_NAMESPACES;
 
 pub const TESTS: &[Test] = &[
     test!(sync as_an_ordinary_user, Need::Root, Need::FirstRun),
     test!(sync without_user_namespaces, Need::Namespaces, Need::FirstRun),
 ];
-
-/// Set in a run of the tests that another run started.
-const AGAIN: &str = "SANDBOX_TEST_AGAIN";
 
 /// Set if the tests are also run as an ordinary user by other means.
 const USER_FOLLOWS: &str = "SANDBOX_TEST_USER_FOLLOWS";
@@ -92,58 +90,29 @@ fn done(answer: libc::c_int) -> std::io::Result<()> {
 }
 
 fn as_an_ordinary_user() {
-    again(&[]);
+    rerun(&[]);
 }
 
 fn without_user_namespaces() {
-    again(&[(WITHOUT_NAMESPACES, "1")]);
+    rerun(&[(WITHOUT_NAMESPACES, "1")]);
 }
 
-/// Why this run does not run the tests again; `None` if it should.
-pub fn why_not_again() -> Option<&'static str> {
-    if std::env::var_os(AGAIN).is_some() {
+/// Why this run does not run the tests once more; `None` if it does.
+pub fn no_rerun() -> Option<&'static str> {
+    if Rerun::is_current() {
         return Some("part of another run");
     }
     (is_root() && std::env::var_os(USER_FOLLOWS).is_some())
         .then_some("SANDBOX_TEST_USER_FOLLOWS is set")
 }
 
-/// Runs all tests from a copy of this program that every user may execute.
-fn again(variables: &[(&str, &str)]) {
-    let folder = tempfile::Builder::new()
-        .permissions(std::fs::Permissions::from_mode(0o755))
-        .tempdir();
-    let folder = folder.expect("a folder");
-    let program = folder.path().join("tests");
-    std::fs::copy(std::env::current_exe().expect("this test"), &program).expect("copied");
-    let runtime = folder.path().join("runtime");
-    std::fs::create_dir(&runtime).expect("made");
-    std::os::unix::fs::chown(&runtime, is_root().then_some(USER), None).expect("given away");
-    std::fs::set_permissions(&runtime, std::fs::Permissions::from_mode(0o700)).expect("set");
-    let mut command = Command::new(&program);
-    command
-        .args(["--test-threads", "2"])
-        .current_dir("/")
-        .env(AGAIN, "1");
-    command
-        .env("XDG_RUNTIME_DIR", &runtime)
-        .env("HOME", "/nonexistent");
+/// Runs all tests from a copy of this program, with these variables.
+fn rerun(variables: &[(&str, &str)]) {
+    let user = is_root().then_some(USER);
+    let rerun = Rerun::new(user);
+    let mut command = rerun.command();
     command.envs(variables.iter().copied());
-    isolate_mounts(&mut command, is_root().then_some(USER));
+    isolate_mounts(&mut command, user);
     let output = command.output().expect("started");
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(
-        output.status.success(),
-        "{text}\n{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    // Tests that run in their own process print a result, too.
-    let results = text.split("test result: ok. ").skip(1);
-    let passed = results
-        .filter_map(|rest| rest.split(' ').next()?.parse::<u32>().ok())
-        .max();
-    assert!(
-        passed.is_some_and(|passed| passed >= crate::MIN_REPEATED_TESTS),
-        "{text}"
-    );
+    Rerun::assert_passed(&output, crate::MIN_REPEATED_TESTS);
 }

@@ -1,4 +1,4 @@
-//! The workspace: whose files are made in it, what is mounted in it, and what it may be.
+//! The workspace: owners of its files, mounts in it, and folders that are refused.
 #![expect(unsafe_code, reason = "a mount namespace of the test's own")]
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -6,9 +6,11 @@ use std::path::Path;
 use std::process::Command;
 
 use sandbox_core::{Capability, Enforcement, Error, ErrorKind, ExecResult, Workspace};
+use sandbox_testing::users::is_root;
 
 use crate::harness::{Need, Test, test};
-use crate::support::{client, is_root, namespaces, policy, sh, spec};
+
+use crate::support::{client, namespaces, policy, sh, spec};
 use crate::users::alone;
 
 pub const TESTS: &[Test] = &[
@@ -69,7 +71,7 @@ async fn new_files_belong_to_the_workspace_owner() {
     if namespaces() {
         assert!(result.stdout_text().starts_with("/workspace\n"));
     }
-    // Not even where it may: another owner would be another user of the host.
+    // Even a privileged program cannot: another owner would be another user of the host.
     run_in(
         Workspace::read_write(&folder),
         "chown 0 file; chown 1001 file; chgrp 4 file",
@@ -83,8 +85,12 @@ async fn disk_gap_of_a_workspace_is_reported_and_enforced() {
     let folder = tempfile::tempdir().expect("a folder");
     let disk = |workspace: Workspace| async move {
         let spec = spec().workspace(workspace);
-        let (_, report, _) = client(policy()).check(&spec).await.expect("checked");
-        report.get(Capability::Disk).expect("reported").clone()
+        let support = client(policy()).check(&spec).await.expect("checked");
+        support
+            .report
+            .get(Capability::Disk)
+            .expect("reported")
+            .clone()
     };
     let gap = disk(Workspace::read_write(folder.path())).await;
     assert!(matches!(gap, Enforcement::Partial { .. }), "{gap}");
@@ -113,7 +119,7 @@ async fn workspace_link_is_followed_and_non_folders_are_refused() {
     let link = place.path().join("link");
     symlink("real", &link).expect("a link");
     let result = run_in(Workspace::read_write(&link), "echo x > file").await;
-    assert!(result.ok(), "{}", result.stderr_text());
+    assert!(result.success(), "{}", result.stderr_text());
     assert!(folder.join("file").exists());
 
     for bad in ["real/file", "missing", "dangling"] {
@@ -147,7 +153,7 @@ async fn private_workspace_is_readable_for_code() {
     }
 }
 
-/// Mounts something, in a mount namespace that the test has to itself.
+/// Mounts a file system in the test's own mount namespace.
 fn mounted(kind: &str, at: &Path) {
     let status = Command::new("mount")
         .args(["-t", kind, kind])
@@ -195,15 +201,15 @@ fn nested_mounts_are_visible_and_equally_restricted() {
                 assert_eq!(result.stdout_text(), "old", "{}", result.stderr_text());
                 assert!(!inner.join("newer").exists() && !place.path().join("newer").exists());
 
-                // The host's processes are not the workspace's to show.
+                // A procfs in the workspace would show the host's processes.
                 let proc = place.path().join("proc");
                 std::fs::create_dir(&proc).expect("made");
                 mounted("proc", &proc);
                 let result =
                     run_in(Workspace::read_only(place.path()), "ls /workspace/proc/1").await;
-                assert!(!result.ok(), "{}", result.stdout_text());
+                assert!(!result.success(), "{}", result.stdout_text());
 
-                // A file system that cannot be mapped is named.
+                // The error names a file system that cannot be ID-mapped.
                 let error = refused(Workspace::read_write(place.path())).await;
                 let fix = error.fix().unwrap_or_default();
                 assert!(fix.contains("proc on ") && fix.contains("tmpfs"), "{error}");

@@ -1,4 +1,4 @@
-//! Creation: complete or not at all, and one per name.
+//! The creation of detached sandboxes: complete or not at all, and one for each name.
 
 use super::*;
 use crate::harness::{Test, test};
@@ -25,11 +25,11 @@ async fn concurrent_creations_of_one_name_yield_one_sandbox() {
     }
     assert_eq!(won.len(), 1);
     assert_eq!(left(state.path()), [name.as_str()]);
-    assert!(won[0].exec(&sh("true")).await.expect("it runs").ok());
+    assert!(won[0].exec(&sh("true")).await.expect("it runs").success());
     let parts = parts(state.path(), &name);
     won[0].kill().await.expect("ended");
-    eventually(Duration::from_secs(5), "nothing is left", || {
-        is_gone(state.path(), &name, &parts)
+    wait_until("nothing is left", Duration::from_secs(5), || {
+        is_removed(state.path(), &name, &parts)
     });
 }
 
@@ -41,7 +41,7 @@ async fn cancelled_detached_creation_leaves_nothing() {
     for delay in [
         0, 200, 500, 1000, 2000, 3000, 4000, 5000, 7000, 10_000, 20_000, 40_000, 10_000_000,
     ] {
-        // What was given up may still be about to claim its name.
+        // A cancelled creation may still claim its name for a moment.
         let name = format!("{prefix}-{delay}");
         let spec = spec(&name);
         let creation = client.create(&spec);
@@ -50,15 +50,15 @@ async fn cancelled_detached_creation_leaves_nothing() {
             created.expect("created").kill().await.expect("ended");
             kept += 1;
         }
-        // It may be given up when it is kept already: then nobody knows, but it is there, whole.
+        // A creation that is cancelled after its record is written leaves a complete sandbox.
         for info in client.list().await.expect("a list") {
-            // It may end at this moment.
+            // It may be removed at this moment.
             let _ = client.remove(&info.name).await;
         }
     }
-    eventually(Duration::from_secs(5), "nothing is left", || {
+    wait_until("nothing is left", Duration::from_secs(5), || {
         left(state.path()).is_empty()
-            && processes_with(&format!("keep\0{prefix}")).is_empty()
+            && processes::containing(&format!("keep\0{prefix}")).is_empty()
             && users_are_free(state.path())
     });
     assert!(kept > 0, "none was waited for long enough");
@@ -66,7 +66,7 @@ async fn cancelled_detached_creation_leaves_nothing() {
 
 const OWNER: &str = "SANDBOX_TEST_DETACHED_OWNER";
 
-/// The creator is killed: what it has created lives on.
+/// A sandbox outlives its killed creator.
 fn detached_sandbox_survives_its_killed_creator() {
     let test = "detached::creation::detached_sandbox_survives_its_killed_creator";
     if let Some(state) = std::env::var_os(OWNER) {
@@ -83,8 +83,8 @@ fn detached_sandbox_survives_its_killed_creator() {
     let ready = |line: String| line.contains("owner is ready");
     assert!(output.lines().map_while(Result::ok).any(ready));
     let parts = parts(state.path(), "owned");
-    eventually(Duration::from_secs(10), "its code runs", || {
-        !processes_with("owned-marker").is_empty()
+    wait_until("its code runs", Duration::from_secs(10), || {
+        !processes::containing("owned-marker").is_empty()
     });
     owner.kill().expect("SIGKILL");
     owner.wait().expect("ended");
@@ -94,14 +94,14 @@ fn detached_sandbox_survives_its_killed_creator() {
         let sandbox = client.get("owned").await.expect("it lives on");
         let result = sandbox.exec(&sh("cat /tmp/kept || cat $TMPDIR/kept")).await;
         assert_eq!(result.expect("it runs").stdout_text(), "kept\n");
-        // What the client executed was its own.
-        eventually(Duration::from_secs(5), "its execution is gone", || {
-            processes_with("owned-marker").is_empty()
+        // The execution ends with its client.
+        wait_until("its execution has ended", Duration::from_secs(5), || {
+            processes::containing("owned-marker").is_empty()
         });
         sandbox.kill().await.expect("ended");
     });
-    eventually(Duration::from_secs(5), "nothing is left", || {
-        is_gone(state.path(), "owned", &parts)
+    wait_until("nothing is left", Duration::from_secs(5), || {
+        is_removed(state.path(), "owned", &parts)
     });
 }
 
@@ -111,7 +111,7 @@ fn own(state: &Path) {
         let sandbox = client(state, policy()).create(&spec("owned")).await;
         let sandbox = sandbox.expect("created");
         let script = format!("echo kept > {}/kept", sandbox.temporary_folder());
-        assert!(sandbox.exec(&sh(&script)).await.expect("it runs").ok());
+        assert!(sandbox.exec(&sh(&script)).await.expect("it runs").success());
         println!("owner is ready");
         lingering(&sandbox, "owned-marker").await;
     });

@@ -20,8 +20,8 @@ async fn detached_sandbox_ends_after_its_lifetime() {
     let parts = parts(state.path(), &name);
     assert!(!users_are_free(state.path()) || !is_root());
     lingering(&sandbox, &name).await;
-    eventually(Duration::from_secs(5), "nothing is left", || {
-        is_gone(state.path(), &name, &parts) && processes_with(&name).is_empty()
+    wait_until("nothing is left", Duration::from_secs(5), || {
+        is_removed(state.path(), &name, &parts) && processes::containing(&name).is_empty()
     });
     let result = sandbox.exec(&sh("true")).await;
     assert!(result.is_err_and(|error| error.kind() == ErrorKind::SandboxEnded));
@@ -37,13 +37,12 @@ async fn killed_supervisor_ends_the_sandbox_and_leftovers_are_removable() {
         let parts = parts(state.path(), &name);
         let marker = format!("{name}-marker");
         tokio::join!(lingering(&sandbox, &marker), async {
-            while processes_with(&marker).is_empty() {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-            kill_process(parts.keeper, Signal::KILL).expect("killed");
+            let runs = async || !processes::containing(&marker).is_empty();
+            wait_until_async("the program runs", Duration::from_secs(10), runs).await;
+            kill_process(parts.supervisor, Signal::KILL).expect("killed");
         });
-        eventually(Duration::from_secs(5), "no process is left", || {
-            !runs(parts.agent) && processes_with(&marker).is_empty()
+        wait_until("no process is left", Duration::from_secs(5), || {
+            !runs(parts.agent) && processes::containing(&marker).is_empty()
         });
         let list = client.list().await.expect("a list");
         let state_of = |name: &str| list.iter().find(|info| info.name == name).map(|i| i.state);
@@ -62,9 +61,9 @@ async fn killed_supervisor_ends_the_sandbox_and_leftovers_are_removable() {
             "prune" => assert_eq!(client.prune().await.expect("pruned"), [name.as_str()]),
             _ => client.remove(&name).await.expect("removed"),
         }
-        assert!(!runs(parts.keeper) && parts.groups.iter().all(|group| !group.exists()));
+        assert!(!runs(parts.supervisor) && parts.groups.iter().all(|group| !group.exists()));
         assert_eq!(left(state.path()), [living]);
-        assert!(alive.exec(&sh("true")).await.expect("it runs").ok());
+        assert!(alive.exec(&sh("true")).await.expect("it runs").success());
         alive.kill().await.expect("ended");
         client
             .create(&spec(&name))
@@ -85,18 +84,18 @@ async fn reused_process_id_is_not_killed() {
     for boot in [false, true] {
         drop(client.create(&spec(&name)).await.expect("created"));
         let parts = parts(state.path(), &name);
-        kill_process(parts.keeper, Signal::KILL).expect("killed");
-        eventually(Duration::from_secs(5), "the agent is gone", || {
+        kill_process(parts.supervisor, Signal::KILL).expect("killed");
+        wait_until("the agent has ended", Duration::from_secs(5), || {
             !runs(parts.agent)
         });
         let text = std::fs::read(&parts.record).expect("a record");
         let mut json: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
         for process in ["keeper", "agent"] {
             json["parts"][process]["pid"] = foreign.id().into();
-            // It may have started in the same tick as the foreign one.
+            // It may have started in the same clock tick as the foreign process.
             json["parts"][process]["start"] = 1.into();
             if boot {
-                // Everything is right, but of another start of the machine.
+                // The record is from another boot of the machine.
                 let stat = std::fs::read_to_string(format!("/proc/{}/stat", foreign.id()));
                 let stat = stat.expect("it runs");
                 let start = stat.rsplit_once(')').expect("a name").1;
@@ -112,7 +111,7 @@ async fn reused_process_id_is_not_killed() {
         assert!(left(state.path()).is_empty());
         assert!(matches!(foreign.try_wait(), Ok(None)), "it was killed");
         for group in parts.groups {
-            // After another start nobody would have made them.
+            // After another boot, these do not exist.
             let removed = std::fs::remove_dir(group);
             assert_eq!(removed.is_ok(), boot);
         }
@@ -147,7 +146,7 @@ async fn sandbox_of_another_pid_namespace_is_not_touched() {
         ErrorKind::Io
     );
     assert!(client.remove(&name).await.is_err());
-    assert!(sandbox.exec(&sh("true")).await.expect("it lives").ok());
+    assert!(sandbox.exec(&sh("true")).await.expect("it lives").success());
     sandbox.kill().await.expect("ended");
     assert!(left(state.path()).is_empty());
 }
@@ -159,11 +158,11 @@ async fn folders_without_permissions_are_removed() {
         let name = unique(way);
         let sandbox = client.create(&spec(&name)).await.expect("created");
         let script = "cd \"${TMPDIR:-/tmp}\"; for mode in 0 500 300; do mkdir -p $mode/below; touch $mode/file; chmod $mode $mode; done";
-        assert!(sandbox.exec(&sh(script)).await.expect("it runs").ok());
+        assert!(sandbox.exec(&sh(script)).await.expect("it runs").success());
         let parts = parts(state.path(), &name);
         if way == "closed-by-others" {
-            kill_process(parts.keeper, Signal::KILL).expect("killed");
-            eventually(Duration::from_secs(5), "the agent is gone", || {
+            kill_process(parts.supervisor, Signal::KILL).expect("killed");
+            wait_until("the agent has ended", Duration::from_secs(5), || {
                 !runs(parts.agent)
             });
             assert_eq!(client.prune().await.expect("pruned"), [name.as_str()]);

@@ -16,8 +16,8 @@ async fn supervisor_uses_less_than_one_mib() {
     let name = unique("small");
     let client = client(state.path(), policy());
     let sandbox = client.create(&spec(&name)).await.expect("created");
-    let keeper = parts(state.path(), &name).keeper;
-    let status = std::fs::read_to_string(format!("/proc/{}/status", keeper.as_raw_nonzero()));
+    let supervisor = parts(state.path(), &name).supervisor;
+    let status = std::fs::read_to_string(format!("/proc/{}/status", supervisor.as_raw_nonzero()));
     let status = status.expect("it runs");
     let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kib = resident.and_then(|text| text.trim().strip_suffix(" kB")?.parse::<u64>().ok());
@@ -36,7 +36,7 @@ async fn supervisor_samples_memory_without_cgroups() {
     let client = client_of(config, policy);
     drop(client.create(&spec(&name)).await.expect("created"));
     let sandbox = client.get(&name).await.expect("found");
-    // Two processes, so that no limit of a single one is what ends them.
+    // Two processes, because a limit of a single process must not be what ends them.
     let hog = "python3 -c 'import time; a = bytearray(48 << 20); time.sleep(3)'";
     let both = format!("{hog} & first=$!; {hog}; echo $?; wait $first; echo $?");
     let result = sandbox.exec(&sh(&both)).await.expect("it runs");
@@ -75,13 +75,13 @@ async fn memory_kills_are_reported_to_the_client_that_ran_them() {
     let first = client.get(&name).await.expect("found");
     let result = first.exec(&sh(hog)).await.expect("it runs");
     assert_eq!(result.outcome, Outcome::OutOfMemory);
-    // A later client is not told of what was before it.
+    // A later client does not report kills before it connected.
     let second = client.get(&name).await.expect("found");
     let result = second.exec(&sh("kill -9 $$")).await.expect("it runs");
     assert_eq!(result.outcome, Outcome::Signaled { signal: 9 });
     let result = second.exec(&sh(hog)).await.expect("it runs");
     assert_eq!(result.outcome, Outcome::OutOfMemory);
-    // Nor is another client of what the second one ran meanwhile.
+    // A client does not report kills in another client's executions.
     let result = first.exec(&sh("kill -9 $$")).await.expect("it runs");
     assert_eq!(result.outcome, Outcome::Signaled { signal: 9 });
     client.remove(&name).await.expect("ended");

@@ -16,9 +16,13 @@ use sandbox_core::{
     SandboxState,
 };
 use sandbox_local::{LocalBackend, LocalConfig, UnsafeLocalBackend};
+use sandbox_testing::processes;
+use sandbox_testing::users::is_root;
+use sandbox_testing::wait::{wait_until, wait_until_async};
 
 use crate::harness::{Test, test};
-use crate::support::{eventually, is_root, namespaces, policy, processes_with, sh};
+
+use crate::support::{namespaces, policy, sh};
 
 pub const TESTS: &[Test] = &[
     test!(async detached_sandbox_serves_several_clients_and_ends_completely),
@@ -27,7 +31,7 @@ pub const TESTS: &[Test] = &[
     test!(async code_cannot_reach_the_sandbox_folder),
 ];
 
-/// A client of its own backend, as another process would have it.
+/// A client with its own backend, as in another process.
 fn client(state: &Path, policy: CapabilityPolicy) -> SandboxClient {
     client_of(LocalConfig::new().state_folder(state), policy)
 }
@@ -70,9 +74,9 @@ fn left(state: &Path) -> Vec<String> {
         .collect()
 }
 
-/// What a sandbox has, out of its record.
+/// The parts of a sandbox, from its record.
 struct Parts {
-    keeper: Pid,
+    supervisor: Pid,
     agent: Pid,
     groups: Vec<PathBuf>,
     record: PathBuf,
@@ -88,7 +92,7 @@ fn parts(state: &Path, name: &str) -> Parts {
     };
     let groups = json["parts"]["groups"].as_array().expect("a list").iter();
     Parts {
-        keeper: pid("keeper"),
+        supervisor: pid("keeper"),
         agent: pid("agent"),
         groups: groups
             .map(|group| group.as_str().expect("text").into())
@@ -103,22 +107,22 @@ fn runs(pid: Pid) -> bool {
 }
 
 /// Whether nothing of the sandbox is left.
-fn is_gone(state: &Path, name: &str, parts: &Parts) -> bool {
-    !runs(parts.keeper)
+fn is_removed(state: &Path, name: &str, parts: &Parts) -> bool {
+    !runs(parts.supervisor)
         && !runs(parts.agent)
         && parts.groups.iter().all(|group| !group.exists())
         && !left(state).contains(&name.to_owned())
         && users_are_free(state)
 }
 
-/// No keeper of this state folder holds a range of users. Their locks are in one folder of the
-/// host, which others use as well.
+/// Whether no supervisor of this state folder holds a range of users. The locks are in one folder
+/// of the host, which other state folders use, too.
 fn users_are_free(state: &Path) -> bool {
     let own = std::process::id().to_string();
     let processes = std::fs::read_dir("/proc").expect("procfs").flatten();
     let others = processes.filter(|process| process.file_name() != *own);
     let mut opened = others.map(|process| {
-        // One that has ended meanwhile, or is none, has no descriptors.
+        // An ended process has no descriptors.
         let descriptors = std::fs::read_dir(process.path().join("fd"));
         let descriptors = descriptors.into_iter().flatten().flatten();
         let links = descriptors.filter_map(|descriptor| std::fs::read_link(descriptor.path()).ok());
@@ -133,10 +137,10 @@ fn users_are_free(state: &Path) -> bool {
 }
 
 async fn lingering(sandbox: &SandboxHandle, marker: &str) {
-    // The first survives its execution's end nowhere: it is there only as long as the exec is.
+    // The first process ends with its execution.
     let script = format!("sleep 60 & echo ready; exec sh -c 'sleep 60; : {marker}'");
     let result = sandbox.exec(&sh(&script)).await;
-    assert!(!result.is_ok_and(|result| result.ok()), "it was ended");
+    assert!(!result.is_ok_and(|result| result.success()), "it was ended");
 }
 
 async fn detached_sandbox_serves_several_clients_and_ends_completely() {
@@ -168,12 +172,12 @@ async fn detached_sandbox_serves_several_clients_and_ends_completely() {
     assert_eq!(b.expect("it runs").stdout_text(), "kept\nb\n");
     let logs = String::from_utf8(one.logs(None).await.expect("a log")).expect("UTF-8");
     assert!(logs.starts_with("out\n"), "{logs}");
-    assert_eq!(processes_with(&format!("keep\0{name}")).len(), 1);
-    let again = client(state.path(), policy())
+    assert_eq!(processes::containing(&format!("keep\0{name}")).len(), 1);
+    let second = client(state.path(), policy())
         .create(&spec(&name))
         .await
         .expect_err("the name is taken");
-    assert_eq!(again.kind(), ErrorKind::AlreadyExists, "{again}");
+    assert_eq!(second.kind(), ErrorKind::AlreadyExists, "{second}");
     assert_eq!(
         other.prune().await.expect("nothing to do"),
         Vec::<String>::new()
@@ -183,8 +187,8 @@ async fn detached_sandbox_serves_several_clients_and_ends_completely() {
     one.kill().await.expect("harmless");
     two.stop().await.expect("harmless");
     assert!(left(state.path()).is_empty(), "{:?}", left(state.path()));
-    eventually(Duration::from_secs(5), "the keeper is gone", || {
-        processes_with(&format!("keep\0{name}")).is_empty()
+    wait_until("the supervisor has ended", Duration::from_secs(5), || {
+        processes::containing(&format!("keep\0{name}")).is_empty()
     });
     for error in [
         other.get(&name).await.expect_err("ended"),
@@ -240,7 +244,7 @@ async fn unsafe_tier_has_separate_detached_sandboxes() {
     let created = open().create(&spec(&name)).await.expect("created");
     let parts = parts(state.path(), &name);
     drop(created);
-    // Its name is taken for all tiers, but only its own finds it.
+    // The name is used for all tiers, but only its own tier finds the sandbox.
     let local = client(state.path(), policy());
     let taken = local.create(&spec(&name)).await.expect_err("taken");
     assert_eq!(taken.kind(), ErrorKind::AlreadyExists, "{taken}");
@@ -262,15 +266,14 @@ async fn unsafe_tier_has_separate_detached_sandboxes() {
     let script = format!("(setsid sh -c 'sleep 60; : {marker}' &) & echo ran");
     let result = sandbox.exec(&sh(&script)).await.expect("it runs");
     assert_eq!(result.stdout_text(), "ran\n");
-    assert!(processes_with(&marker).is_empty());
+    assert!(processes::containing(&marker).is_empty());
     tokio::join!(lingering(&sandbox, &marker), async {
-        while processes_with(&marker).is_empty() {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        let runs = async || !processes::containing(&marker).is_empty();
+        wait_until_async("the program runs", Duration::from_secs(10), runs).await;
         open().remove(&name).await.expect("removed");
     });
-    eventually(Duration::from_secs(5), "nothing is left", || {
-        is_gone(state.path(), &name, &parts) && processes_with(&marker).is_empty()
+    wait_until("nothing is left", Duration::from_secs(5), || {
+        is_removed(state.path(), &name, &parts) && processes::containing(&marker).is_empty()
     });
 }
 
@@ -289,7 +292,7 @@ async fn code_cannot_reach_the_sandbox_folder() {
     for (policy, sees) in [(policy(), false), (seeing, true)] {
         let name = unique("reached");
         let created = client(&state, policy).create(&spec(&name)).await;
-        // Without a root of its own, what holds the state folder cannot be shown at all.
+        // Without its own root, a folder that contains the state folder cannot be shown.
         let sandbox = match created {
             Err(error) if sees && !namespaces() => {
                 assert_eq!(error.kind(), ErrorKind::InvalidPolicy, "{error}");
