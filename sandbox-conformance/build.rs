@@ -1,6 +1,6 @@
 //! Compiles the probe program.
 
-// Not a dependency of the build script: that would compile the agent a second time.
+// A dependency of the build script would compile the agent a second time.
 #[path = "../sandbox-agent/src/runtime/build.rs"]
 mod build;
 

@@ -1,67 +1,68 @@
-//! System calls with as many arguments as they take.
+//! System calls with a variable number of arguments.
 
 use core::ffi::CStr;
 
 pub use crate::runtime::syscall::nr;
 use crate::runtime::{Errno, Result, syscall};
 
-use crate::said::{self, Said};
+use crate::call_result::{self, CallResult};
 
-/// What can be an argument of a system call.
-pub trait Word {
+/// An argument of a system call.
+pub trait CallArgument {
     fn word(self) -> usize;
 }
 
-impl Word for usize {
+impl CallArgument for usize {
     fn word(self) -> usize {
         self
     }
 }
 
-impl Word for i32 {
+impl CallArgument for i32 {
     fn word(self) -> usize {
         self as isize as usize
     }
 }
 
-impl Word for &CStr {
+impl CallArgument for &CStr {
     fn word(self) -> usize {
         self.as_ptr() as usize
     }
 }
 
-impl<T> Word for &[T] {
+impl<T> CallArgument for &[T] {
     fn word(self) -> usize {
         self.as_ptr() as usize
     }
 }
 
-impl<T> Word for &mut [T] {
+impl<T> CallArgument for &mut [T] {
     fn word(self) -> usize {
         self.as_mut_ptr() as usize
     }
 }
 
-impl<T> Word for *const T {
+impl<T> CallArgument for *const T {
     fn word(self) -> usize {
         self as usize
     }
 }
 
-impl<T> Word for *mut T {
+impl<T> CallArgument for *mut T {
     fn word(self) -> usize {
         self as usize
     }
 }
 
-/// `kernel!(OPENAT, AT_FDCWD, path, O_RDONLY, 0)`: the call by its name in the kernel's table.
+/// `kernel!(OPENAT, AT_FDCWD, path, O_RDONLY, 0)` makes the system call with this name.
 #[macro_export]
 macro_rules! kernel {
     ($name:ident $(, $argument:expr)* $(,)?) => {
-        // SAFETY: each argument is a number or points into an object that outlives the call and is as large as the call
-        // wants; see the place of use for calls that change the process.
+        // SAFETY: each argument is a number, or points to an object that outlives the call and has
+        // the size that the call needs. Calls that change the process have a comment where they are
+        // made.
         unsafe {
-            $crate::call::call($crate::call::nr::$name, &[$($crate::call::Word::word($argument)),*])
+            $crate::call::call($crate::call::nr::$name, &[$($crate::call::CallArgument::word($argument)),*])
         }
     };
 }
@@ -69,14 +70,14 @@ macro_rules! kernel {
 /// Makes a system call.
 ///
 /// # Safety
-/// As the call itself demands.
+/// The requirements of the call itself.
 pub unsafe fn call<const COUNT: usize>(number: usize, arguments: &[usize; COUNT]) -> Result<usize> {
     const { assert!(COUNT <= 6, "no call takes more") };
-    // A call that takes fewer does not look at the other registers.
+    // A call with fewer parameters ignores the other registers.
     let mut words = [0; 6];
     words[..COUNT].copy_from_slice(arguments);
     let [a, b, c, d, e, f] = words;
-    // SAFETY: the caller vouches for the arguments.
+    // SAFETY: the caller guarantees the arguments.
     let answer = unsafe { syscall::syscall6(number, a, b, c, d, e, f) };
     syscall::result(answer)
 }
@@ -98,16 +99,16 @@ pub fn open(path: &CStr, flags: usize) -> Result<i32> {
 }
 
 pub fn close(descriptor: i32) {
-    // A descriptor of our own: there is nothing to do about an error.
+    // The descriptor is this program's own. An error of `close` needs no reaction.
     let _ = kernel!(CLOSE, descriptor);
 }
 
 pub fn unlink(path: &CStr) {
-    // Tidying up after a try; the suite removes what stays.
+    // Cleanup after a call. The suite removes what stays.
     let _ = kernel!(UNLINKAT, AT_FDCWD, path, 0usize);
 }
 
-/// Writes everything; a reader that went away ends the program.
+/// Writes all bytes. A closed reader ends the program.
 pub fn write_all(descriptor: i32, mut bytes: &[u8]) {
     while !bytes.is_empty() {
         match kernel!(WRITE, descriptor, bytes, bytes.len()) {
@@ -120,29 +121,29 @@ pub fn write_all(descriptor: i32, mut bytes: &[u8]) {
 
 pub fn pause(milliseconds: usize) {
     let time = [milliseconds / 1000, milliseconds % 1000 * 1_000_000];
-    // Interrupted only by a signal, which is as good as having slept.
+    // Only a signal interrupts it, and an early return does no harm.
     let _ = kernel!(NANOSLEEP, time.as_slice(), 0usize);
 }
 
-/// Milliseconds of the monotonic clock. Where that is denied the program ends with a sign that no probe accepts: a clock that
-/// stands still would have it wait for ever.
+/// Milliseconds of the monotonic clock. If the clock is denied, the program ends with a sign that
+/// no probe accepts: with a clock that stands still it would wait forever.
 pub fn now() -> usize {
     let mut time = [0usize; 2];
     match kernel!(CLOCK_GETTIME, 1usize, time.as_mut_slice()) {
         Ok(_) => time[0] * 1000 + time[1] / 1_000_000,
-        Err(_) => said::give_up("no_clock"),
+        Err(_) => call_result::give_up("no_clock"),
     }
 }
 
-pub fn exit(code: usize) -> Said {
+pub fn exit(code: usize) -> CallResult {
     crate::runtime::process::exit(code as i32)
 }
 
-/// The number of this process. Where a filter denies it the program ends with a sign that no probe accepts: 0 is a process group to
-/// those calls that take a number.
+/// The id of this process. If a filter denies it, the program ends with a sign that no probe
+/// accepts: some calls take 0 as a process group.
 pub fn own_pid() -> usize {
     match kernel!(GETPID) {
         Ok(pid) => pid,
-        Err(_) => said::give_up("no_number"),
+        Err(_) => call_result::give_up("no_number"),
     }
 }

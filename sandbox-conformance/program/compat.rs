@@ -1,16 +1,16 @@
-//! The same through the system calls of 32-bit programs, which have numbers of their own: a filter that looks at the number
-//! alone, and not at the architecture, takes one for another.
+//! Calls of 32-bit programs. Their numbers differ, so a filter that ignores the architecture
+//! confuses them.
 
 use crate::runtime::syscall::result;
 use crate::runtime::{Errno, Result};
 
-use crate::said::{Said, done};
+use crate::call_result::{CallResult, done};
 
 /// Makes a system call by interrupt 0x80.
 #[cfg(target_arch = "x86_64")]
 fn interrupt(number: usize, first: usize) -> Result<usize> {
     let word: i32;
-    // SAFETY: rbx is saved around the call; the calls made here take one number and touch no memory of ours.
+    // SAFETY: rbx is saved around the call. These calls take one number and access no memory.
     unsafe {
         core::arch::asm!(
             "xchg rbx, {first}",
@@ -37,13 +37,13 @@ fn interrupt(_number: usize, _first: usize) -> Result<usize> {
 }
 
 /// unshare(CLONE_NEWUSER).
-pub fn namespace() -> Said {
+pub fn namespace() -> CallResult {
     interrupt(310, crate::kernel_surface::CLONE_NEWUSER)?;
     done()
 }
 
 /// fork().
-pub fn fork() -> Said {
+pub fn fork() -> CallResult {
     match interrupt(2, 0)? {
         0 => crate::runtime::process::exit(7),
         pid => match crate::forking::reap(pid)? {

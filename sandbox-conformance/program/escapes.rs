@@ -1,4 +1,4 @@
-//! Tries that leave something for others: marked programs, devices, flags, leases.
+//! Calls that leave something for other programs: set-user-ID programs, devices, flags, leases.
 
 use alloc::ffi::CString;
 use alloc::format;
@@ -11,14 +11,14 @@ use crate::runtime::{Errno, Result};
 use crate::call::{
     AT_FDCWD, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, O_WRONLY, close, open, unlink, write_all,
 };
+use crate::call_result::{CallResult, Denied, any, done};
 use crate::kernel;
-use crate::said::{Denied, Said, any, done};
 
 const PAGE: usize = 4096;
 const MARKS: usize = 0o6000;
 const O_TMPFILE: usize = 0o20_200_000;
 
-/// A file with content, as anybody makes it.
+/// A plain file with content.
 fn plain(path: &CStr) -> Result<i32> {
     let file = open(path, O_RDWR | O_CREAT | O_EXCL)?;
     write_all(file, b"content");
@@ -42,38 +42,39 @@ fn mode_and_size(file: i32) -> Result<(usize, u64)> {
     Ok((usize::from(mode), u64::from_ne_bytes(size)))
 }
 
-/// Content without a write, which would clear the marks: a size by `fallocate`, then a shared mapping.
+/// Adds content without a write, which would clear the bits: `fallocate` sets the size, and a
+/// shared mapping writes.
 fn fill(file: i32) -> Result<()> {
     kernel!(FALLOCATE, file, 0usize, 0usize, PAGE)?;
     let start = kernel!(MMAP, 0usize, PAGE, 3usize, 1usize, file, 0usize)?;
-    // SAFETY: the mapping is ours, writable, and as long as the file.
+    // SAFETY: the mapping belongs to this function, is writable, and is as long as the file.
     unsafe { (start as *mut u8).write_volatile(b'x') };
     kernel!(MUNMAP, start, PAGE)?;
     Ok(())
 }
 
-/// The ways to a file that is marked when it is made.
+/// The calls that create a file with these bits.
 #[derive(Clone, Copy)]
-enum Made {
+enum FileCreation {
     ByOpen,
     ByOpen2,
     ByNode,
     WithoutName,
 }
 
-fn make(path: &CStr, way: Made, mark: usize) -> Result<i32> {
+fn make(path: &CStr, way: FileCreation, mark: usize) -> Result<i32> {
     let mode = mark | 0o777;
     let made = match way {
-        Made::ByOpen => kernel!(OPENAT, AT_FDCWD, path, O_RDWR | O_CREAT, mode)?,
-        Made::ByOpen2 => {
+        FileCreation::ByOpen => kernel!(OPENAT, AT_FDCWD, path, O_RDWR | O_CREAT, mode)?,
+        FileCreation::ByOpen2 => {
             let how = [(O_RDWR | O_CREAT) as u64, mode as u64, 0];
             kernel!(OPENAT2, AT_FDCWD, path, how.as_slice(), 24usize)?
         }
-        Made::ByNode => {
+        FileCreation::ByNode => {
             kernel!(MKNODAT, AT_FDCWD, path, 0o100_000 | mode, 0usize)?;
             kernel!(OPENAT, AT_FDCWD, path, O_RDWR, 0usize)?
         }
-        Made::WithoutName => {
+        FileCreation::WithoutName => {
             let folder = parent(path)?;
             let flags = O_RDWR | O_TMPFILE;
             let file = kernel!(OPENAT, AT_FDCWD, folder.as_c_str(), flags, mode)?;
@@ -99,7 +100,7 @@ fn parent(path: &CStr) -> Result<CString> {
     CString::new(&bytes[..end]).map_err(|_| Errno::EINVAL)
 }
 
-/// Changes the mode of a file by a call that takes its path or its descriptor.
+/// Changes the mode of a file by its path or its descriptor.
 fn change(path: &CStr, file: i32, way: usize, mode: usize) -> Result<()> {
     match way {
         0 => kernel!(FCHMOD, file, mode)?,
@@ -112,8 +113,8 @@ fn change(path: &CStr, file: i32, way: usize, mode: usize) -> Result<()> {
     Ok(())
 }
 
-/// Leaves programs in a folder that run as their owner or group, in every way that there is.
-pub fn mark(folder: &str) -> Said {
+/// Leaves programs in a folder that run as their owner or group, in every possible way.
+pub fn mark(folder: &str) -> CallResult {
     let mut errors = Vec::new();
     let mut left = 0;
     let mut try_one = |name: &str, attempt: &dyn Fn(&CStr) -> Result<i32>| -> Result<()> {
@@ -126,7 +127,7 @@ pub fn mark(folder: &str) -> Said {
             Ok(file) => {
                 let (mode, size) = mode_and_size(file)?;
                 close(file);
-                // Without content it is no program.
+                // An empty file is no program.
                 match mode & MARKS != 0 && size > 0 {
                     true => left += 1,
                     false => unlink(&path),
@@ -143,7 +144,12 @@ pub fn mark(folder: &str) -> Said {
                 Ok(file)
             })?;
         }
-        let ways = [Made::ByOpen, Made::ByOpen2, Made::ByNode, Made::WithoutName];
+        let ways = [
+            FileCreation::ByOpen,
+            FileCreation::ByOpen2,
+            FileCreation::ByNode,
+            FileCreation::WithoutName,
+        ];
         for (number, way) in ways.into_iter().enumerate() {
             try_one(&format!("made-{mark:o}-{number}"), &|path| {
                 let file = make(path, way, mark)?;
@@ -159,8 +165,8 @@ pub fn mark(folder: &str) -> Said {
     }
 }
 
-/// Renames a file so that a device stays in its place.
-pub fn whiteout(path: &CStr, to: &CStr) -> Said {
+/// Renames a file so that a whiteout device takes its place.
+pub fn whiteout(path: &CStr, to: &CStr) -> CallResult {
     close(plain(path)?);
     kernel!(RENAMEAT2, AT_FDCWD, path, AT_FDCWD, to, 4usize)?;
     done()
@@ -168,11 +174,11 @@ pub fn whiteout(path: &CStr, to: &CStr) -> Said {
 
 const GET_FLAGS: usize = 0x8008_6601;
 const SET_FLAGS: usize = 0x4008_6602;
-/// Left out of backups: what any file system with flags takes from a file's owner.
+/// The `nodump` flag, which every file system with flags lets the owner set.
 const NO_DUMP: usize = 0x40;
 
 /// Sets a flag of a new file.
-pub fn set_flag(path: &CStr) -> Said {
+pub fn set_flag(path: &CStr) -> CallResult {
     let file = plain(path)?;
     let mut flags = [0usize];
     kernel!(IOCTL, file, GET_FLAGS, flags.as_mut_slice())?;
@@ -182,7 +188,7 @@ pub fn set_flag(path: &CStr) -> Said {
 }
 
 /// Whether a file has the flag.
-pub fn has_flag(path: &CStr) -> Said {
+pub fn has_flag(path: &CStr) -> CallResult {
     let file = open(path, O_RDONLY)?;
     let mut flags = [0usize];
     kernel!(IOCTL, file, GET_FLAGS, flags.as_mut_slice())?;
@@ -192,8 +198,9 @@ pub fn has_flag(path: &CStr) -> Said {
     }
 }
 
-/// Requests that change a file system or lead out of one, to no file: the kernel says so, unless somebody refuses before.
-pub fn requests() -> Said {
+/// Sends requests that change a file system or lead out of one, to a missing file. The kernel
+/// reports the missing file, unless a filter denies the request first.
+pub fn requests() -> CallResult {
     any(
         REQUESTS.map(|request| match kernel!(IOCTL, -1, request, 0usize) {
             Err(Errno::EBADF) => Ok(()),
@@ -222,8 +229,9 @@ const REQUESTS: [usize; 16] = [
     0x4004_f501, // F2FS
 ];
 
-/// Makes others who open a file wait for this process, or has a signal sent to it for what happens in a folder.
-pub fn lease(path: &CStr, folder: &CStr) -> Said {
+/// Takes a lease, which blocks other processes that open the file, or requests signals for changes
+/// in a folder.
+pub fn lease(path: &CStr, folder: &CStr) -> CallResult {
     const F_SETLEASE: usize = 1024;
     const F_NOTIFY: usize = 1026;
     const EXCLUSIVE: usize = 1;

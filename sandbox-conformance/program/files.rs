@@ -1,4 +1,4 @@
-//! Tries on files.
+//! Calls on files.
 
 use alloc::ffi::CString;
 use alloc::format;
@@ -8,13 +8,13 @@ use core::ffi::CStr;
 
 use crate::runtime::{Errno, Result};
 
-use crate::Arguments;
+use crate::ProbeArguments;
 use crate::call::{
     AT_FDCWD, O_CREAT, O_EXCL, O_NONBLOCK, O_RDONLY, O_TRUNC, O_WRONLY, close, open, unlink,
     write_all,
 };
+use crate::call_result::{CallResult, Denied, any, done};
 use crate::kernel;
-use crate::said::{Denied, Said, any, done};
 
 const MOST: usize = 1 << 20;
 
@@ -37,18 +37,18 @@ pub fn content(path: &CStr) -> Result<Vec<u8>> {
     result
 }
 
-/// Length and FNV-1a hash: the content itself stays out of reports.
-pub fn read(path: &CStr) -> Said {
+/// Length and FNV-1a hash, so that no content gets into a report.
+pub fn read(path: &CStr) -> CallResult {
     Ok(fingerprint(&content(path)?))
 }
 
-/// Reads any of several files.
-pub fn read_any(arguments: &Arguments) -> Said {
+/// Reads one of several files.
+pub fn read_any(arguments: &ProbeArguments) -> CallResult {
     any((0..arguments.texts().count()).map(|index| content(arguments.path(index))))
 }
 
-/// Length and hash of a whole file, however long: FNV-1a over its words of 8 bytes, the last one filled up with zeros.
-pub fn digest(path: &CStr) -> Said {
+/// Length and hash of a whole file: FNV-1a over words of 8 bytes, the last one padded with zeros.
+pub fn digest(path: &CStr) -> CallResult {
     let file = open(path, O_RDONLY)?;
     let mut hash = 0xcbf2_9ce4_8422_2325u64;
     let mut length = 0;
@@ -75,8 +75,9 @@ pub fn digest(path: &CStr) -> Said {
     Ok(format!("{length}:{hash:016x}"))
 }
 
-/// Reads the first `half` bytes, says so, waits for the end of standard input, and reads the rest: length and hash of both.
-pub fn read_in_two(path: &CStr, half: usize) -> Said {
+/// Reads the first `half` bytes, reports that, waits for the end of standard input, and reads the
+/// rest. Returns length and hash of both parts.
+pub fn read_in_two(path: &CStr, half: usize) -> CallResult {
     let file = open(path, O_RDONLY)?;
     let mut bytes = vec![0u8; half];
     let count = kernel!(READ, file, bytes.as_mut_slice(), half)?;
@@ -100,22 +101,22 @@ fn fingerprint(bytes: &[u8]) -> alloc::string::String {
     format!("{}:{hash:016x}", bytes.len())
 }
 
-pub fn read_through_link(target: &CStr, link: &CStr) -> Said {
+pub fn read_through_link(target: &CStr, link: &CStr) -> CallResult {
     kernel!(SYMLINKAT, target, AT_FDCWD, link)?;
-    let said = read(link);
+    let result = read(link);
     unlink(link);
-    said
+    result
 }
 
-pub fn read_through_hard_link(target: &CStr, link: &CStr) -> Said {
+pub fn read_through_hard_link(target: &CStr, link: &CStr) -> CallResult {
     kernel!(LINKAT, AT_FDCWD, target, AT_FDCWD, link, 0usize)?;
-    let said = read(link);
+    let result = read(link);
     unlink(link);
-    said
+    result
 }
 
-/// Looks for the file below the root and the working folder of every process that /proc shows.
-pub fn read_through_proc(below: &str) -> Said {
+/// Looks for the file below the root and the working folder of every visible process.
+pub fn read_through_proc(below: &str) -> CallResult {
     let mut errors = Vec::new();
     for pid in crate::processes::visible()? {
         for place in ["root", "cwd/../../../../../../../../.."] {
@@ -134,20 +135,20 @@ pub fn read_through_proc(below: &str) -> Said {
     Err(Denied::Errors(errors))
 }
 
-pub fn write(path: &CStr, text: &str) -> Said {
+pub fn write(path: &CStr, text: &str) -> CallResult {
     let file = open(path, O_WRONLY | O_TRUNC)?;
     write_all(file, text.as_bytes());
     close(file);
     done()
 }
 
-pub fn create(path: &CStr) -> Said {
+pub fn create(path: &CStr) -> CallResult {
     close(open(path, O_WRONLY | O_CREAT | O_EXCL)?);
     done()
 }
 
-/// Creates any of the files, and removes what it created.
-pub fn create_any(arguments: &Arguments) -> Said {
+/// Creates one of the files, and removes it again.
+pub fn create_any(arguments: &ProbeArguments) -> CallResult {
     any((0..arguments.texts().count()).map(|index| {
         let path = arguments.path(index);
         close(open(path, O_WRONLY | O_CREAT | O_EXCL)?);
@@ -156,21 +157,21 @@ pub fn create_any(arguments: &Arguments) -> Said {
     }))
 }
 
-pub fn create_and_rename(from: &CStr, to: &CStr) -> Said {
+pub fn create_and_rename(from: &CStr, to: &CStr) -> CallResult {
     close(open(from, O_WRONLY | O_CREAT | O_EXCL)?);
     rename(from, to)
 }
 
-/// Makes a file of so many bytes (0), a symbolic link to the third argument (1) or a FIFO (2), and leaves it there. The
-/// parents are made.
-pub fn make(arguments: &Arguments) -> Said {
+/// Creates a file of this size (0), a symbolic link to the third argument (1) or a FIFO (2), with
+/// its parent folders, and leaves it there.
+pub fn make(arguments: &ProbeArguments) -> CallResult {
     let path = arguments.path(0);
     let text = path.to_bytes();
     for (index, byte) in text.iter().enumerate().skip(1) {
         if *byte == b'/'
             && let Ok(parent) = CString::new(&text[..index])
         {
-            // One that is there already is what we want.
+            // An existing folder is fine.
             let _ = kernel!(MKDIRAT, AT_FDCWD, parent.as_c_str(), 0o755usize);
         }
     }
@@ -191,8 +192,8 @@ pub fn make(arguments: &Arguments) -> Said {
     done()
 }
 
-/// Changes mode, times, owner and an extended attribute: each is a way to write without opening.
-pub fn attributes(path: &CStr) -> Said {
+/// Changes mode, times, owner and an extended attribute, each without opening the file for writing.
+pub fn attributes(path: &CStr) -> CallResult {
     let times = [1usize, 0, 1, 0];
     let uid = kernel!(GETUID)?;
     any([
@@ -210,21 +211,21 @@ pub fn attributes(path: &CStr) -> Said {
     ])
 }
 
-/// The same on a file of its own.
-pub fn own_attributes(path: &CStr) -> Said {
+/// The same on a new file.
+pub fn own_attributes(path: &CStr) -> CallResult {
     close(open(path, O_WRONLY | O_CREAT | O_EXCL)?);
-    let said = attributes(path);
+    let result = attributes(path);
     unlink(path);
-    said
+    result
 }
 
-pub fn rename(from: &CStr, to: &CStr) -> Said {
+pub fn rename(from: &CStr, to: &CStr) -> CallResult {
     kernel!(RENAMEAT2, AT_FDCWD, from, AT_FDCWD, to, 0usize)?;
     done()
 }
 
-/// Makes a character device and opens it.
-pub fn device(path: &CStr, major: usize, minor: usize) -> Said {
+/// Creates a character device and opens it.
+pub fn device(path: &CStr, major: usize, minor: usize) -> CallResult {
     kernel!(MKNODAT, AT_FDCWD, path, 0o020_666usize, major << 8 | minor)?;
     let opened = open(path, O_RDONLY | O_NONBLOCK);
     unlink(path);
@@ -232,8 +233,8 @@ pub fn device(path: &CStr, major: usize, minor: usize) -> Said {
     done()
 }
 
-/// Opens a file by its handle, past every check of the folders above it.
-pub fn handle(path: &CStr) -> Said {
+/// Opens a file by its handle, past the permissions of its parent folders.
+pub fn handle(path: &CStr) -> CallResult {
     let mut handle = vec![0u8; 8 + 128];
     handle[0] = 128;
     let mut mount = [0i32; 1];
@@ -247,7 +248,7 @@ pub fn handle(path: &CStr) -> Said {
     )?;
     let folder = open(c"/tmp", O_RDONLY)?;
     let opened = kernel!(OPEN_BY_HANDLE_AT, folder, handle.as_mut_slice(), O_RDONLY);
-    // The file's own file system may be another one than that of /tmp: its folder is the better anchor.
+    // The file may be on another file system than /tmp, so its folder is the mount to use.
     let opened = match opened {
         Err(Errno::ESTALE) => {
             let anchor = open(path, O_RDONLY)?;
@@ -259,8 +260,8 @@ pub fn handle(path: &CStr) -> Said {
     done()
 }
 
-/// Opens each for writing, and writes nothing.
-pub fn open_for_writing(arguments: &Arguments) -> Said {
+/// Opens each for writing without writing.
+pub fn open_for_writing(arguments: &ProbeArguments) -> CallResult {
     let tries = (0..arguments.texts().count()).map(|index| open(arguments.path(index), O_WRONLY));
     any(tries)
 }

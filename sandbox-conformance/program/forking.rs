@@ -1,4 +1,4 @@
-//! Tries to have a second process or a second program.
+//! Calls that start another process or program.
 
 use alloc::ffi::CString;
 use alloc::format;
@@ -11,18 +11,19 @@ use crate::runtime::process::exit;
 use crate::runtime::syscall::{clone_onto, result};
 use crate::runtime::{Errno, Result};
 
-use crate::Arguments;
+use crate::ProbeArguments;
 use crate::call::{O_RDONLY, close, nr, open, pause, write_all};
+use crate::call_result::{CallResult, Denied, done};
 use crate::kernel;
-use crate::said::{Denied, Said, done};
 
 const SIGCHLD: usize = 17;
 const SIGKILL: usize = 9;
 const PR_SET_PDEATHSIG: usize = 1;
 
-/// Copies the process as fork(2) does: 0 in the copy.
+/// Forks as fork(2) does. Returns 0 in the child.
 pub fn copy() -> Result<usize> {
-    // The program has one thread, and no stack is passed: the copy goes on here with memory of its own.
+    // The program has one thread and passes no stack, so the child continues here with its own
+    // memory.
     kernel!(CLONE, SIGCHLD, 0usize, 0usize, 0usize, 0usize)
 }
 
@@ -37,7 +38,7 @@ pub fn child(act: impl FnOnce()) -> Result<usize> {
     }
 }
 
-/// Waits for a child; its status as wait4(2) gives it.
+/// Waits for a child and returns its status as wait4(2) does.
 pub fn reap(pid: usize) -> Result<i32> {
     let mut status = [0i32];
     loop {
@@ -49,14 +50,14 @@ pub fn reap(pid: usize) -> Result<i32> {
     }
 }
 
-fn reaped(pid: usize) -> Said {
+fn reaped(pid: usize) -> CallResult {
     match reap(pid)? {
         0x0700 => done(),
         _ => Err(Denied::Word("lost")),
     }
 }
 
-pub fn fork() -> Said {
+pub fn fork() -> CallResult {
     reaped(child(|| {})?)
 }
 
@@ -64,8 +65,8 @@ unsafe extern "C" fn end_with_seven(_: *mut c_void) -> ! {
     exit(7)
 }
 
-/// A child in the same memory, as vfork(2) makes it.
-pub fn vfork() -> Said {
+/// A child that shares this process's memory, as with vfork(2).
+pub fn vfork() -> CallResult {
     const CLONE_VM: usize = 0x100;
     const CLONE_VFORK: usize = 0x4000;
     let mut stack = vec![0u128; 1024];
@@ -77,13 +78,14 @@ pub fn vfork() -> Said {
         0,
         0,
     ];
-    // SAFETY: the stack outlives the child, which only ends; CLONE_VFORK keeps this thread still until then.
+    // SAFETY: the stack outlives the child, which only exits. CLONE_VFORK suspends this thread
+    // until then.
     let word = unsafe { clone_onto(&arguments, end_with_seven, core::ptr::null_mut()) };
     reaped(result(word)?)
 }
 
-/// A child by the call whose arguments no filter can see.
-pub fn clone3() -> Said {
+/// A child by clone3(2), whose arguments no filter can see.
+pub fn clone3() -> CallResult {
     let mut arguments = [0u64; 11];
     arguments[4] = SIGCHLD as u64;
     match kernel!(CLONE3, arguments.as_slice(), 88usize)? {
@@ -97,13 +99,13 @@ static THREAD_RAN: AtomicUsize = AtomicUsize::new(0);
 unsafe extern "C" fn thread_main(_: *mut c_void) -> ! {
     THREAD_RAN.store(1, Ordering::SeqCst);
     loop {
-        // Ends the thread alone; it does not come back.
+        // Ends only the thread and does not return.
         let _ = kernel!(EXIT, 0usize);
     }
 }
 
-/// A thread, which is no process.
-pub fn thread() -> Said {
+/// Starts a thread, which is no process.
+pub fn thread() -> CallResult {
     // VM, FS, FILES, SIGHAND, THREAD, SYSVSEM.
     const FLAGS: usize = 0x100 | 0x200 | 0x400 | 0x800 | 0x1_0000 | 0x4_0000;
     let stack = vec![0u128; 1024].leak();
@@ -115,7 +117,7 @@ pub fn thread() -> Said {
         0,
         0,
     ];
-    // SAFETY: the stack is never freed, and the thread only writes an atomic and ends.
+    // SAFETY: the stack is never freed, and the thread only writes an atomic and exits.
     let word = unsafe { clone_onto(&arguments, thread_main, core::ptr::null_mut()) };
     result(word)?;
     for _ in 0..200 {
@@ -135,8 +137,8 @@ fn pointers(words: &[&CStr]) -> Vec<*const c_char> {
         .collect()
 }
 
-/// Becomes another program, or this one once more with other arguments.
-pub fn execute(arguments: &Arguments) -> Said {
+/// Executes another program, or this one with other arguments.
+pub fn execute(arguments: &ProbeArguments) -> CallResult {
     let words: Vec<&CStr> = (0..arguments.texts().count())
         .map(|index| arguments.path(index))
         .collect();
@@ -151,8 +153,8 @@ pub fn execute(arguments: &Arguments) -> Said {
     Err(Denied::Word("lost"))
 }
 
-/// Becomes a program that no file system holds: a copy of this one in a memory file.
-pub fn execute_memory(arguments: &Arguments) -> Said {
+/// Executes a copy of this program in a memory file.
+pub fn execute_memory(arguments: &ProbeArguments) -> CallResult {
     let own = open(arguments.program(), O_RDONLY)?;
     let memory = kernel!(MEMFD_CREATE, c"probe", 0usize)? as i32;
     let mut piece = vec![0u8; 65536];
@@ -175,17 +177,17 @@ pub fn execute_memory(arguments: &Arguments) -> Said {
     );
     let path = CString::new(format!("/proc/self/fd/{memory}")).map_err(|_| Errno::EINVAL)?;
     let by_path = kernel!(EXECVE, path.as_c_str(), list.as_slice(), nothing.as_slice());
-    crate::said::any([by_descriptor, by_path])
+    crate::call_result::any([by_descriptor, by_path])
 }
 
-/// Starts `count` children that live at the same time.
-pub fn spawn(count: usize) -> Said {
+/// Starts `count` children at the same time.
+pub fn spawn(count: usize) -> CallResult {
     let parent = crate::call::own_pid();
     let mut children = Vec::new();
     let mut stopped = None;
     for _ in 0..count {
         let started = child(|| {
-            // So that none outlives a parent that is killed.
+            // So that no child outlives a killed parent.
             let _ = kernel!(PRCTL, PR_SET_PDEATHSIG, SIGKILL, 0usize, 0usize, 0usize);
             if kernel!(GETPPID) == Ok(parent) {
                 pause(10_000);
@@ -200,7 +202,7 @@ pub fn spawn(count: usize) -> Said {
         }
     }
     for pid in &children {
-        // Our own children: they are there until we reap them.
+        // These are children of this process, and exist until they are reaped.
         let _ = kernel!(KILL, *pid, SIGKILL);
     }
     for pid in &children {

@@ -1,4 +1,4 @@
-//! Memory that the kernel holds for a process and that no process has mapped, and files without a name.
+//! Memory that the kernel holds for a process without a mapping, and files without a name.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -7,8 +7,8 @@ use core::ffi::CStr;
 use crate::runtime::{Errno, Result};
 
 use crate::call::{O_CREAT, O_EXCL, O_NONBLOCK, O_WRONLY, open, pause, unlink};
+use crate::call_result::{CallResult, done};
 use crate::kernel;
-use crate::said::{Said, done};
 
 const MIB: usize = 1 << 20;
 const PAGE: usize = 4096;
@@ -20,11 +20,11 @@ const SO_SNDBUF: usize = 7;
 const IPC_CREAT: usize = 0o1000;
 const IPC_EXCL: usize = 0o2000;
 
-/// As long as a look from outside takes that comes ten times a second.
+/// Long enough for an observer that polls ten times a second.
 const LOOK: usize = 300;
 
-/// Fills pairs of descriptors until so many MiB are held in them. The descriptors stay open until the program ends.
-fn fill_pairs(mib: usize, pair: fn() -> Result<[i32; 2]>) -> Said {
+/// Fills pairs of descriptors with this many MiB in total. They stay open until the program ends.
+fn fill_pairs(mib: usize, pair: fn() -> Result<[i32; 2]>) -> CallResult {
     let piece = vec![1u8; 65536];
     let mut held = 0;
     while held < mib * MIB {
@@ -41,23 +41,23 @@ fn fill_pairs(mib: usize, pair: fn() -> Result<[i32; 2]>) -> Said {
     done()
 }
 
-pub fn pipes(mib: usize) -> Said {
+pub fn pipes(mib: usize) -> CallResult {
     fill_pairs(mib, || {
         let mut ends = [0i32; 2];
         kernel!(PIPE2, ends.as_mut_slice(), O_NONBLOCK)?;
-        // Where it may not be as large it stays as it is.
+        // If the kernel refuses, the size stays as it is.
         let _ = kernel!(FCNTL, ends[1], F_SETPIPE_SZ, MIB);
         Ok(ends)
     })
 }
 
-pub fn sockets(mib: usize) -> Said {
+pub fn sockets(mib: usize) -> CallResult {
     fill_pairs(mib, || {
         let mut ends = [0i32; 2];
         let kind = SOCK_STREAM | O_NONBLOCK;
         kernel!(SOCKETPAIR, AF_UNIX, kind, 0usize, ends.as_mut_slice())?;
         let size = [MIB as i32];
-        // Where it may not be as large it is as large as it may be.
+        // If the kernel refuses, the buffer has its maximum size.
         let _ = kernel!(
             SETSOCKOPT,
             ends[1],
@@ -70,21 +70,21 @@ pub fn sockets(mib: usize) -> Said {
     })
 }
 
-/// Makes a System V segment of so many MiB, touches every page of it, and leaves it there.
-pub fn segment(key: usize, mib: usize) -> Said {
+/// Creates a System V segment of this many MiB, touches each page, and leaves the segment there.
+pub fn segment(key: usize, mib: usize) -> CallResult {
     let flags = IPC_CREAT | IPC_EXCL | 0o666;
     let segment = kernel!(SHMGET, key, mib * MIB, flags)?;
     let start = kernel!(SHMAT, segment, 0usize, 0usize)?;
     for page in (0..mib * MIB).step_by(PAGE) {
-        // SAFETY: the segment is attached here, can be written, and is as long as this.
+        // SAFETY: the segment is attached here, is writable, and has this length.
         unsafe { ((start + page) as *mut u8).write_volatile(1) };
     }
     pause(LOOK);
     done()
 }
 
-/// Writes so many files of 1 MiB, each of which loses its name before it is written, and holds all of them open.
-pub fn fill_unlinked(path: &CStr, mib: usize) -> Said {
+/// Creates this many open files, unlinks each, and writes 1 MiB into each.
+pub fn fill_unlinked(path: &CStr, mib: usize) -> CallResult {
     let piece = vec![b'x'; 65536];
     let mut files = Vec::new();
     for _ in 0..mib {

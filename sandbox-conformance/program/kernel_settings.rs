@@ -1,4 +1,4 @@
-//! Tries on what the kernel counts, names and lets be set.
+//! Calls on kernel settings, keys and limits.
 
 use alloc::ffi::CString;
 use alloc::format;
@@ -11,15 +11,15 @@ use crate::runtime::{Errno, Result};
 use crate::runtime::directory::{Directory, EntryKind};
 
 use crate::call::{O_NONBLOCK, O_RDONLY, O_WRONLY, close, open};
+use crate::call_result::{CallResult, Denied, done, give_up};
 use crate::files::content;
 use crate::kernel;
-use crate::said::{Denied, Said, done, give_up};
 
 const FOLDERS: [&str; 4] = ["/proc/sys", "/proc/irq", "/proc/bus", "/proc/fs"];
 const FILES: [&str; 1] = ["/proc/sysrq-trigger"];
 
-/// The first setting of the kernel that can be opened for writing.
-pub fn open_any() -> Said {
+/// The first kernel setting that can be opened for writing.
+pub fn open_any() -> CallResult {
     let mut errors = Vec::new();
     let mut folders: Vec<String> = FOLDERS.map(String::from).into();
     let mut files: Vec<String> = FILES.map(String::from).into();
@@ -34,7 +34,7 @@ pub fn open_any() -> Said {
         let Some(folder) = folders.pop() else {
             return Err(Denied::Errors(errors));
         };
-        // One that cannot be listed hides what is in it.
+        // An unreadable folder is skipped.
         if let Err(error) = list(&folder, &mut folders, &mut files) {
             remember(&mut errors, error);
         }
@@ -69,8 +69,8 @@ fn list(folder: &str, folders: &mut Vec<String>, files: &mut Vec<String>) -> Res
     listed
 }
 
-/// Adds a key with this description to the user's own key ring, where it stays for a minute.
-pub fn add_key(description: &CStr) -> Said {
+/// Adds a key with this description to the user's keyring for a minute.
+pub fn add_key(description: &CStr) -> CallResult {
     const USER_KEYRING: i32 = -4;
     const SET_TIMEOUT: usize = 15;
     const SECONDS: usize = 60;
@@ -80,8 +80,8 @@ pub fn add_key(description: &CStr) -> Said {
     done()
 }
 
-/// Whether the list of keys shows one with this description.
-pub fn key_shown(description: &str) -> Said {
+/// Whether /proc/keys lists a key with this description.
+pub fn key_shown(description: &str) -> CallResult {
     let list = content(c"/proc/keys")?;
     let shown = list
         .windows(description.len())
@@ -92,8 +92,8 @@ pub fn key_shown(description: &str) -> Said {
     }
 }
 
-/// A limit of this user namespace, where it is more than `most`.
-pub fn user_limit(name: &str, most: usize) -> Said {
+/// A limit of this user namespace, if it is above `most`.
+pub fn user_limit(name: &str, most: usize) -> CallResult {
     let path = CString::new(format!("/proc/sys/user/{name}")).map_err(|_| Errno::EINVAL)?;
     let text = content(&path)?;
     let number = core::str::from_utf8(&text).map(str::trim);
@@ -104,9 +104,9 @@ pub fn user_limit(name: &str, most: usize) -> Said {
     }
 }
 
-/// Makes the kernel call its helper when a program crashes: a limit of 1 byte for core files is what keeps it from that, where it
-/// pipes them to one.
-pub fn crash_helper() -> Said {
+/// Makes the kernel start its crash helper. A core file limit of 1 byte prevents that if the helper
+/// reads from a pipe.
+pub fn crash_helper() -> CallResult {
     const RLIMIT_CORE: usize = 4;
     const NO_HELPER: usize = 1;
     let mut limits = [0usize; 2];
@@ -125,8 +125,8 @@ pub fn crash_helper() -> Said {
     Ok(String::from("changed"))
 }
 
-/// Makes a pipe hold so many bytes.
-pub fn pipe_size(bytes: usize) -> Said {
+/// Sets the size of a pipe's buffer.
+pub fn pipe_size(bytes: usize) -> CallResult {
     const F_SETPIPE_SZ: usize = 1031;
     let mut ends = [0i32; 2];
     kernel!(PIPE2, ends.as_mut_slice(), 0usize)?;

@@ -1,4 +1,4 @@
-//! Tries on the kernel itself.
+//! Calls that attack the kernel itself.
 
 use alloc::ffi::CString;
 use alloc::format;
@@ -7,31 +7,31 @@ use alloc::vec;
 use crate::runtime::{Errno, Result};
 
 use crate::call::{O_NOCTTY, O_RDWR, open};
+use crate::call_result::{CallResult, Denied, any, done};
 use crate::kernel;
-use crate::said::{Denied, Said, any, done};
 
 pub const CLONE_NEWUSER: usize = 0x1000_0000;
 const CLONE_NEWUTS: usize = 0x0400_0000;
 
-pub fn user_namespace() -> Said {
+pub fn user_namespace() -> CallResult {
     kernel!(UNSHARE, CLONE_NEWUSER)?;
     done()
 }
 
-/// Makes an array map of one element.
-pub fn bpf() -> Said {
+/// Creates an array map with one element.
+pub fn bpf() -> CallResult {
     let mut attributes = [0u32; 32];
     attributes[..4].copy_from_slice(&[2, 4, 4, 1]);
     kernel!(BPF, 0usize, attributes.as_mut_slice(), 128usize)?;
     done()
 }
 
-/// Counts the page faults of itself in user mode, which the usual setting of a host permits.
-pub fn perf() -> Said {
+/// Counts its own page faults in user mode, which hosts usually permit.
+pub fn perf() -> CallResult {
     let mut attributes = [0u64; 16];
     attributes[0] = 1 | (128 << 32);
     attributes[1] = 2;
-    // Neither the kernel nor a hypervisor.
+    // Excludes the kernel and the hypervisor.
     attributes[5] = 1 << 5 | 1 << 6;
     kernel!(
         PERF_EVENT_OPEN,
@@ -44,32 +44,32 @@ pub fn perf() -> Said {
     done()
 }
 
-/// With faults of user mode alone, which needs no privilege.
-pub fn userfaultfd() -> Said {
+/// Only for user-mode faults, which need no privilege.
+pub fn userfaultfd() -> CallResult {
     kernel!(USERFAULTFD, 1usize)?;
     done()
 }
 
 /// Adds a key to the keyring of this process.
-pub fn keyring() -> Said {
+pub fn keyring() -> CallResult {
     kernel!(ADD_KEY, c"user", c"probe", b"x".as_slice(), 1usize, -2)?;
     done()
 }
 
-pub fn io_uring() -> Said {
+pub fn io_uring() -> CallResult {
     let mut parameters = [0u32; 30];
     kernel!(IO_URING_SETUP, 2usize, parameters.as_mut_slice())?;
     done()
 }
 
 /// Asks for first-in first-out scheduling at the lowest priority.
-pub fn realtime() -> Said {
+pub fn realtime() -> CallResult {
     let priority = [1i32];
     kernel!(SCHED_SETSCHEDULER, 0usize, 1usize, priority.as_slice())?;
     done()
 }
 
-/// Whether the kernel looks at the arguments at all: who may not load modules is sent away before.
+/// Whether the kernel looks at the arguments. Without the privilege to load modules it does not.
 fn looks_at_arguments(result: Result<usize>) -> Result<()> {
     match result {
         Err(error @ (Errno::EPERM | Errno::ENOSYS | Errno::EACCES)) => Err(error),
@@ -77,16 +77,17 @@ fn looks_at_arguments(result: Result<usize>) -> Result<()> {
     }
 }
 
-/// Loads a kernel module out of nothing.
-pub fn module() -> Said {
+/// Loads an empty kernel module.
+pub fn module() -> CallResult {
     any([
         looks_at_arguments(kernel!(FINIT_MODULE, -1, c"", 0usize)),
         looks_at_arguments(kernel!(INIT_MODULE, 0usize, 0usize, c"")),
     ])
 }
 
-/// Asks for huge pages, by mapping, file and segment. A host that has none to give has looked at the question all the same.
-pub fn huge_pages() -> Said {
+/// Asks for huge pages by mapping, file and segment. A host without huge pages passes the check
+/// too.
+pub fn huge_pages() -> CallResult {
     const SIZE: usize = 2 << 20;
     const IPC_CREAT: usize = 0o1000;
     // Private, anonymous, huge.
@@ -99,9 +100,9 @@ pub fn huge_pages() -> Said {
     any([mapped, file, segment].map(looks_at_arguments))
 }
 
-/// Asks for attributes of a process that concern more than the process: core scheduling, merged pages, calls that are handed to
-/// the program.
-pub fn attributes_of_process() -> Said {
+/// Asks for process attributes with a wider effect: core scheduling, merged pages, dispatched
+/// system calls.
+pub fn attributes_of_process() -> CallResult {
     const SYSCALL_USER_DISPATCH: usize = 59;
     const SCHED_CORE: usize = 62;
     const GET_MEMORY_MERGE: usize = 68;
@@ -115,28 +116,28 @@ pub fn attributes_of_process() -> Said {
         cookie.as_mut_slice()
     );
     let merged = kernel!(PRCTL, GET_MEMORY_MERGE, 0usize, 0usize, 0usize, 0usize);
-    // Off, as it is.
+    // Off, as before.
     let dispatch = kernel!(PRCTL, SYSCALL_USER_DISPATCH, 0usize, 0usize, 0usize, 0usize);
     any([core, merged, dispatch].map(looks_at_arguments))
 }
 
-/// Asks where memory lies, and moves none.
-pub fn memory_policy() -> Said {
+/// Queries the memory policy, and moves no pages.
+pub fn memory_policy() -> CallResult {
     let policy = kernel!(SET_MEMPOLICY, 0usize, 0usize, 0usize);
     let moved = kernel!(MOVE_PAGES, 0usize, 0usize, 0usize, 0usize, 0usize, 0usize);
     any([policy, moved].map(looks_at_arguments))
 }
 
 /// Reads the kernel's log.
-pub fn kernel_log() -> Said {
+pub fn kernel_log() -> CallResult {
     let mut buffer = vec![0u8; 4096];
     let by_call = kernel!(SYSLOG, 3usize, buffer.as_mut_slice(), buffer.len()).map(drop);
     any([by_call, open(c"/dev/kmsg", 0o4000).map(drop)])
 }
 
-/// Pushes a character into a terminal's input. `high` is or-ed into the upper half of the request, which the kernel ignores
-/// and a careless filter compares.
-pub fn terminal_input(high: usize) -> Said {
+/// Pushes a character into a terminal's input. `high` is or-ed into the upper half of the request,
+/// which the kernel ignores and a careless filter compares.
+pub fn terminal_input(high: usize) -> CallResult {
     const TIOCSTI: usize = 0x5412;
     const TIOCSCTTY: usize = 0x540e;
     const TIOCSPTLCK: usize = 0x4004_5431;
@@ -148,15 +149,16 @@ pub fn terminal_input(high: usize) -> Said {
     kernel!(IOCTL, master, TIOCGPTN, number.as_mut_slice())?;
     let path = CString::new(format!("/dev/pts/{}", number[0])).map_err(|_| Errno::EINVAL)?;
     let terminal = open(&path, O_RDWR | O_NOCTTY)?;
-    // Only the terminal that controls us takes input without a privilege: make it ours where that is possible.
+    // Only the controlling terminal takes input without a privilege, so the program tries to make
+    // it that.
     let _ = kernel!(SETSID);
     let _ = kernel!(IOCTL, terminal, TIOCSCTTY, 0usize);
     kernel!(IOCTL, terminal, TIOCSTI | high << 32, b"x".as_slice())?;
     done()
 }
 
-/// Whether this program runs as somebody else than who started it.
-pub fn changed_user() -> Said {
+/// Whether this program runs as another user than the one who started it.
+pub fn changed_user() -> CallResult {
     let (real, effective) = (kernel!(GETUID)?, kernel!(GETEUID)?);
     let (group, effective_group) = (kernel!(GETGID)?, kernel!(GETEGID)?);
     if real == effective && group == effective_group {
@@ -165,9 +167,9 @@ pub fn changed_user() -> Said {
     Ok(format!("{real}->{effective}"))
 }
 
-/// Sets the host name to what it is, in a namespace of its own where one can be had.
-pub fn host_name() -> Said {
-    // Failing is fine: setting the same name changes nothing.
+/// Sets the host name to its current value, if possible in a new namespace.
+pub fn host_name() -> CallResult {
+    // A failure is fine, because setting the same name changes nothing.
     if kernel!(UNSHARE, CLONE_NEWUTS).is_err() {
         let _ = kernel!(UNSHARE, CLONE_NEWUSER | CLONE_NEWUTS);
     }

@@ -1,4 +1,4 @@
-//! What the kernel says of this process' own confinement.
+//! What the kernel reports about this process's confinement.
 
 use alloc::ffi::CString;
 use alloc::format;
@@ -8,22 +8,22 @@ use core::ffi::CStr;
 
 use crate::runtime::Errno;
 
-use crate::Arguments;
+use crate::ProbeArguments;
+use crate::call_result::{CallResult, Denied, give_up};
 use crate::kernel;
 use crate::processes::parent;
-use crate::said::{Denied, Said, give_up};
 
-/// The first of several folders whose mount can be written.
-pub fn writable_mount(arguments: &Arguments) -> Said {
+/// The first of these folders whose mount is writable.
+pub fn writable_mount(arguments: &ProbeArguments) -> CallResult {
     const FLAGS: usize = 10;
     const READ_ONLY: u64 = 1;
     let mut folders = 0;
     for folder in arguments.texts() {
         let path = CString::new(folder).map_err(|_| Errno::EINVAL)?;
-        // `struct statfs` of a machine of 64 bits, spare words included.
+        // `struct statfs` on 64-bit machines, with spare words.
         let mut status = [0u64; 15];
         match kernel!(STATFS, &*path, status.as_mut_slice()) {
-            // Another root may lack it.
+            // The folder may be missing in another root.
             Err(Errno::ENOENT) => continue,
             other => other?,
         };
@@ -38,8 +38,8 @@ pub fn writable_mount(arguments: &Arguments) -> Said {
     }
 }
 
-/// Whether a program may gain privileges when it is executed.
-pub fn may_gain_privileges() -> Said {
+/// Whether a program can gain privileges when it is executed.
+pub fn may_gain_privileges() -> CallResult {
     const PR_GET_NO_NEW_PRIVS: usize = 39;
     match kernel!(PRCTL, PR_GET_NO_NEW_PRIVS, 0usize, 0usize, 0usize, 0usize)? {
         0 => Ok(String::from("no_new_privs is not set")),
@@ -47,8 +47,8 @@ pub fn may_gain_privileges() -> Said {
     }
 }
 
-/// Which of the capability sets that the arguments name (`CapEff`) hold something.
-pub fn capability_sets(arguments: &Arguments) -> Said {
+/// The named capability sets (`CapEff`) that are not empty.
+pub fn capability_sets(arguments: &ProbeArguments) -> CallResult {
     let status = status(c"/proc/self/status")?;
     let mut filled = Vec::new();
     for name in arguments.texts() {
@@ -65,13 +65,13 @@ pub fn capability_sets(arguments: &Arguments) -> Said {
     }
 }
 
-/// How many filters of system calls there are, where they are fewer than `least`.
-pub fn filters(least: usize) -> Said {
+/// The number of seccomp filters, if it is below `least`.
+pub fn filters(least: usize) -> CallResult {
     let status = status(c"/proc/self/status")?;
     if field(&status, "Seccomp") != Some("2") {
         return Ok("0".to_string());
     }
-    // Since Linux 5.9; before that, that there is any is all that is told.
+    // The field exists since Linux 5.9. Before that, only the mode shows that there is a filter.
     let count = field(&status, "Seccomp_filters").and_then(|count| count.parse::<usize>().ok());
     match count {
         Some(count) if count < least => Ok(format!("{count}")),
@@ -79,8 +79,8 @@ pub fn filters(least: usize) -> Said {
     }
 }
 
-/// A resource's hard limit, where it is more than `most`.
-pub fn resource_limit(resource: usize, most: usize) -> Said {
+/// The hard limit of a resource, if it is above `most`.
+pub fn resource_limit(resource: usize, most: usize) -> CallResult {
     let mut limits = [0usize; 2];
     kernel!(PRLIMIT64, 0usize, resource, 0usize, limits.as_mut_slice())?;
     match limits[1] {
@@ -89,8 +89,9 @@ pub fn resource_limit(resource: usize, most: usize) -> Said {
     }
 }
 
-/// How many Landlock domains this process can still enter: every one that it is in takes one of a fixed number.
-pub fn landlock_room() -> Said {
+/// How many Landlock domains this process can still enter. Each domain that it is in takes one of a
+/// fixed number.
+pub fn landlock_room() -> CallResult {
     const PR_SET_NO_NEW_PRIVS: usize = 38;
     const MAKE_SYM: u64 = 1 << 12;
     const MOST: usize = 64;
@@ -112,8 +113,8 @@ pub fn landlock_room() -> Said {
     Err(Denied::Word("no_end"))
 }
 
-/// Whether the process that started this one is of the same user.
-pub fn parents_user() -> Said {
+/// Whether the parent process has the same user.
+pub fn parents_user() -> CallResult {
     let path = CString::new(format!("/proc/{}/status", parent())).map_err(|_| Errno::EINVAL)?;
     let (own, parents) = (status(c"/proc/self/status")?, status(&path)?);
     let (Some(own), Some(parents)) = (field(&own, "Uid"), field(&parents, "Uid")) else {
@@ -130,7 +131,7 @@ fn status(path: &CStr) -> Result<String, Errno> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// A line's value.
+/// The value of a line.
 fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
     let line = status
         .lines()

@@ -1,7 +1,9 @@
-//! The probe program: each subcommand tries one thing by raw system calls and says on one line how it went.
+//! The probe program. Each subcommand tries one thing by raw system calls and reports the result on
+//! one line.
 //!
-//! `result=ok`, `result=value:TEXT`, `result=errno:NAME,NAME` (what the kernel answered to each try) or `result=denied:WORD`.
-//! The exit code says nothing: 0 for everything that could be tried, 64 for wrong usage.
+//! `result=ok`, `result=value:TEXT`, `result=errno:NAME,NAME` (the kernel's answer to each call) or
+//! `result=denied:WORD`. The exit code is 0 for every call that could be tried, and 64 for wrong
+//! usage.
 #![no_std]
 #![no_main]
 
@@ -9,10 +11,12 @@ extern crate alloc;
 extern crate runtime;
 
 mod call;
+mod call_result;
 mod compat;
 mod escapes;
 mod files;
 mod forking;
+mod inherited;
 mod kernel_memory;
 mod kernel_settings;
 mod kernel_surface;
@@ -21,54 +25,53 @@ mod mounts;
 mod network;
 mod peers;
 mod processes;
-mod rearranging;
+mod rearrange;
 mod resources;
-mod said;
 mod shared;
 mod streams;
-mod surroundings;
 
 use alloc::vec::Vec;
 use core::ffi::CStr;
 
+use call_result::{CallResult, WRONG_USAGE, done};
 use runtime::environment::Environment;
-use said::{Said, WRONG_USAGE, done};
 
 runtime::entry!(main);
 
-/// The arguments behind the subcommand, and what the program was started with.
-pub struct Arguments {
+/// The arguments after the subcommand, and the start of the program.
+pub struct ProbeArguments {
     words: Vec<&'static CStr>,
     environment: Environment,
 }
 
-impl Arguments {
-    /// The argument at `index`. A missing one ends the program with a sign that no probe accepts: the empty path would be denied like
-    /// one that is not there.
+impl ProbeArguments {
+    /// The argument at `index`. If it is missing, the program ends with a sign that no probe
+    /// accepts. An empty path would be denied like a missing one.
     pub fn path(&self, index: usize) -> &'static CStr {
         match self.words.get(index) {
             Some(word) => word,
-            None => said::give_up("missing_argument"),
+            None => call_result::give_up("missing_argument"),
         }
     }
 
-    /// The same, of what is text.
+    /// The argument at `index` as text.
     pub fn text(&self, index: usize) -> &'static str {
         match self.path(index).to_str() {
             Ok(text) => text,
-            Err(_) => said::give_up("not_text"),
+            Err(_) => call_result::give_up("not_text"),
         }
     }
 
-    /// The same, of what is a number: read as 0 another word would be another attack than was asked for.
+    /// The argument at `index` as a number. A wrong one ends the program, because 0 would be
+    /// another attack.
     pub fn number(&self, index: usize) -> usize {
         match self.text(index).parse() {
             Ok(number) => number,
-            Err(_) => said::give_up("not_a_number"),
+            Err(_) => call_result::give_up("not_a_number"),
         }
     }
 
-    /// Whether there is an argument at `index`, and it is this word.
+    /// Whether the argument at `index` is this word.
     pub fn is(&self, index: usize, word: &str) -> bool {
         let argument = self.words.get(index);
         argument.is_some_and(|argument| argument.to_bytes() == word.as_bytes())
@@ -97,12 +100,12 @@ fn main(environment: Environment) -> i32 {
         .next()
         .and_then(|word| word.to_str().ok())
         .unwrap_or("");
-    let arguments = Arguments {
+    let arguments = ProbeArguments {
         words: words.collect(),
         environment,
     };
     match dispatch(command, &arguments) {
-        Some(said) => said::print(said),
+        Some(result) => call_result::print(result),
         None => {
             call::write_all(2, b"unknown subcommand\n");
             WRONG_USAGE
@@ -110,7 +113,7 @@ fn main(environment: Environment) -> i32 {
     }
 }
 
-fn dispatch(command: &str, a: &Arguments) -> Option<Said> {
+fn dispatch(command: &str, a: &ProbeArguments) -> Option<CallResult> {
     Some(match command {
         "alive" => done(),
         "mark" => escapes::mark(a.text(0)),
@@ -137,8 +140,8 @@ fn dispatch(command: &str, a: &Arguments) -> Option<Said> {
         "attributes" => files::attributes(a.path(0)),
         "own-attributes" => files::own_attributes(a.path(0)),
         "rename" => files::rename(a.path(0), a.path(1)),
-        "rearrange" => rearranging::rearrange(a),
-        "flip" => rearranging::flip(a.path(0), a.path(1), a.number(2), a.number(3)),
+        "rearrange" => rearrange::rearrange(a),
+        "flip" => rearrange::flip(a.path(0), a.path(1), a.number(2), a.number(3)),
         "device" => files::device(a.path(0), a.number(1), a.number(2)),
         "handle" => files::handle(a.path(0)),
         "open-for-writing" => files::open_for_writing(a),
@@ -162,10 +165,10 @@ fn dispatch(command: &str, a: &Arguments) -> Option<Said> {
         "share" => shared::share(a),
         "shared" => shared::find(a),
         "unshare" => shared::unshare(a),
-        "variable" => surroundings::variable(a),
-        "variables" => surroundings::variables(a),
-        "variables-of-others" => surroundings::variables_of_others(a.text(0)),
-        "descriptors" => surroundings::descriptors(),
+        "variable" => inherited::variable(a),
+        "variables" => inherited::variables(a),
+        "variables-of-others" => inherited::variables_of_others(a.text(0)),
+        "descriptors" => inherited::descriptors(),
         "find" => processes::find(a.text(0)),
         "find-child" => processes::find_child(a.text(0)),
         "signal" => processes::signal(a.number(0)),

@@ -1,12 +1,12 @@
-//! Tries on mounts. Where a mount namespace of its own can be had, be it through a user namespace, everything happens in it:
-//! a host control changes nothing of the host, and an ordinary user has the same way in as root.
+//! Calls on mounts. If possible they run in a new mount namespace, inside a new user namespace if
+//! needed. A host control then changes nothing on the host, and works for an ordinary user too.
 
 use core::ffi::CStr;
 
 use crate::runtime::Result;
 
+use crate::call_result::{CallResult, done};
 use crate::kernel;
-use crate::said::{Said, done};
 
 const CLONE_NEWNS: usize = 0x2_0000;
 const CLONE_NEWUSER: usize = 0x1000_0000;
@@ -18,13 +18,13 @@ const MS_REC: usize = 16384;
 const MS_PRIVATE: usize = 1 << 18;
 const MNT_DETACH: usize = 2;
 
-/// Whether changes to mounts stay with this process.
+/// Whether changes to mounts affect only this process.
 fn apart() -> bool {
     (kernel!(UNSHARE, CLONE_NEWNS).is_ok() || kernel!(UNSHARE, CLONE_NEWUSER | CLONE_NEWNS).is_ok())
         && kernel!(MOUNT, 0usize, c"/", 0usize, MS_REC | MS_PRIVATE, 0usize).is_ok()
 }
 
-/// With the mounts below it: a user namespace may not show what they hide.
+/// With the mounts below it, because a user namespace may not reveal what they hide.
 fn bind_over_itself(path: &CStr) -> Result<usize> {
     kernel!(MOUNT, path, path, 0usize, MS_BIND | MS_REC, 0usize)?;
     kernel!(
@@ -37,7 +37,7 @@ fn bind_over_itself(path: &CStr) -> Result<usize> {
     )
 }
 
-pub fn mount(path: &CStr) -> Said {
+pub fn mount(path: &CStr) -> CallResult {
     let apart = apart();
     kernel!(MOUNT, c"probe", path, c"tmpfs", MS_NOSUID, 0usize)?;
     if !apart {
@@ -47,17 +47,17 @@ pub fn mount(path: &CStr) -> Said {
 }
 
 /// Makes a read-only mount writable again.
-pub fn remount(path: &CStr) -> Said {
+pub fn remount(path: &CStr) -> CallResult {
     if apart() {
-        // On the host the path is no mount yet; in a sandbox it is the one that we are after.
+        // On the host the path is not a mount yet. In a sandbox it is the mount under attack.
         let _ = bind_over_itself(path);
     }
     kernel!(MOUNT, 0usize, path, 0usize, MS_BIND | MS_REMOUNT, 0usize)?;
     done()
 }
 
-/// Takes a mount away, so that what it hides appears.
-pub fn unmount(path: &CStr) -> Said {
+/// Unmounts a path, which reveals what the mount hides.
+pub fn unmount(path: &CStr) -> CallResult {
     if apart() {
         // As in `remount`.
         let _ = bind_over_itself(path);
@@ -66,9 +66,9 @@ pub fn unmount(path: &CStr) -> Said {
     done()
 }
 
-/// The same through the calls that a filter written for mount(2) forgets.
-pub fn new_mount() -> Said {
-    // Whether or not this is apart: nothing is attached anywhere.
+/// Mounts through the newer calls, which a filter written for mount(2) may miss.
+pub fn new_mount() -> CallResult {
+    // No separate namespace is needed, because the mount is attached nowhere.
     let _ = apart();
     let context = kernel!(FSOPEN, c"tmpfs", 1usize)?;
     kernel!(FSCONFIG, context, 6usize, 0usize, 0usize, 0usize)?;

@@ -1,13 +1,13 @@
-//! Tries on sockets.
+//! Calls on sockets.
 
 use alloc::vec::Vec;
 
 use crate::runtime::{Errno, Result};
 
-use crate::Arguments;
+use crate::ProbeArguments;
 use crate::call::{close, write_all};
+use crate::call_result::{self, CallResult, Denied, any, done};
 use crate::kernel;
-use crate::said::{self, Denied, Said, any, done};
 
 const AF_UNIX: usize = 1;
 const AF_INET: usize = 2;
@@ -19,7 +19,7 @@ const STREAM: usize = 1;
 const DATAGRAM: usize = 2;
 const RAW: usize = 3;
 const CLOEXEC: usize = 0o2000000;
-/// The longest wait for an answer.
+/// The maximum time to wait for an answer.
 const WAIT: usize = 600;
 
 fn socket(family: usize, kind: usize, protocol: usize) -> Result<i32> {
@@ -66,13 +66,15 @@ impl Address {
     }
 }
 
-/// The arguments behind the first. What is no address ends the program: without it less would be tried than was asked for.
-fn addresses(arguments: &Arguments) -> impl Iterator<Item = Address> + '_ {
-    let parsed = |text| Address::parse(text).unwrap_or_else(|| said::give_up("not_an_address"));
+/// The addresses after the first argument. A malformed address ends the program, because fewer
+/// addresses would be tried.
+fn addresses(arguments: &ProbeArguments) -> impl Iterator<Item = Address> + '_ {
+    let parsed =
+        |text| Address::parse(text).unwrap_or_else(|| call_result::give_up("not_an_address"));
     arguments.texts().skip(1).map(parsed)
 }
 
-/// Waits until the socket can be read (1) or written (4).
+/// Waits until the socket is readable (1) or writable (4).
 fn ready(socket: i32, event: u16) -> Result<()> {
     let mut polled = [socket as u32, u32::from(event)];
     let time = [WAIT / 1000, WAIT % 1000 * 1_000_000];
@@ -120,7 +122,7 @@ fn connect(address: &Address, kind: usize) -> Result<i32> {
     }
 }
 
-/// Sends the token and wants an answer: only that proves that somebody was reached.
+/// Sends the token and waits for an answer, which proves that a listener was reached.
 fn exchange(socket: i32, token: &str) -> Result<()> {
     kernel!(
         SENDTO,
@@ -139,7 +141,7 @@ fn exchange(socket: i32, token: &str) -> Result<()> {
     }
 }
 
-fn reach(arguments: &Arguments, kind: usize) -> Said {
+fn reach(arguments: &ProbeArguments, kind: usize) -> CallResult {
     let token = arguments.text(0);
     any(addresses(arguments).map(|address| {
         let socket = connect(&address, kind)?;
@@ -149,11 +151,11 @@ fn reach(arguments: &Arguments, kind: usize) -> Said {
     }))
 }
 
-pub fn tcp(arguments: &Arguments) -> Said {
+pub fn tcp(arguments: &ProbeArguments) -> CallResult {
     reach(arguments, STREAM)
 }
 
-pub fn udp(arguments: &Arguments) -> Said {
+pub fn udp(arguments: &ProbeArguments) -> CallResult {
     reach(arguments, DATAGRAM)
 }
 
@@ -175,7 +177,7 @@ fn bind_loopback(socket: i32) -> Result<[u8; 16]> {
     own_address(socket)
 }
 
-pub fn tcp_loopback() -> Said {
+pub fn tcp_loopback() -> CallResult {
     let listener = socket(AF_INET, STREAM, 0)?;
     let address = bind_loopback(listener)?;
     kernel!(LISTEN, listener, 1usize)?;
@@ -185,7 +187,7 @@ pub fn tcp_loopback() -> Said {
     done()
 }
 
-pub fn udp_loopback() -> Said {
+pub fn udp_loopback() -> CallResult {
     let receiver = socket(AF_INET, DATAGRAM, 0)?;
     let address = bind_loopback(receiver)?;
     let sender = socket(AF_INET, DATAGRAM, 0)?;
@@ -209,25 +211,25 @@ fn unix_address(first: &[u8], name: &str) -> Vec<u8> {
     address
 }
 
-fn unix_connect(address: &[u8]) -> Said {
+fn unix_connect(address: &[u8]) -> CallResult {
     let client = socket(AF_UNIX, STREAM, 0)?;
     kernel!(CONNECT, client, address, address.len())?;
     exchange(client, "unix")?;
     done()
 }
 
-pub fn unix(path: &str) -> Said {
+pub fn unix(path: &str) -> CallResult {
     let mut address = unix_address(b"", path);
     address.push(0);
     unix_connect(&address)
 }
 
-pub fn unix_abstract(name: &str) -> Said {
+pub fn unix_abstract(name: &str) -> CallResult {
     unix_connect(&unix_address(b"\0", name))
 }
 
-/// Answers at an abstract name until a message says `end`, at most so many connections.
-pub fn unix_serve(name: &str, most: usize) -> Said {
+/// Answers at an abstract name until a message says `end`, for a maximum number of connections.
+pub fn unix_serve(name: &str, most: usize) -> CallResult {
     let address = unix_address(b"\0", name);
     let listener = socket(AF_UNIX, STREAM, 0)?;
     kernel!(BIND, listener, address.as_slice(), address.len())?;
@@ -245,8 +247,8 @@ pub fn unix_serve(name: &str, most: usize) -> Said {
     done()
 }
 
-/// Sends a message to an abstract name, and wants an answer.
-pub fn unix_send(name: &str, message: &str) -> Said {
+/// Sends a message to an abstract name and waits for an answer.
+pub fn unix_send(name: &str, message: &str) -> CallResult {
     let address = unix_address(b"\0", name);
     let client = socket(AF_UNIX, STREAM, 0)?;
     kernel!(CONNECT, client, address.as_slice(), address.len())?;
@@ -255,7 +257,7 @@ pub fn unix_send(name: &str, message: &str) -> Said {
 }
 
 /// Listens on an abstract name and on a path of its own, and connects to both.
-pub fn unix_own(path: &str) -> Said {
+pub fn unix_own(path: &str) -> CallResult {
     let mut named = unix_address(b"", path);
     named.push(0);
     for address in [named, unix_address(b"\0", path)] {
@@ -273,18 +275,18 @@ pub fn unix_own(path: &str) -> Said {
     done()
 }
 
-pub fn packet() -> Said {
+pub fn packet() -> CallResult {
     close(socket(AF_PACKET, RAW, usize::from(3u16.to_be()))?);
     done()
 }
 
-pub fn raw() -> Said {
+pub fn raw() -> CallResult {
     close(socket(AF_INET, RAW, 1)?);
     done()
 }
 
-/// Virtual machine sockets belong to no network namespace: a port of the host's is enough of a proof.
-pub fn vsock() -> Said {
+/// No network namespace separates virtual machine sockets, so a bound port is proof.
+pub fn vsock() -> CallResult {
     let socket = socket(AF_VSOCK, STREAM, 0)?;
     let mut address = [0u32; 4];
     address[0] = AF_VSOCK as u32;
@@ -295,8 +297,8 @@ pub fn vsock() -> Said {
     done()
 }
 
-/// Opens and binds a netlink socket of this family.
-pub fn netlink(protocol: usize) -> Said {
+/// Opens and binds a netlink socket of this protocol.
+pub fn netlink(protocol: usize) -> CallResult {
     let socket = socket(AF_NETLINK, RAW, protocol)?;
     let address = [AF_NETLINK as u32, 0, 0];
     kernel!(BIND, socket, address.as_slice(), 12usize)?;

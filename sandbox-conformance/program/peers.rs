@@ -1,4 +1,4 @@
-//! One program and what another of the same user does to its limits.
+//! A program, and another program of the same user that changes its limits.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -7,15 +7,15 @@ use core::ffi::CStr;
 use crate::runtime::{Errno, Result};
 
 use crate::call::{O_CREAT, O_WRONLY, close, now, open, own_pid, pause, write_all};
+use crate::call_result::{CallResult, Denied, any, done};
 use crate::kernel;
-use crate::said::{Denied, Said, any, done};
 
 const RLIMIT_FSIZE: usize = 1;
 const RLIMIT_STACK: usize = 3;
 const PROCESS: usize = 0;
 const IOPRIO_PROCESS: usize = 1;
 
-/// What another process could change, as the kernel tells it.
+/// The properties that another process could change, as the kernel reports them.
 fn state() -> Result<Vec<u64>> {
     let mut state = Vec::new();
     for limit in [RLIMIT_FSIZE, RLIMIT_STACK] {
@@ -37,8 +37,8 @@ fn state() -> Result<Vec<u64>> {
     Ok(state)
 }
 
-/// Writes its number to a file, waits, and says whether it is as it was.
-pub fn undisturbed(path: &CStr, milliseconds: usize) -> Said {
+/// Writes its process id to a file, waits, and reports whether its properties are unchanged.
+pub fn undisturbed(path: &CStr, milliseconds: usize) -> CallResult {
     let before = state()?;
     let file = open(path, O_WRONLY | O_CREAT)?;
     write_all(file, format!("{}\n", own_pid()).as_bytes());
@@ -54,16 +54,16 @@ pub fn undisturbed(path: &CStr, milliseconds: usize) -> Said {
 }
 
 /// Changes limits, priorities and the scheduling class of the program that wrote the file.
-pub fn disturb(path: &CStr) -> Said {
+pub fn disturb(path: &CStr) -> CallResult {
     change(other(path)?)
 }
 
-/// The same of itself.
-pub fn disturb_itself() -> Said {
+/// The same on this process.
+pub fn disturb_itself() -> CallResult {
     change(0)
 }
 
-/// The number that [`undisturbed`] wrote, once it is there.
+/// Reads the process id that [`undisturbed`] writes.
 fn other(path: &CStr) -> Result<usize> {
     for _ in 0..200 {
         if let Ok(text) = crate::files::content(path)
@@ -79,7 +79,7 @@ fn other(path: &CStr) -> Result<usize> {
     Err(Errno::ETIMEDOUT)
 }
 
-fn change(pid: usize) -> Said {
+fn change(pid: usize) -> CallResult {
     const IDLE: usize = 5;
     const IDLE_INPUT: usize = 3 << 13;
     let mut limits = [0u64; 2];

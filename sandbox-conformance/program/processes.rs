@@ -1,4 +1,4 @@
-//! Tries on other processes, and programs that are hard to end.
+//! Calls on other processes, and programs that are hard to end.
 
 use alloc::ffi::CString;
 use alloc::format;
@@ -7,11 +7,11 @@ use alloc::vec::Vec;
 use crate::runtime::{Errno, Result};
 
 use crate::call::{O_NONBLOCK, O_RDONLY, O_RDWR, close, now, open, own_pid, pause, write_all};
+use crate::call_result::{CallResult, Denied, done};
 use crate::forking::{child, copy, reap};
 use crate::kernel;
-use crate::said::{Denied, Said, done};
 
-/// The processes that /proc shows.
+/// The visible processes.
 pub fn visible() -> Result<Vec<i32>> {
     let folder = open(c"/proc", O_RDONLY | O_NONBLOCK)?;
     let mut found = Vec::new();
@@ -44,8 +44,8 @@ pub fn visible() -> Result<Vec<i32>> {
     Ok(found)
 }
 
-/// Whether another process has the text in its command line.
-pub fn find(text: &str) -> Said {
+/// Whether another process has this text in its command line.
+pub fn find(text: &str) -> CallResult {
     let own = own_pid() as i32;
     for pid in visible()?.into_iter().filter(|pid| *pid != own) {
         let Ok(path) = CString::new(format!("/proc/{pid}/cmdline")) else {
@@ -62,17 +62,17 @@ pub fn find(text: &str) -> Said {
     Err(Denied::Word("absent"))
 }
 
-/// The same beside a child, whose command line is ours.
-pub fn find_child(text: &str) -> Said {
+/// The same, beside a child with this program's command line.
+pub fn find_child(text: &str) -> CallResult {
     let pid = child(|| pause(5000))?;
-    let said = find(text);
+    let result = find(text);
     kernel!(KILL, pid, 9usize)?;
     reap(pid)?;
-    said
+    result
 }
 
 /// Sends SIGTERM to one process.
-pub fn signal(pid: usize) -> Said {
+pub fn signal(pid: usize) -> CallResult {
     if pid < 2 {
         return Err(Denied::Word("nonsense"));
     }
@@ -80,14 +80,14 @@ pub fn signal(pid: usize) -> Said {
     done()
 }
 
-pub fn signal_child() -> Said {
+pub fn signal_child() -> CallResult {
     let pid = child(|| pause(5000))?;
     kernel!(KILL, pid, 15usize)?;
     reap(pid)?;
     done()
 }
 
-/// The process that started this one: where it cannot be seen, the first of the sandbox.
+/// The parent process, or process 1 if the parent is not visible.
 pub fn parent() -> usize {
     match kernel!(GETPPID) {
         Ok(0) | Err(_) => 1,
@@ -95,28 +95,28 @@ pub fn parent() -> usize {
     }
 }
 
-/// Attaches to the parent; the end of this program detaches again.
-pub fn trace_parent() -> Said {
+/// Attaches to the parent. The end of this program detaches.
+pub fn trace_parent() -> CallResult {
     const PTRACE_SEIZE: usize = 0x4206;
     kernel!(PTRACE, PTRACE_SEIZE, parent(), 0usize, 0usize)?;
     done()
 }
 
 /// Opens the parent's memory for writing.
-pub fn parent_memory() -> Said {
+pub fn parent_memory() -> CallResult {
     let path = CString::new(format!("/proc/{}/mem", parent())).map_err(|_| Errno::EINVAL)?;
     close(open(&path, O_RDWR)?);
     done()
 }
 
-/// Sleeps; the arguments are there to be found.
-pub fn sleep(milliseconds: usize) -> Said {
+/// Sleeps. The arguments mark the process.
+pub fn sleep(milliseconds: usize) -> CallResult {
     pause(milliseconds);
     done()
 }
 
-/// Prints a line, then refuses every signal that can be refused, and ends by itself after a while.
-pub fn stubborn(milliseconds: usize) -> Said {
+/// Prints a line, ignores every signal that can be ignored, and ends by itself after a while.
+pub fn stubborn(milliseconds: usize) -> CallResult {
     write_all(1, b"before\n");
     let all = [usize::MAX];
     kernel!(RT_SIGPROCMASK, 0usize, all.as_slice(), 0usize, 8usize)?;
@@ -127,15 +127,15 @@ pub fn stubborn(milliseconds: usize) -> Said {
     done()
 }
 
-/// Leaves a process behind that is no descendant any more, in a session of its own, and ends at once. With `hold` it keeps
-/// standard output and error open.
-pub fn orphan(milliseconds: usize, hold: bool) -> Said {
+/// Leaves a process in a session of its own that is no descendant, and ends at once. With `hold`,
+/// that process keeps standard output and standard error open.
+pub fn orphan(milliseconds: usize, hold: bool) -> CallResult {
     detach(|| linger(milliseconds, hold))?;
     done()
 }
 
-/// Starts `count` processes in sessions of their own, two generations down, and waits as long as they do.
-pub fn tree(count: usize, milliseconds: usize) -> Said {
+/// Starts `count` grandchildren in sessions of their own, and waits as long as they do.
+pub fn tree(count: usize, milliseconds: usize) -> CallResult {
     for _ in 0..count {
         detach(|| linger(milliseconds, true))?;
     }
@@ -159,7 +159,7 @@ fn linger(milliseconds: usize, hold: bool) {
 /// Runs `act` in a grandchild, in a session of its own.
 fn detach(act: impl FnOnce()) -> Result<()> {
     let middle = child(|| {
-        // A process that is no leader of a group always can.
+        // This always succeeds for a process that leads no group.
         let _ = kernel!(SETSID);
         if let Ok(0) = copy() {
             act();
@@ -170,7 +170,7 @@ fn detach(act: impl FnOnce()) -> Result<()> {
 }
 
 /// Sends itself a signal.
-pub fn raise(signal: usize) -> Said {
+pub fn raise(signal: usize) -> CallResult {
     let pid = own_pid();
     kernel!(KILL, pid, signal)?;
     pause(1000);

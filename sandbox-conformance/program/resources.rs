@@ -1,4 +1,4 @@
-//! Tries to take more than a limit.
+//! Calls that use more than a limit.
 
 use alloc::ffi::CString;
 use alloc::format;
@@ -10,9 +10,9 @@ use core::ffi::CStr;
 use crate::runtime::{Errno, Result};
 
 use crate::call::{O_CREAT, O_RDONLY, O_TRUNC, O_WRONLY, close, now, open, pause, unlink};
+use crate::call_result::{CallResult, Denied, done};
 use crate::forking::{child, reap};
 use crate::kernel;
-use crate::said::{Denied, Said, done};
 
 const MIB: usize = 1 << 20;
 const PAGE: usize = 4096;
@@ -21,26 +21,26 @@ const WNOHANG: usize = 1;
 const WEXITED: usize = 4;
 const WNOWAIT: usize = 0x0100_0000;
 
-/// Maps so much memory and touches every page of it.
+/// Maps this much memory and touches every page.
 fn take(mib: usize) -> Result<()> {
     for _ in 0..mib {
         // Private, anonymous, readable and writable.
         let start = kernel!(MMAP, 0usize, MIB, 3usize, 0x22usize, -1, 0usize)?;
         for page in (0..MIB).step_by(PAGE) {
-            // SAFETY: the mapping is ours, writable, and as long as this.
+            // SAFETY: the mapping belongs to this function, is writable, and has this length.
             unsafe { ((start + page) as *mut u8).write_volatile(1) };
         }
     }
     Ok(())
 }
 
-pub fn memory(mib: usize) -> Said {
+pub fn memory(mib: usize) -> CallResult {
     take(mib)?;
     done()
 }
 
-/// The same amount in a file in memory, of which nothing is mapped.
-pub fn memory_unmapped(mib: usize) -> Said {
+/// The same amount in a memory file without a mapping.
+pub fn memory_unmapped(mib: usize) -> CallResult {
     let file = kernel!(MEMFD_CREATE, c"probe", 0usize)? as i32;
     let piece = vec![1u8; MIB];
     for _ in 0..mib {
@@ -49,14 +49,14 @@ pub fn memory_unmapped(mib: usize) -> Said {
             return Err(Errno::ENOSPC.into());
         }
     }
-    // As long as a look from outside takes that comes ten times a second.
+    // Long enough for an observer that polls ten times a second.
     pause(300);
     close(file);
     done()
 }
 
-/// The same in several processes at once, each of which takes less than the limit.
-pub fn memory_of_children(count: usize, mib: usize) -> Said {
+/// The same in several processes, each below the limit.
+pub fn memory_of_children(count: usize, mib: usize) -> CallResult {
     let mut ends = [0i32; 2];
     kernel!(PIPE2, ends.as_mut_slice(), 0o2000000usize)?;
     let mut children = Vec::new();
@@ -89,12 +89,12 @@ pub fn memory_of_children(count: usize, mib: usize) -> Said {
         }
     }
     if !died && !answers.contains(&b'n') {
-        // As long as a look from outside takes that comes ten times a second.
+        // Long enough for an observer that polls ten times a second.
         pause(300);
         died = ended_child()?;
     }
     for pid in &children {
-        // Our own children: they are there until we reap them.
+        // These are children of this process, and exist until they are reaped.
         let _ = kernel!(KILL, *pid, SIGKILL);
     }
     for pid in &children {
@@ -107,7 +107,7 @@ pub fn memory_of_children(count: usize, mib: usize) -> Said {
     }
 }
 
-/// Whether a child has ended. Which one stays to be seen: none is reaped.
+/// Whether a child has ended. The child is not reaped.
 fn ended_child() -> Result<bool> {
     let mut info = [0u64; 16];
     kernel!(
@@ -139,16 +139,16 @@ fn fill_file(path: &CStr, bytes: usize) -> Result<()> {
     result
 }
 
-/// Writes a file of so many MiB and removes it.
-pub fn fill(path: &CStr, mib: usize) -> Said {
+/// Writes a file of this many MiB and removes it.
+pub fn fill(path: &CStr, mib: usize) -> CallResult {
     let result = fill_file(path, mib * MIB);
     unlink(path);
     result?;
     done()
 }
 
-/// Writes so many MiB into files of 1 MiB each, and removes them.
-pub fn fill_many(path: &str, mib: usize) -> Said {
+/// Writes this many files of 1 MiB, and removes them.
+pub fn fill_many(path: &str, mib: usize) -> CallResult {
     let name = |index: usize| CString::new(format!("{path}-{index}")).map_err(|_| Errno::EINVAL);
     let mut result = Ok(());
     for index in 0..mib {
@@ -164,8 +164,8 @@ pub fn fill_many(path: &str, mib: usize) -> Said {
     done()
 }
 
-/// Holds so many descriptors open at the same time.
-pub fn open_many(count: usize) -> Said {
+/// Holds this many descriptors open.
+pub fn open_many(count: usize) -> CallResult {
     let first = open(c"/", O_RDONLY)?;
     for _ in 1..count {
         kernel!(DUP, first)?;
@@ -173,8 +173,8 @@ pub fn open_many(count: usize) -> Said {
     done()
 }
 
-/// Keeps `count` processes busy; success if they got more than `percent` of one processor.
-pub fn spin(count: usize, milliseconds: usize, percent: usize) -> Said {
+/// Keeps `count` processes busy. Succeeds if they got more than `percent` of one processor.
+pub fn spin(count: usize, milliseconds: usize, percent: usize) -> CallResult {
     let start = now();
     let mut children = Vec::new();
     for _ in 0..count {

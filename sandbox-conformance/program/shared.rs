@@ -1,14 +1,14 @@
-//! Things by which processes meet that know their names: made, looked for, removed.
+//! Objects that processes find by name: created, found, removed.
 //!
-//! The first argument is the kind (`file`, `memory` for System V shared memory, `queue` for a POSIX message queue), the second
-//! the name: a path, a number, or a word.
+//! The first argument is the kind: `file`, `memory` for System V shared memory, or `queue` for a
+//! POSIX message queue. The second is the name: a path, a number, or a word.
 
 use crate::runtime::{Errno, Result};
 
-use crate::Arguments;
+use crate::ProbeArguments;
 use crate::call::{O_CREAT, O_EXCL, O_RDONLY, O_RDWR, O_WRONLY, close, open};
+use crate::call_result::{CallResult, Denied, done};
 use crate::kernel;
-use crate::said::{Denied, Said, done};
 
 const UNKNOWN: Denied = Denied::Word("nonsense");
 const FOR_ALL: usize = 0o666;
@@ -16,8 +16,8 @@ const IPC_CREAT: usize = 0o1000;
 const IPC_EXCL: usize = 0o2000;
 const IPC_RMID: usize = 0;
 
-/// Makes the thing, and leaves it there.
-pub fn share(arguments: &Arguments) -> Said {
+/// Creates the object and leaves it there.
+pub fn share(arguments: &ProbeArguments) -> CallResult {
     match arguments.text(0) {
         "file" => close(open(arguments.path(1), O_WRONLY | O_CREAT | O_EXCL)?),
         "memory" => {
@@ -34,8 +34,8 @@ pub fn share(arguments: &Arguments) -> Said {
     done()
 }
 
-/// Closes a queue. One that may not be opened is there all the same: Landlock, which knows no path of it, is asked after the
-/// kernel has made or found it.
+/// Closes a queue. One that may not be opened exists all the same: Landlock decides after the
+/// kernel has created or found it.
 fn unless_forbidden(opened: Result<usize>) -> Result<()> {
     match opened {
         Err(Errno::EACCES) => Ok(()),
@@ -47,11 +47,11 @@ fn unless_forbidden(opened: Result<usize>) -> Result<()> {
     }
 }
 
-/// Whether it is there.
-pub fn find(arguments: &Arguments) -> Said {
+/// Whether the object exists.
+pub fn find(arguments: &ProbeArguments) -> CallResult {
     match arguments.text(0) {
         "file" => close(open(arguments.path(1), O_RDONLY)?),
-        // Without permissions asked for, what is there is found, whoever owns it.
+        // Without requested permissions, the call finds an object of any owner.
         "memory" => {
             kernel!(SHMGET, arguments.number(1), 0usize, 0usize)?;
         }
@@ -64,8 +64,8 @@ pub fn find(arguments: &Arguments) -> Said {
     done()
 }
 
-/// Removes it.
-pub fn unshare(arguments: &Arguments) -> Said {
+/// Removes the object.
+pub fn unshare(arguments: &ProbeArguments) -> CallResult {
     match arguments.text(0) {
         "file" => kernel!(UNLINKAT, crate::call::AT_FDCWD, arguments.path(1), 0usize)?,
         "memory" => {

@@ -1,23 +1,23 @@
-//! Tries on standard input, output and error.
+//! Calls on standard input, output and error.
 
 use alloc::format;
 use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::call::write_all;
+use crate::call_result::{CallResult, Denied, done, print_to};
 use crate::kernel;
-use crate::said::{Denied, Said, done, print_to};
 
-/// Bytes that tell their own position: no cut, no repetition and no change goes unseen.
+/// Bytes that depend on their position, so that a loss, a repetition or a change is visible.
 pub fn pattern(start: usize, length: usize) -> Vec<u8> {
     (start..start + length)
         .map(|index| (index % 251) as u8)
         .collect()
 }
 
-/// Writes so many bytes to standard output and so many to standard error. The result line goes to the stream that carries
-/// fewer.
-pub fn emit(out: usize, error: usize) -> Said {
+/// Writes this many bytes to standard output and this many to standard error. The result line goes
+/// to the stream with fewer.
+pub fn emit(out: usize, error: usize) -> CallResult {
     for (descriptor, length) in [(1, out), (2, error)] {
         let mut position = 0;
         while position < length {
@@ -33,7 +33,7 @@ pub fn emit(out: usize, error: usize) -> Said {
 }
 
 /// Copies standard input to standard output.
-pub fn echo() -> Said {
+pub fn echo() -> CallResult {
     let mut piece = vec![0u8; 65536];
     loop {
         match kernel!(READ, 0usize, piece.as_mut_slice(), piece.len())? {
@@ -43,8 +43,8 @@ pub fn echo() -> Said {
     }
 }
 
-/// Writes one text to each stream, in turn, a few times.
-pub fn both(out: &str, error: &str) -> Said {
+/// Writes one text to each stream in turn, a few times.
+pub fn both(out: &str, error: &str) -> CallResult {
     for _ in 0..4 {
         write_all(1, out.as_bytes());
         write_all(2, error.as_bytes());
@@ -52,8 +52,9 @@ pub fn both(out: &str, error: &str) -> Said {
     Err(Denied::Silent(0))
 }
 
-/// Writes so many numbered lines to each stream in turn, a system call for each, and exits with `code`.
-pub fn lines(count: usize, code: usize) -> Said {
+/// Writes this many numbered lines to each stream in turn, with one system call each, and exits
+/// with `code`.
+pub fn lines(count: usize, code: usize) -> CallResult {
     for number in 0..count {
         let line = format!("{number}\n");
         write_all(1, line.as_bytes());
@@ -62,9 +63,9 @@ pub fn lines(count: usize, code: usize) -> Said {
     Err(Denied::Silent(code as i32))
 }
 
-/// Says `ready`, reads standard input to its end, and only then writes it, last byte first: as a sorting program, it cannot
-/// begin before the end.
-pub fn reverse() -> Said {
+/// Prints `ready`, reads standard input to its end, and then writes it backwards. Like a sorting
+/// program, it cannot begin before the end.
+pub fn reverse() -> CallResult {
     write_all(1, b"ready\n");
     let mut all = Vec::new();
     let mut piece = [0u8; 4096];

@@ -1,15 +1,17 @@
-//! The addresses of this host: by each of them a sandbox could reach it, and by some only a sandbox of one engine.
+//! The addresses of this host. A sandbox may reach the host by only one of them, such as an
+//! engine's bridge.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// More than this are not tried: a host with many engines has a bridge for each, and one that answers is enough.
+/// The maximum number of addresses to try. A host with many engines has a bridge for each.
 const MOST: usize = 16;
 
-/// The addresses of this host beside its loopback, of one family. None where its /proc does not tell.
+/// The addresses of this host in one family, without its loopback. Empty if /proc does not list
+/// them.
 #[must_use]
 pub fn of_host(v4: bool) -> Vec<IpAddr> {
-    // Where a file is not there, the family is not either.
+    // Without the file, the kernel has no such address family.
     let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let found: BTreeSet<IpAddr> = if v4 {
         of_trie(&text("/proc/net/fib_trie"))
@@ -23,7 +25,7 @@ pub fn of_host(v4: bool) -> Vec<IpAddr> {
     found.into_iter().take(MOST).collect()
 }
 
-/// Those that the kernel's routes call its own: `|-- 10.0.0.1` above `/32 host LOCAL`.
+/// The addresses that the kernel's routes mark as local: `|-- 10.0.0.1` above `/32 host LOCAL`.
 fn of_trie(text: &str) -> impl Iterator<Item = Ipv4Addr> {
     let pairs = text.lines().zip(text.lines().skip(1));
     let own = pairs.filter(|(_, below)| below.trim() == "/32 host LOCAL");
@@ -31,7 +33,7 @@ fn of_trie(text: &str) -> impl Iterator<Item = Ipv4Addr> {
     addresses.filter(|address: &Ipv4Addr| !address.is_loopback())
 }
 
-/// Those of interfaces, but for addresses that mean something only together with one.
+/// The addresses of interfaces, without link-local addresses.
 fn of_interfaces(text: &str) -> impl Iterator<Item = Ipv6Addr> {
     let digits = text.lines().filter_map(|line| line.split(' ').next());
     let addresses = digits.filter_map(|digits| u128::from_str_radix(digits, 16).ok());
@@ -44,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn own_addresses_are_told_from_networks_and_neighbors() {
+    fn only_local_addresses_are_listed() {
         let trie = "Main:\n  +-- 0.0.0.0/0 3 0 5\n     |-- 10.1.0.0\n        /24 link UNICAST\n     |-- 10.1.0.1\n        /32 host LOCAL\n     \
                     |-- 10.1.0.255\n        /32 link BROADCAST\n     |-- 127.0.0.1\n        /32 host LOCAL\n";
         let found: Vec<_> = of_trie(trie).collect();

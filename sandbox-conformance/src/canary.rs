@@ -1,23 +1,23 @@
-//! A file of the host that must stay unread or unchanged.
+//! A host file that must stay unread or unchanged.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::evidence::Oracle;
-use crate::probe::Trouble;
+use crate::evidence::HostCheck;
+use crate::probe::ProbeError;
 use crate::program;
 
-/// A file with a content that nobody else has.
+/// A host file with unique content.
 #[derive(Debug)]
 pub struct Canary {
     path: PathBuf,
     content: Vec<u8>,
-    state: State,
+    state: FileState,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct State {
+struct FileState {
     mode: u32,
     owner: (u32, u32),
     modified: (i64, i64),
@@ -28,9 +28,9 @@ impl Canary {
     ///
     /// # Errors
     ///
-    /// When the host's disk refuses.
-    pub fn plant(path: &Path, mode: u32) -> Result<Self, Trouble> {
-        let content = format!("canary {}\n", crate::grounds::random_name()).into_bytes();
+    /// If the file cannot be written.
+    pub fn plant(path: &Path, mode: u32) -> Result<Self, ProbeError> {
+        let content = format!("canary {}\n", crate::host_fixture::random_name()).into_bytes();
         fs::write(path, &content)?;
         fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
         Ok(Self {
@@ -40,13 +40,13 @@ impl Canary {
         })
     }
 
-    /// Where it is on the host.
+    /// The path on the host.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What the probe program reports after reading it.
+    /// The value that the probe program reports after reading the file.
     #[must_use]
     pub fn fingerprint(&self) -> String {
         program::fingerprint(&self.content)
@@ -58,23 +58,23 @@ impl Canary {
         &self.content
     }
 
-    /// Whether content, mode, owner and time of change are what they were.
+    /// Checks that content, mode, owner and modification time are unchanged.
     #[must_use]
-    pub fn oracle(&self) -> Oracle {
+    pub fn host_check(&self) -> HostCheck {
         let watched = format!("content and attributes of {}", self.path.display());
         let same = fs::read(&self.path).is_ok_and(|content| content == self.content)
             && state(&self.path).is_ok_and(|state| state == self.state);
         if same {
-            Oracle::Clean { watched }
+            HostCheck::Clean { watched }
         } else {
-            Oracle::Dirty { watched }
+            HostCheck::Dirty { watched }
         }
     }
 }
 
-fn state(path: &Path) -> Result<State, Trouble> {
+fn state(path: &Path) -> Result<FileState, ProbeError> {
     let found = fs::symlink_metadata(path)?;
-    Ok(State {
+    Ok(FileState {
         mode: found.mode(),
         owner: (found.uid(), found.gid()),
         modified: (found.mtime(), found.mtime_nsec()),
@@ -86,14 +86,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tells_a_changed_file_from_an_untouched_one() {
+    fn changed_canary_is_dirty() {
         let folder = tempfile::tempdir().unwrap();
         let canary = Canary::plant(&folder.path().join("c"), 0o644).unwrap();
-        assert!(matches!(canary.oracle(), Oracle::Clean { .. }));
+        assert!(matches!(canary.host_check(), HostCheck::Clean { .. }));
         fs::set_permissions(canary.path(), fs::Permissions::from_mode(0o666)).unwrap();
-        assert!(matches!(canary.oracle(), Oracle::Dirty { .. }));
+        assert!(matches!(canary.host_check(), HostCheck::Dirty { .. }));
         let other = Canary::plant(&folder.path().join("d"), 0o644).unwrap();
         fs::write(other.path(), "x").unwrap();
-        assert!(matches!(other.oracle(), Oracle::Dirty { .. }));
+        assert!(matches!(other.host_check(), HostCheck::Dirty { .. }));
     }
 }

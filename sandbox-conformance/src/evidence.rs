@@ -1,23 +1,24 @@
-//! What a probe saw, step by step: the raw material of a verdict.
+//! The evidence of a probe, step by step. A verdict is computed from it.
 
 use sandbox_core::{Enforcement, Unmet};
 use serde::Serialize;
 
-/// How one step of a probe went.
+/// The result of one step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "result", rename_all = "snake_case")]
 pub enum Attempt {
-    /// The operation went through.
+    /// The operation succeeded.
     Succeeded {
-        /// What it yielded; empty where success says it all.
+        /// The value that it returned; empty if it returned none.
         value: String,
     },
-    /// The operation was stopped.
+    /// The operation was denied.
     Blocked {
-        /// By what it could be told: names of errors (`EACCES`) or ends (`timed_out`, `signal:9`), sorted, each once.
+        /// The names of errors (`EACCES`) or endings (`timed_out`, `signal:9`), sorted, without
+        /// duplicates.
         signature: Vec<String>,
     },
-    /// The step ended in a way that says neither.
+    /// The step ended in a way that shows neither.
     Unclear {
         /// What happened.
         detail: String,
@@ -25,7 +26,7 @@ pub enum Attempt {
 }
 
 impl Attempt {
-    /// Went through, with nothing more to say.
+    /// Success without a value.
     #[must_use]
     pub fn succeeded() -> Self {
         Self::Succeeded {
@@ -33,7 +34,7 @@ impl Attempt {
         }
     }
 
-    /// Stopped, as told by `signs`.
+    /// Denied with `signs`.
     pub fn blocked<S: Into<String>>(signs: impl IntoIterator<Item = S>) -> Self {
         let mut signature: Vec<String> = signs.into_iter().map(Into::into).collect();
         signature.sort();
@@ -41,14 +42,14 @@ impl Attempt {
         Self::Blocked { signature }
     }
 
-    /// Says neither.
+    /// Neither success nor a denial.
     pub fn unclear(detail: impl Into<String>) -> Self {
         Self::Unclear {
             detail: detail.into(),
         }
     }
 
-    /// [`Attempt::Succeeded`] where `test` holds, else stopped with `sign`.
+    /// [`Attempt::Succeeded`] if `test` holds, else denied with `sign`.
     #[must_use]
     pub fn leak_if(test: bool, sign: &str) -> Self {
         if test {
@@ -58,7 +59,7 @@ impl Attempt {
         }
     }
 
-    /// [`Attempt::Succeeded`] where `test` holds, else unclear.
+    /// [`Attempt::Succeeded`] if `test` holds, else unclear.
     pub fn expect(test: bool, otherwise: impl FnOnce() -> String) -> Self {
         if test {
             Self::succeeded()
@@ -67,35 +68,35 @@ impl Attempt {
         }
     }
 
-    /// Whether it went through.
+    /// Whether the operation succeeded.
     #[must_use]
     pub fn is_success(&self) -> bool {
         matches!(self, Self::Succeeded { .. })
     }
 }
 
-/// A step with what it ran and what came out of it.
+/// One step: what it ran and the result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Step {
-    /// What was done: the probe program's arguments, or a sentence.
+    /// The arguments of the probe program, or a phrase.
     pub action: String,
-    /// How it went.
+    /// The result.
     pub attempt: Attempt,
-    /// How the program ended, where one ran.
+    /// How the program ended, if one ran.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outcome: Option<String>,
-    /// The end of its standard output, at most 2 KiB, as text.
+    /// The last 2 KiB of standard output, as text.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub stdout: String,
-    /// The end of its standard error, at most 2 KiB, as text.
+    /// The last 2 KiB of standard error, as text.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub stderr: String,
-    /// How long it took.
+    /// Duration in milliseconds.
     pub milliseconds: u64,
 }
 
 impl Step {
-    /// A step without a program.
+    /// A step that ran no program.
     pub fn new(action: impl Into<String>, attempt: Attempt) -> Self {
         Self {
             action: action.into(),
@@ -108,50 +109,54 @@ impl Step {
     }
 }
 
-/// What the host looks like after the attack.
+/// A check of the host after the attack.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "result", rename_all = "snake_case")]
-pub enum Oracle {
-    /// Untouched.
+pub enum HostCheck {
+    /// The host is unchanged.
     Clean {
-        /// What was looked at.
+        /// What was checked.
         watched: String,
     },
-    /// Touched.
+    /// The attack changed the host.
     Dirty {
-        /// What was looked at.
+        /// What was checked.
         watched: String,
     },
-    /// The attack leaves nothing on the host that could be looked at.
+    /// The attack cannot leave anything on the host.
     Nothing {
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
-/// Everything that a probe saw on one tier.
+/// Everything that a probe observed on one tier.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Evidence {
-    /// A: the attack without the sandbox.
+    /// A: the attack without a sandbox.
     pub host_control: Option<Step>,
-    /// B: what the policy permits, inside of the sandbox.
+    /// B: what the policy permits, inside the sandbox.
     pub allow_control: Option<Step>,
-    /// C: the attack inside of the sandbox.
+    /// C: the attack inside the sandbox.
     pub attack: Option<Step>,
-    /// O: what the host looks like afterwards.
-    pub oracles: Vec<Oracle>,
-    /// What the backend declared of the probe's subject in the sandbox that was attacked.
+    /// O: the checks of the host afterwards.
+    #[serde(rename = "oracles")]
+    pub host_checks: Vec<HostCheck>,
+    /// What the backend declares for the probe's subject in the attacked sandbox.
     pub declared: Option<Enforcement>,
-    /// The tier applies policies: what it declares unenforced it must refuse until that is waived.
+    /// Whether the tier applies policies. Such a tier must refuse what it declares unenforced,
+    /// until that is waived.
     pub gated: bool,
-    /// Demands for which the backend declined to create the sandbox until they were waived; the probe ran with the waiver.
+    /// The demands that were waived because the backend refused to create the sandbox with them.
     pub waived: Vec<Unmet>,
-    /// Of these the ones that the backend had said it would meet, before it made the sandbox.
-    pub unkept: Vec<Unmet>,
-    /// The backend declined to create the sandbox, whatever is waived.
+    /// The waived demands that the backend had assessed as enforced.
+    #[serde(rename = "unkept")]
+    pub broken_claims: Vec<Unmet>,
+    /// Why the backend refused to create the sandbox, even with waivers.
     pub refused: Option<String>,
-    /// The probe was not run, and why.
+    /// Why the probe did not run.
     pub not_run: Option<String>,
-    /// The probe's own means failed, or it was cut short.
-    pub trouble: Option<String>,
+    /// Why the probe itself failed or was cut short.
+    #[serde(rename = "trouble")]
+    pub error: Option<String>,
 }

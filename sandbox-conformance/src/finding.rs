@@ -1,4 +1,4 @@
-//! What the suite found, and whether that is fine.
+//! The findings of the suite, and whether they match the claims of the backend.
 
 use std::collections::BTreeMap;
 
@@ -7,46 +7,46 @@ use sandbox_core::matrix::{Observation, Profile, ProfileKey, Subject, Verdict};
 use serde::Serialize;
 
 use crate::evidence::{Attempt, Evidence};
-use crate::probe::{Kind, Probe};
+use crate::probe::{Probe, ProbeKind};
 
-/// What one probe found on one tier.
+/// The result of one probe on one tier.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct Finding {
-    /// The probe's name.
+    /// The probe's id.
     pub id: &'static str,
     /// The probe's version.
     pub version: u32,
-    /// What it is about.
+    /// The capability or feature that the probe is about.
     pub subject: Subject,
-    /// Who could fail it.
-    pub kind: Kind,
-    /// What is tried.
+    /// Whether the probe tests isolation or behavior.
+    pub kind: ProbeKind,
+    /// What the probe tries.
     pub summary: &'static str,
-    /// What it found.
+    /// The verdict.
     pub verdict: Verdict,
-    /// The mechanisms that the signs of the stopped attack stand for.
+    /// The mechanisms that explain the denied attack.
     pub explanation: Vec<&'static str>,
-    /// Every run, where it was repeated: the first one, with which another may disagree, included.
+    /// Every run of a repeated probe, the first one included.
     pub repetitions: Vec<Repetition>,
-    /// The excuse of a leak that is known, and its last day; see [`crate::known`].
+    /// The reason and the last day of a known leak; see [`crate::known_leaks`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub known: Option<String>,
-    /// Everything that was seen.
+    /// The evidence.
     pub evidence: Evidence,
-    /// How long it took.
+    /// Duration in milliseconds.
     pub milliseconds: u64,
 }
 
-/// One run of a probe that was repeated.
+/// One run of a repeated probe.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct Repetition {
-    /// What this run found.
+    /// The verdict of this run.
     pub verdict: Verdict,
-    /// Everything that was seen in it.
+    /// The evidence of this run.
     pub evidence: Evidence,
-    /// How long it took.
+    /// Duration in milliseconds.
     pub milliseconds: u64,
 }
 
@@ -60,39 +60,39 @@ impl From<&Finding> for Repetition {
     }
 }
 
-/// What the suite found on one tier.
+/// The findings on one tier.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct Report {
     /// The tier.
     pub tier: String,
-    /// Identity of the suite.
+    /// The identity of the suite.
     pub suite: String,
-    /// What of this host changes enforcement; empty where the tier cannot run here.
+    /// The properties of this host that change enforcement; empty if the tier cannot run here.
     pub key: ProfileKey,
     /// Why the tier cannot run here.
     pub unavailable: Option<String>,
-    /// What was found, sorted by name.
+    /// The findings, sorted by id.
     pub findings: Vec<Finding>,
 }
 
-/// Whether a finding is fine.
+/// How a finding compares with the claim of the backend.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Standing {
-    /// As claimed.
+pub enum ClaimStatus {
+    /// The claim holds.
     Passed,
-    /// Better than claimed: said, and no failure.
-    Modest(String),
-    /// As bad as the backend itself says.
+    /// The backend enforces more than it claims. This is no failure.
+    BetterThanClaimed(String),
+    /// The backend itself reports the gap.
     Admitted(String),
-    /// Nothing was found out.
-    Open(String),
-    /// Worse than claimed.
+    /// The probe could not decide.
+    Undecided(String),
+    /// The claim does not hold.
     Failed(String),
 }
 
 impl Finding {
-    /// A finding out of what was seen.
+    /// A finding with this verdict and evidence.
     #[must_use]
     pub fn new(
         probe: &'static Probe,
@@ -115,25 +115,27 @@ impl Finding {
         }
     }
 
-    /// Whether it is fine.
+    /// Compares the finding with what the backend claims.
     #[must_use]
-    pub fn standing(&self) -> Standing {
+    pub fn claim_status(&self) -> ClaimStatus {
         let declared = self.evidence.declared.as_ref();
-        if let Some(accepted) = self.accepted_in_silence() {
-            return Standing::Failed(format!("declared {accepted}, and made all the same"));
+        if let Some(accepted) = self.unrefused_gap() {
+            return ClaimStatus::Failed(format!(
+                "declared {accepted}, and created the sandbox without refusing"
+            ));
         }
-        if let Some(unkept) = self.unkept() {
-            return Standing::Failed(format!(
-                "declared enforced before the sandbox was made, and then {unkept}"
+        if let Some(broken_claims) = self.broken_claims() {
+            return ClaimStatus::Failed(format!(
+                "declared enforced before the sandbox was made, and then {broken_claims}"
             ));
         }
         if let Some(known) = &self.known {
             match self.verdict {
-                Verdict::Leaked => return Standing::Admitted(format!("known leak: {known}")),
+                Verdict::Leaked => return ClaimStatus::Admitted(format!("known leak: {known}")),
                 Verdict::Enforced => {
-                    return Standing::Failed(format!(
-                        "it does not leak any more: remove it from {}",
-                        crate::known::FILE
+                    return ClaimStatus::Failed(format!(
+                        "the known leak is fixed: remove it from {}",
+                        crate::known_leaks::FILE
                     ));
                 }
                 _ => {}
@@ -141,31 +143,31 @@ impl Finding {
         }
         match self.verdict {
             Verdict::Enforced => match declared {
-                None | Some(Enforcement::Enforced { .. }) => Standing::Passed,
-                Some(other) => Standing::Modest(format!("declared: {other}")),
+                None | Some(Enforcement::Enforced { .. }) => ClaimStatus::Passed,
+                Some(other) => ClaimStatus::BetterThanClaimed(format!("declared: {other}")),
             },
             Verdict::Leaked => match declared {
-                Some(other) if !other.is_enforced() => Standing::Admitted(other.to_string()),
-                Some(claim) => Standing::Failed(format!(
+                Some(other) if !other.is_enforced() => ClaimStatus::Admitted(other.to_string()),
+                Some(claim) => ClaimStatus::Failed(format!(
                     "declared {claim}, and it leaked: {}",
                     self.detail()
                 )),
-                None => Standing::Failed(self.detail()),
+                None => ClaimStatus::Failed(self.detail()),
             },
-            Verdict::Refused => Standing::Admitted(self.detail()),
-            Verdict::Overblocked | Verdict::Unexplained => Standing::Failed(self.detail()),
-            Verdict::Flaky => Standing::Failed(format!(
+            Verdict::Refused => ClaimStatus::Admitted(self.detail()),
+            Verdict::Overblocked | Verdict::Unexplained => ClaimStatus::Failed(self.detail()),
+            Verdict::Flaky => ClaimStatus::Failed(format!(
                 "runs disagree: {}{}",
                 self.verdicts(),
                 self.deviation()
             )),
-            Verdict::Inconclusive | Verdict::NotRun => Standing::Open(self.detail()),
+            Verdict::Inconclusive | Verdict::NotRun => ClaimStatus::Undecided(self.detail()),
         }
     }
 
-    /// What the backend says that it does not enforce, where it made the sandbox without refusing first. Every setting of a
-    /// probe demands what the probe is about.
-    fn accepted_in_silence(&self) -> Option<&Enforcement> {
+    /// The enforcement that the backend declares as incomplete, if it created the sandbox without
+    /// refusing first. Every setup demands the subject of its probe.
+    fn unrefused_gap(&self) -> Option<&Enforcement> {
         let (capability, declared) = (self.subject.capability()?, self.evidence.declared.as_ref()?);
         let waived = self
             .evidence
@@ -175,41 +177,41 @@ impl Finding {
         (self.evidence.gated && !declared.is_enforced() && !waived).then_some(declared)
     }
 
-    /// What decided the first run of a repeated probe that was not enforced.
+    /// The deciding detail of the first repeated run that was not enforced.
     fn deviation(&self) -> String {
         let mut runs = self.repetitions.iter();
         let other = runs.find(|run| run.verdict != Verdict::Enforced);
-        let told = other.map(|run| Self {
+        let first = other.map(|run| Self {
             verdict: run.verdict,
             evidence: run.evidence.clone(),
             repetitions: Vec::new(),
             ..self.clone()
         });
-        told.map_or_else(String::new, |finding| format!(" ({})", finding.detail()))
+        first.map_or_else(String::new, |finding| format!(" ({})", finding.detail()))
     }
 
-    /// What the backend had said that it would enforce, and then did not.
-    fn unkept(&self) -> Option<&Enforcement> {
+    /// The enforcement that the backend had assessed as complete and then did not apply.
+    fn broken_claims(&self) -> Option<&Enforcement> {
         let capability = self.subject.capability()?;
-        let mut unkept = self.evidence.unkept.iter();
-        let own = unkept.find(|unmet| unmet.demand.capability == capability)?;
+        let mut broken_claims = self.evidence.broken_claims.iter();
+        let own = broken_claims.find(|unmet| unmet.demand.capability == capability)?;
         Some(&own.enforcement)
     }
 
-    /// The verdicts of every run, in their order; empty where it was not repeated.
+    /// The verdicts of all runs, in order; empty if the probe ran once.
     #[must_use]
     pub fn verdicts(&self) -> String {
         let verdicts = self.repetitions.iter().map(|run| run.verdict.as_str());
         verdicts.collect::<Vec<_>>().join(", ")
     }
 
-    /// The piece of evidence that decided, in a line.
+    /// The deciding evidence, in one line.
     #[must_use]
     pub fn detail(&self) -> String {
         let evidence = &self.evidence;
         let step = |name: &str, step: &Option<crate::Step>| match step {
             None => format!("{name} was not tried"),
-            Some(step) => format!("{name} `{}`: {}", step.action, said(&step.attempt)),
+            Some(step) => format!("{name} `{}`: {}", step.action, describe(&step.attempt)),
         };
         match self.verdict {
             Verdict::NotRun => evidence.not_run.clone().unwrap_or_default(),
@@ -223,23 +225,28 @@ impl Finding {
                     (None, None) => String::new(),
                 }
             }
-            Verdict::Inconclusive => match &evidence.trouble {
-                Some(trouble) => trouble.clone(),
+            Verdict::Inconclusive => match &evidence.error {
+                Some(error) => error.clone(),
                 None => step("host control", &evidence.host_control),
             },
             Verdict::Overblocked => step("allow control", &evidence.allow_control),
             _ => {
-                let dirty = evidence.oracles.iter().find_map(|oracle| match oracle {
-                    crate::Oracle::Dirty { watched } => Some(format!("; touched: {watched}")),
-                    _ => None,
-                });
+                let dirty = evidence
+                    .host_checks
+                    .iter()
+                    .find_map(|host_check| match host_check {
+                        crate::HostCheck::Dirty { watched } => {
+                            Some(format!("; touched: {watched}"))
+                        }
+                        _ => None,
+                    });
                 step("attack", &evidence.attack) + &dirty.unwrap_or_default()
             }
         }
     }
 }
 
-fn said(attempt: &Attempt) -> String {
+fn describe(attempt: &Attempt) -> String {
     match attempt {
         Attempt::Succeeded { value } if value.is_empty() => "succeeded".into(),
         Attempt::Succeeded { value } => format!("succeeded: {value}"),
@@ -251,7 +258,8 @@ fn said(attempt: &Attempt) -> String {
 fn explanation(probe: &'static Probe, evidence: &Evidence) -> Vec<&'static str> {
     match evidence.attack.as_ref().map(|step| &step.attempt) {
         Some(Attempt::Blocked { signature }) => {
-            let known = |denial: &&crate::Denial| signature.iter().any(|sign| sign == denial.sign);
+            let known =
+                |denial: &&crate::ExpectedDenial| signature.iter().any(|sign| sign == denial.sign);
             probe
                 .denials
                 .iter()
@@ -264,7 +272,7 @@ fn explanation(probe: &'static Probe, evidence: &Evidence) -> Vec<&'static str> 
 }
 
 impl Report {
-    /// A report of a tier without any finding.
+    /// A report without findings.
     #[must_use]
     pub fn new(tier: &str, key: ProfileKey) -> Self {
         Self {
@@ -276,7 +284,7 @@ impl Report {
         }
     }
 
-    /// What is committed of it.
+    /// The profile of this report, as committed.
     #[must_use]
     pub fn profile(&self) -> Profile {
         let observed = |finding: &Finding| Observation {
@@ -297,15 +305,15 @@ impl Report {
         }
     }
 
-    /// How many findings passed (better than claimed included), failed, and told nothing or what the backend admits.
+    /// The number of findings that passed, failed, and are admitted or undecided.
     #[must_use]
     pub fn counts(&self) -> (usize, usize, usize) {
         let mut counts = (0, 0, 0);
         for finding in &self.findings {
-            match finding.standing() {
-                Standing::Passed | Standing::Modest(_) => counts.0 += 1,
-                Standing::Failed(_) => counts.1 += 1,
-                Standing::Admitted(_) | Standing::Open(_) => counts.2 += 1,
+            match finding.claim_status() {
+                ClaimStatus::Passed | ClaimStatus::BetterThanClaimed(_) => counts.0 += 1,
+                ClaimStatus::Failed(_) => counts.1 += 1,
+                ClaimStatus::Admitted(_) | ClaimStatus::Undecided(_) => counts.2 += 1,
             }
         }
         counts
@@ -318,7 +326,7 @@ mod tests {
 
     use super::*;
 
-    fn refused(waived: &[Capability], unkept: &[Capability]) -> Standing {
+    fn refused(waived: &[Capability], broken_claims: &[Capability]) -> ClaimStatus {
         let unmet = |capability: &Capability| Unmet {
             demand: Demand {
                 capability: *capability,
@@ -330,22 +338,22 @@ mod tests {
         let evidence = Evidence {
             gated: true,
             waived: waived.iter().map(unmet).collect(),
-            unkept: unkept.iter().map(unmet).collect(),
+            broken_claims: broken_claims.iter().map(unmet).collect(),
             ..Evidence::default()
         };
         let memory = |probe: &&&Probe| probe.id == "memory::one_process";
         let probes = crate::probes::all();
         let probe = probes.iter().find(memory).expect("the probe");
-        Finding::new(probe, Verdict::Refused, evidence, 1).standing()
+        Finding::new(probe, Verdict::Refused, evidence, 1).claim_status()
     }
 
     #[test]
-    fn what_was_promised_and_not_kept_fails_the_probes_of_its_capability_alone() {
+    fn broken_claim_fails_only_probes_of_its_capability() {
         let both = [Capability::Memory, Capability::Cpus];
-        let admitted = |standing| matches!(standing, Standing::Admitted(_));
+        let admitted = |claim_status| matches!(claim_status, ClaimStatus::Admitted(_));
         assert!(admitted(refused(&both, &[])));
         assert!(admitted(refused(&both, &[Capability::Cpus])));
-        let Standing::Failed(why) = refused(&both, &[Capability::Memory]) else {
+        let ClaimStatus::Failed(why) = refused(&both, &[Capability::Memory]) else {
             panic!("a broken promise is a failure");
         };
         assert!(why.contains("before the sandbox was made") && why.contains("no cgroup"));

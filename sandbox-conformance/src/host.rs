@@ -1,4 +1,4 @@
-//! Runs the probe program on the host itself, without any sandbox, and looks for its processes.
+//! Runs the probe program on the host, without a sandbox, and finds its processes.
 
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
@@ -10,32 +10,32 @@ use sandbox_core::Outcome;
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, Command};
 
-use crate::probe::Trouble;
+use crate::probe::ProbeError;
 use crate::program::{Call, Run};
 
-/// The longest that a host control may take.
+/// The time limit of a host control.
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// Runs the program on the host with this process's environment and descriptors.
 ///
 /// # Errors
 ///
-/// When it cannot be started, or does not end in time (it is killed then).
-pub async fn run(program: &Path, call: &Call) -> Result<Run, Trouble> {
+/// If it cannot be started, or does not end in time. It is killed then.
+pub async fn run(program: &Path, call: &Call) -> Result<Run, ProbeError> {
     let start = Instant::now();
     let mut child = spawn(program, call)?;
     let input = call.stdin.clone().unwrap_or_default();
     let mut stdin = child
         .stdin
         .take()
-        .ok_or_else(|| Trouble::new("the host control has no standard input"))?;
-    // The program may end without reading all of it: a broken pipe is no trouble of ours.
+        .ok_or_else(|| ProbeError::new("the host control has no standard input"))?;
+    // A program that ends without reading all input breaks the pipe, which is no error here.
     let feed = tokio::spawn(async move { stdin.write_all(&input).await });
     let output = tokio::time::timeout(LIMIT, child.wait_with_output()).await;
     feed.abort();
     let output = output.map_err(|_| {
-        Trouble::new(format!(
-            "host control {:?}: no end after {LIMIT:?}",
+        ProbeError::new(format!(
+            "host control {:?} did not end within {LIMIT:?}",
             call.text()
         ))
     })??;
@@ -53,8 +53,8 @@ pub async fn run(program: &Path, call: &Call) -> Result<Run, Trouble> {
 ///
 /// # Errors
 ///
-/// When it cannot be started.
-pub fn spawn(program: &Path, call: &Call) -> Result<Child, Trouble> {
+/// If it cannot be started.
+pub fn spawn(program: &Path, call: &Call) -> Result<Child, ProbeError> {
     let arguments = call
         .arguments_for(program.as_os_str().as_bytes())
         .map(std::ffi::OsStr::from_bytes);
@@ -65,10 +65,10 @@ pub fn spawn(program: &Path, call: &Call) -> Result<Child, Trouble> {
         .stderr(Stdio::piped())
         .kill_on_drop(true)
         .spawn()
-        .map_err(|error| Trouble::new(format!("start {}: {error}", program.display())))
+        .map_err(|error| ProbeError::new(format!("cannot start {}: {error}", program.display())))
 }
 
-/// How a process of the host ended.
+/// The outcome of a host process.
 #[must_use]
 pub fn outcome(status: ExitStatus) -> Outcome {
     match (status.code(), status.signal()) {
@@ -80,12 +80,12 @@ pub fn outcome(status: ExitStatus) -> Outcome {
     }
 }
 
-/// The processes of this host whose command line holds `token`.
+/// The processes of this host whose command line contains `token`.
 ///
 /// # Errors
 ///
-/// When /proc cannot be read.
-pub fn processes_with(token: &str) -> Result<Vec<i32>, Trouble> {
+/// If /proc cannot be read.
+pub fn processes_with(token: &str) -> Result<Vec<i32>, ProbeError> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc")? {
         let entry = entry?;
@@ -96,7 +96,7 @@ pub fn processes_with(token: &str) -> Result<Vec<i32>, Trouble> {
         else {
             continue;
         };
-        // A process that ended since is not there any more, and not what is looked for.
+        // The process may have ended since /proc was listed.
         let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
         if contains(&line, token.as_bytes()) {
             found.push(pid);
@@ -105,12 +105,13 @@ pub fn processes_with(token: &str) -> Result<Vec<i32>, Trouble> {
     Ok(found)
 }
 
-/// Waits until no process of this host holds `token` in its command line, at most `limit`; returns what is left.
+/// Waits at most `limit` until no process of this host has `token` in its command line. Returns the
+/// remaining processes.
 ///
 /// # Errors
 ///
-/// When /proc cannot be read.
-pub async fn wait_gone(token: &str, limit: Duration) -> Result<Vec<i32>, Trouble> {
+/// If /proc cannot be read.
+pub async fn wait_until_gone(token: &str, limit: Duration) -> Result<Vec<i32>, ProbeError> {
     let end = Instant::now() + limit;
     loop {
         let left = processes_with(token)?;
@@ -121,19 +122,22 @@ pub async fn wait_gone(token: &str, limit: Duration) -> Result<Vec<i32>, Trouble
     }
 }
 
-/// Kills what an attack left on the host. `token` is the suite's own, so that nothing else is hit.
+/// Kills every process on the host with `token` in its command line. The token is the suite's own,
+/// so no other process matches.
 ///
 /// # Errors
 ///
-/// When /proc cannot be read.
-pub fn kill_all_with(token: &str) -> Result<(), Trouble> {
+/// If /proc cannot be read, or if a process cannot be killed.
+pub fn kill_all_with(token: &str) -> Result<(), ProbeError> {
     for pid in processes_with(token)? {
         if let Some(pid) = rustix::process::Pid::from_raw(pid) {
             match rustix::process::kill_process(pid, rustix::process::Signal::KILL) {
-                // Ended by itself meanwhile.
+                // It ended in the meantime.
                 Ok(()) | Err(rustix::io::Errno::SRCH) => {}
                 Err(error) => {
-                    return Err(Trouble::new(format!("kill what an attack left: {error}")));
+                    return Err(ProbeError::new(format!(
+                        "cannot kill a process that an attack left: {error}"
+                    )));
                 }
             }
         }
@@ -141,7 +145,7 @@ pub fn kill_all_with(token: &str) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Whether `bytes` holds `part`.
+/// Whether `bytes` contains `part`.
 #[must_use]
 pub fn contains(bytes: &[u8], part: &[u8]) -> bool {
     !part.is_empty() && bytes.windows(part.len()).any(|window| window == part)

@@ -1,12 +1,14 @@
-//! The conformance suite: it attacks a backend, looks whether the attacks fail, and says why that can be believed.
+//! The conformance suite. It attacks a backend, checks that the attacks fail, and records why that
+//! result can be trusted.
 //!
-//! A [`Probe`] is an attack with everything that makes its failure mean something: the same attack without a sandbox, which must
-//! succeed; what the policy permits, which must succeed inside of the sandbox; a look at the host afterwards; and the signs by
-//! which known mechanisms stop it. [`judge`] makes one [`Verdict`] out of that. Attacks run from a static program of the
-//! suite's own, so that a missing tool cannot pass for a stopped attack.
+//! A [`Probe`] is an attack with its controls. The same attack must succeed without a sandbox. What
+//! the policy permits must succeed inside the sandbox. The host must be unchanged afterwards, and a
+//! known mechanism must explain the denial. [`judge`] turns this evidence into one [`Verdict`].
+//! Attacks run from a static program of the suite, so a missing tool cannot look like a denied
+//! attack.
 //!
 //! ```no_run
-//! # async fn example() -> Result<(), sandbox_conformance::Trouble> {
+//! # async fn example() -> Result<(), sandbox_conformance::ProbeError> {
 //! use sandbox_conformance::{Options, Target, run};
 //!
 //! let report = run(&Target::tier("local")?, &Options::default()).await?;
@@ -18,13 +20,16 @@
 
 mod addresses;
 pub mod canary;
+mod capacity;
+mod context;
 mod evidence;
 mod finding;
-pub mod grounds;
 pub mod host;
-mod host_groups;
-mod host_remains;
-pub mod known;
+mod host_cgroups;
+pub mod host_fixture;
+mod host_leftovers;
+pub mod known_leaks;
+pub mod leftovers;
 pub mod listeners;
 pub mod pool;
 mod probe;
@@ -32,13 +37,10 @@ pub mod probes;
 pub mod profiles;
 pub mod program;
 pub mod reaper;
-pub mod remains;
 pub mod report;
-mod room;
 mod runner;
-pub mod secret;
 pub mod selfcheck;
-mod stage;
+pub mod startup;
 pub mod suite;
 mod target;
 #[cfg(feature = "trials")]
@@ -46,15 +48,15 @@ pub mod trials;
 mod verdict;
 mod wheel;
 
-// Named so that the linker keeps the backends that the features choose.
+// Links the backends that the features choose.
 use sandbox as _;
 
-pub use evidence::{Attempt, Evidence, Oracle, Step};
-pub use finding::{Finding, Repetition, Report, Standing};
-pub use probe::{Denial, Kind, Probe, Setting, Trouble};
-pub use room::Room;
-pub use runner::{CREATIONS, Options, Progress, REPETITIONS, repeat, run};
+pub use capacity::Capacity;
+pub use context::ProbeContext;
+pub use evidence::{Attempt, Evidence, HostCheck, Step};
+pub use finding::{ClaimStatus, Finding, Repetition, Report};
+pub use probe::{ExpectedDenial, Probe, ProbeError, ProbeKind, SandboxSetup};
+pub use runner::{CREATIONS, Options, ProgressCallback, REPETITIONS, repeat, run};
 pub use sandbox_core::matrix::Verdict;
-pub use stage::Stage;
 pub use target::Target;
 pub use verdict::judge;

@@ -1,4 +1,4 @@
-//! Listeners of the host that answer and count who reached them.
+//! Listeners on the host that answer and count messages of the probe program.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::linux::net::SocketAddrExt;
@@ -11,13 +11,13 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, UdpSocket, UnixListener};
 use tokio::task::JoinHandle;
 
-use crate::probe::Trouble;
+use crate::probe::ProbeError;
 use crate::program::Call;
 
-/// What the probe program's messages start with, so that a stranger who knocks at the same port does not count.
-const GREETINGS: [&[u8]; 2] = [b"probe-", b"unix"];
+/// The prefixes of the probe program's messages. Other messages to the same port do not count.
+const MESSAGE_PREFIXES: [&[u8]; 2] = [b"probe-", b"unix"];
 
-/// A listener of the host; dropping it closes it.
+/// A listener on the host; dropping it closes it.
 #[derive(Debug)]
 pub struct Listener {
     addresses: Vec<SocketAddr>,
@@ -32,25 +32,25 @@ impl Drop for Listener {
 }
 
 impl Listener {
-    /// TCP on every IPv4 address of the host.
+    /// Listens with TCP on every IPv4 address of the host.
     ///
     /// # Errors
     ///
-    /// When the host refuses.
-    pub async fn tcp4() -> Result<Self, Trouble> {
+    /// If the host refuses.
+    pub async fn tcp4() -> Result<Self, ProbeError> {
         Self::tcp(Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::LOCALHOST.into()).await
     }
 
-    /// TCP on every IPv6 address of the host.
+    /// Listens with TCP on every IPv6 address of the host.
     ///
     /// # Errors
     ///
-    /// When the host refuses, for example because it has no IPv6.
-    pub async fn tcp6() -> Result<Self, Trouble> {
+    /// If the host refuses, for example because it has no IPv6.
+    pub async fn tcp6() -> Result<Self, ProbeError> {
         Self::tcp(Ipv6Addr::UNSPECIFIED.into(), Ipv6Addr::LOCALHOST.into()).await
     }
 
-    async fn tcp(every: IpAddr, loopback: IpAddr) -> Result<Self, Trouble> {
+    async fn tcp(every: IpAddr, loopback: IpAddr) -> Result<Self, ProbeError> {
         let listener = TcpListener::bind((every, 0)).await?;
         let port = listener.local_addr()?.port();
         let hits = Arc::new(AtomicU64::new(0));
@@ -67,12 +67,12 @@ impl Listener {
         })
     }
 
-    /// UDP on every IPv4 address of the host.
+    /// Listens with UDP on every IPv4 address of the host.
     ///
     /// # Errors
     ///
-    /// When the host refuses.
-    pub async fn udp4() -> Result<Self, Trouble> {
+    /// If the host refuses.
+    pub async fn udp4() -> Result<Self, ProbeError> {
         let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).await?;
         let port = socket.local_addr()?.port();
         let hits = Arc::new(AtomicU64::new(0));
@@ -80,9 +80,9 @@ impl Listener {
         let task = tokio::spawn(async move {
             let mut message = [0; 512];
             while let Ok((length, from)) = socket.recv_from(&mut message).await {
-                if greets(&message[..length]) {
+                if has_prefix(&message[..length]) {
                     counter.fetch_add(1, Ordering::SeqCst);
-                    // Whoever sent it may be gone.
+                    // The sender may have ended.
                     let _ = socket.send_to(b"here", from).await;
                 }
             }
@@ -94,24 +94,24 @@ impl Listener {
         })
     }
 
-    /// A unix socket at a path, open to every user.
+    /// Listens on a Unix socket at a path that every user can access.
     ///
     /// # Errors
     ///
-    /// When the host's disk refuses.
-    pub fn unix(path: &Path) -> Result<Self, Trouble> {
+    /// If the socket cannot be created.
+    pub fn unix(path: &Path) -> Result<Self, ProbeError> {
         use std::os::unix::fs::PermissionsExt;
         let listener = UnixListener::bind(path)?;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777))?;
         Ok(Self::of_unix(listener))
     }
 
-    /// A unix socket with an abstract name.
+    /// Listens on a Unix socket with an abstract name.
     ///
     /// # Errors
     ///
-    /// When the name is taken.
-    pub fn unix_abstract(name: &str) -> Result<Self, Trouble> {
+    /// If the name is taken.
+    pub fn unix_abstract(name: &str) -> Result<Self, ProbeError> {
         let address = UnixAddress::from_abstract_name(name)?;
         let listener = std::os::unix::net::UnixListener::bind_addr(&address)?;
         listener.set_nonblocking(true)?;
@@ -133,25 +133,25 @@ impl Listener {
         }
     }
 
-    /// How many messages of the probe program arrived.
+    /// The number of messages from the probe program.
     #[must_use]
     pub fn hits(&self) -> u64 {
         self.hits.load(Ordering::SeqCst)
     }
 
-    /// The subcommand that tries every address of this listener.
+    /// A call of this subcommand with every address of this listener.
     #[must_use]
     pub fn call(&self, subcommand: &str, token: &str) -> Call {
         self.addresses
             .iter()
             .fold(Call::new([subcommand, token]), |call, address| {
-                call.and(spelled(address))
+                call.and(format_address(address))
             })
     }
 }
 
-fn greets(message: &[u8]) -> bool {
-    GREETINGS
+fn has_prefix(message: &[u8]) -> bool {
+    MESSAGE_PREFIXES
         .iter()
         .any(|greeting| message.starts_with(greeting))
 }
@@ -159,16 +159,16 @@ fn greets(message: &[u8]) -> bool {
 async fn answer(mut stream: impl AsyncRead + AsyncWrite + Unpin, hits: Arc<AtomicU64>) {
     let mut message = [0; 512];
     if let Ok(length) = stream.read(&mut message).await
-        && greets(&message[..length])
+        && has_prefix(&message[..length])
     {
         hits.fetch_add(1, Ordering::SeqCst);
-        // Whoever sent it may be gone.
+        // The sender may have ended.
         let _ = stream.write_all(b"here").await;
     }
 }
 
-/// The loopback address, and those that the host has towards others: an engine's or a node's containers may reach it by one of
-/// them alone.
+/// The loopback address and the host's other addresses. Containers may reach the host by only one
+/// of them.
 fn addresses(loopback: IpAddr, port: u16) -> Vec<SocketAddr> {
     let others = crate::addresses::of_host(loopback.is_ipv4());
     let every = std::iter::once(loopback).chain(others);
@@ -177,7 +177,7 @@ fn addresses(loopback: IpAddr, port: u16) -> Vec<SocketAddr> {
         .collect()
 }
 
-fn spelled(address: &SocketAddr) -> String {
+fn format_address(address: &SocketAddr) -> String {
     match address.ip() {
         IpAddr::V4(ip) => format!("{ip}/{}", address.port()),
         IpAddr::V6(ip) => format!("{:032x}/{}", ip.to_bits(), address.port()),

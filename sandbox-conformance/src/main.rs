@@ -1,7 +1,8 @@
-//! The command `sandbox-conformance`: measures the linked tiers, writes reports, and keeps the committed matrix honest.
+//! The command `sandbox-conformance`: measures the linked tiers, writes reports, and checks the
+//! committed matrix.
 //!
-//! Exit codes: 0 everything is as claimed, 1 something is not, 2 wrong usage, 3 a tier that was required could not be measured,
-//! 130 interrupted.
+//! Exit codes: 0 every claim holds, 1 a claim does not hold, 2 wrong usage, 3 a required tier could
+//! not be measured, 130 interrupted.
 
 mod command;
 
@@ -10,19 +11,19 @@ use std::time::Duration;
 
 use clap::Parser;
 use sandbox_conformance::reaper::{self, Reaper};
-use sandbox_conformance::{remains, secret};
+use sandbox_conformance::{leftovers, startup};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// The exit code of a program that was interrupted, as shells give it.
+/// The exit code of an interrupted program, as in shells.
 const INTERRUPTED: u8 = 130;
 
-/// The longest that an interrupted run cleans up, where an engine does not answer.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// The maximum time that an interrupted run cleans up, for example if an engine does not answer.
+const CLEANUP_LIMIT: Duration = Duration::from_secs(30);
 
 fn main() -> ExitCode {
-    let arguments = command::Arguments::parse();
-    if let Err(trouble) = secret::start_with_one() {
-        return failed(&trouble.to_string());
+    let arguments = command::CommandLine::parse();
+    if let Err(error) = startup::reexec_with_secret() {
+        return failed(&error.to_string());
     }
     let runtime = match tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -31,34 +32,35 @@ fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return failed(&error.to_string()),
     };
-    match reaper::Order::given() {
+    match reaper::ReaperTask::from_env() {
         Ok(None) => {}
-        Ok(Some(order)) => {
-            return match runtime.block_on(order.carry_out(&command::touched(&arguments))) {
+        Ok(Some(task)) => {
+            return match runtime.block_on(task.run(&command::touched(&arguments))) {
                 Ok(()) => ExitCode::SUCCESS,
-                Err(trouble) => failed(&trouble.to_string()),
+                Err(error) => failed(&error.to_string()),
             };
         }
-        Err(trouble) => return failed(&trouble.to_string()),
+        Err(error) => return failed(&error.to_string()),
     }
     runtime.block_on(measure(&arguments))
 }
 
-async fn measure(arguments: &command::Arguments) -> ExitCode {
-    // Before anything is made that they could leave.
+async fn measure(arguments: &command::CommandLine) -> ExitCode {
+    // Before the run creates anything that an interrupt could leave behind.
     let mut interrupts = match Interrupts::taken() {
         Ok(interrupts) => interrupts,
         Err(error) => return failed(&error.to_string()),
     };
     let reaper = match arguments.touches_tiers().then(Reaper::start).transpose() {
         Ok(reaper) => reaper,
-        Err(trouble) => return failed(&trouble.to_string()),
+        Err(error) => return failed(&error.to_string()),
     };
-    // Interrupted, everything is dropped, and what is dropped cleans up after itself; what is not bound to a handle is removed.
+    // An interrupt drops the run, and each handle cleans up after itself. What is bound to no
+    // handle is removed here.
     let code = tokio::select! {
-        done = command::run(arguments) => done.unwrap_or_else(|trouble| failed(&trouble.to_string())),
+        done = command::run(arguments) => done.unwrap_or_else(|error| failed(&error.to_string())),
         () = interrupts.next() => {
-            // Who does not want to wait interrupts once more. The reaper does what is left then.
+            // A second interrupt ends the wait. The reaper then removes the rest.
             tokio::select! {
                 () = clean_up(arguments) => {}
                 () = interrupts.next() => return ExitCode::from(INTERRUPTED),
@@ -72,21 +74,19 @@ async fn measure(arguments: &command::Arguments) -> ExitCode {
     code
 }
 
-async fn clean_up(arguments: &command::Arguments) {
+async fn clean_up(arguments: &command::CommandLine) {
     let touched = command::touched(arguments);
-    let left = remains::leave_nothing(&touched);
-    if tokio::time::timeout(PATIENCE, left).await.is_err() {
-        eprintln!(
-            "error: not everything is removed after {PATIENCE:?}; the next run goes on with it"
-        );
+    let left = leftovers::remove_all(&touched);
+    if tokio::time::timeout(CLEANUP_LIMIT, left).await.is_err() {
+        eprintln!("error: cleanup did not end within {CLEANUP_LIMIT:?}; the next run continues it");
     }
 }
 
-/// The signals by which a user or a service manager asks a program to end.
+/// The signals that ask a program to end.
 struct Interrupts([Signal; 3]);
 
 impl Interrupts {
-    /// From now on they do not end this process.
+    /// Handles the signals from now on instead of ending this process.
     fn taken() -> std::io::Result<Self> {
         let [interrupt, terminate, hang_up] = [
             SignalKind::interrupt(),
@@ -100,7 +100,7 @@ impl Interrupts {
         ]))
     }
 
-    /// Waits for the next one.
+    /// Waits for the next signal.
     async fn next(&mut self) {
         let [interrupt, terminate, hang_up] = &mut self.0;
         tokio::select! {

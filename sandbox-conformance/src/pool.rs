@@ -1,165 +1,164 @@
-//! The sandboxes of a run: one for each setting, made when a probe first needs it.
+//! The sandboxes of a run: one for each setup, created when a probe first needs it.
 
-mod once;
 mod sandbox;
+mod unshared;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use sandbox_core::spi::Source;
+use sandbox_core::spi::unique_name;
 use sandbox_core::{
     Capability, CapabilityPolicy, Enforcement, Error, ErrorKind, SandboxHandle, SandboxSpec, Unmet,
-    unique_name,
 };
 use tokio::sync::{Mutex, MutexGuard};
 
-use crate::grounds::Grounds;
-use crate::probe::Setting;
+use crate::capacity::Capacity;
+use crate::host_fixture::HostFixture;
+use crate::leftovers::{self, RunId};
+use crate::probe::SandboxSetup;
 use crate::program::PROGRAM;
-use crate::remains::{self, RunId};
-use crate::room::Room;
 use crate::target::Target;
 
-pub use sandbox::Sandbox;
+pub use sandbox::ProbeSandbox;
 
-/// The longest that building a sandbox may take.
+/// The time limit of creating a sandbox.
 const BUILD_LIMIT: Duration = Duration::from_secs(60);
 
-/// What a cluster's scheduler calls a pod that no node has room for: others' pods end, too.
-const NO_ROOM: &str = "Unschedulable";
+/// What a scheduler reports for a pod that fits on no node. Other pods end, so it may fit later.
+const UNSCHEDULABLE: &str = "Unschedulable";
 
-/// Between two attempts of a sandbox that nobody has room for.
+/// The pause between two attempts to create an unschedulable sandbox.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// The sandboxes of a run.
 #[derive(Debug)]
-pub struct Pool {
+pub struct SandboxPool {
     target: Target,
     image: Option<String>,
-    grounds: Arc<Grounds>,
-    shared: std::sync::Mutex<Vec<Arc<Place>>>,
-    room: Option<Room>,
+    fixture: Arc<HostFixture>,
+    shared: std::sync::Mutex<Vec<Arc<SandboxSlot>>>,
+    capacity: Option<Capacity>,
     entries: AtomicU64,
 }
 
-/// A setting and, once a probe needed it, its sandbox. One probe uses it at a time.
+/// A setup and its sandbox, once a probe needed it. One probe uses it at a time.
 #[derive(Debug)]
-pub struct Place {
-    setting: Setting,
-    sandbox: Mutex<Option<Result<Sandbox, Declined>>>,
-    /// When it was last entered, as a number that grows.
+pub struct SandboxSlot {
+    setup: SandboxSetup,
+    sandbox: Mutex<Option<Result<ProbeSandbox, CreateFailure>>>,
+    /// The number of its last use. Higher is later.
     entered: AtomicU64,
 }
 
 /// Why there is no sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Declined {
-    /// The backend refuses with a typed error, whatever is waived.
+pub enum CreateFailure {
+    /// The backend refuses with a typed error, even with waivers.
     Refused(String),
     /// The backend cannot run on this host.
     Unavailable(String),
-    /// Building it failed.
+    /// Creating it failed.
     Failed(String),
 }
 
-impl Pool {
-    /// No sandboxes yet.
+impl SandboxPool {
+    /// An empty pool.
     #[must_use]
-    pub fn new(target: Target, image: Option<String>, grounds: Arc<Grounds>) -> Self {
+    pub fn new(target: Target, image: Option<String>, fixture: Arc<HostFixture>) -> Self {
         Self {
-            room: Room::of(target.name()),
+            capacity: Capacity::of(target.name()),
             target,
             image,
-            grounds,
+            fixture,
             shared: std::sync::Mutex::default(),
             entries: AtomicU64::new(0),
         }
     }
 
-    /// What is measured.
+    /// The measured tier.
     #[must_use]
     pub fn target(&self) -> &Target {
         &self.target
     }
 
-    /// Whether sandboxes are a cluster's.
+    /// Whether the sandboxes run on a cluster.
     #[must_use]
     pub fn is_cluster(&self) -> bool {
-        self.room.is_some()
+        self.capacity.is_some()
     }
 
-    /// The place of a setting: the one that others use too, unless the setting wants its own.
+    /// The slot of a setup. Probes share it, unless the setup asks for a sandbox of its own.
     #[must_use]
-    pub fn place(&self, setting: Setting) -> Arc<Place> {
+    pub fn slot(&self, setup: SandboxSetup) -> Arc<SandboxSlot> {
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(place) = shared
+        if let Some(slot) = shared
             .iter()
-            .find(|place| place.setting == setting && !setting.fresh)
+            .find(|slot| slot.setup == setup && !setup.fresh)
         {
-            return Arc::clone(place);
+            return Arc::clone(slot);
         }
-        let place = Arc::new(Place {
-            setting,
+        let slot = Arc::new(SandboxSlot {
+            setup,
             sandbox: Mutex::new(None),
             entered: AtomicU64::new(0),
         });
-        shared.push(Arc::clone(&place));
-        place
+        shared.push(Arc::clone(&slot));
+        slot
     }
 
-    /// The sandbox of a place, for as long as the guard lives.
+    /// The sandbox of a slot, locked while the guard lives.
     ///
     /// # Errors
     ///
-    /// [`Declined`].
-    pub async fn enter<'a>(&self, place: &'a Place) -> Result<Guard<'a>, Declined> {
-        let mut guard = place.sandbox.lock().await;
+    /// If the sandbox cannot be created.
+    pub async fn enter<'a>(&self, slot: &'a SandboxSlot) -> Result<SlotGuard<'a>, CreateFailure> {
+        let mut guard = slot.sandbox.lock().await;
         let entry = self.entries.fetch_add(1, Ordering::Relaxed);
-        place.entered.store(entry, Ordering::Relaxed);
+        slot.entered.store(entry, Ordering::Relaxed);
         if guard.is_none() {
-            *guard = Some(self.build(&place.setting).await);
+            *guard = Some(self.build(&slot.setup).await);
         }
         match &*guard {
             Some(Err(declined)) => Err(declined.clone()),
-            _ => Ok(Guard(guard)),
+            _ => Ok(SlotGuard(guard)),
         }
     }
 
-    /// Ends every sandbox that was made.
+    /// Ends every sandbox of the pool.
     ///
     /// # Errors
     ///
-    /// The first that could not be ended; the others are ended all the same.
+    /// The first error. The other sandboxes are ended all the same.
     pub async fn close(&self) -> Result<(), Error> {
-        let places =
+        let slots =
             std::mem::take(&mut *self.shared.lock().unwrap_or_else(PoisonError::into_inner));
         let mut result = Ok(());
-        for place in places {
-            result = result.and(place.end().await);
+        for slot in slots {
+            result = result.and(slot.end().await);
         }
         result
     }
 
-    async fn build(&self, setting: &Setting) -> Result<Sandbox, Declined> {
-        let built = self.create_where_there_is_room(setting);
+    async fn build(&self, setup: &SandboxSetup) -> Result<ProbeSandbox, CreateFailure> {
+        let built = self.create_within_capacity(setup);
         match tokio::time::timeout(BUILD_LIMIT, built).await {
             Ok(built) => built.map_err(declined),
-            Err(_) => Err(Declined::Failed(format!(
-                "no sandbox after {BUILD_LIMIT:?}"
+            Err(_) => Err(CreateFailure::Failed(format!(
+                "no sandbox was created within {BUILD_LIMIT:?}"
             ))),
         }
     }
 
-    async fn create_where_there_is_room(&self, setting: &Setting) -> Result<Sandbox, Error> {
-        let Some(room) = self.room else {
-            return self.create(setting, &|_| ()).await;
+    async fn create_within_capacity(&self, setup: &SandboxSetup) -> Result<ProbeSandbox, Error> {
+        let Some(capacity) = self.capacity else {
+            return self.create(setup, &|_| ()).await;
         };
-        self.make_way(room.sandboxes).await?;
+        self.evict_idle(capacity.sandboxes).await?;
         loop {
-            match self.create(setting, &|_| ()).await {
-                Err(error) if error.to_string().contains(NO_ROOM) => {
-                    self.make_way(0).await?;
+            match self.create(setup, &|_| ()).await {
+                Err(error) if error.to_string().contains(UNSCHEDULABLE) => {
+                    self.evict_idle(0).await?;
                     tokio::time::sleep(PAUSE).await;
                 }
                 done => return done,
@@ -167,25 +166,25 @@ impl Pool {
         }
     }
 
-    /// Ends the sandbox that nobody has used for longest, where there are as many as this.
-    async fn make_way(&self, most: usize) -> Result<(), Error> {
-        let mut places = self
+    /// Ends the least recently used idle sandbox, if there are `most` or more.
+    async fn evict_idle(&self, most: usize) -> Result<(), Error> {
+        let mut slots = self
             .shared
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
-        // One that is in use, or being made.
-        let is_there = |place: &Arc<Place>| {
-            let sandbox = place.sandbox.try_lock();
+        // A locked slot is in use or being created.
+        let is_there = |slot: &Arc<SandboxSlot>| {
+            let sandbox = slot.sandbox.try_lock();
             sandbox.map_or(true, |sandbox| matches!(*sandbox, Some(Ok(_))))
         };
-        places.retain(is_there);
-        if places.len() < most {
+        slots.retain(is_there);
+        if slots.len() < most {
             return Ok(());
         }
-        places.sort_by_key(|place| place.entered.load(Ordering::Relaxed));
-        for place in places {
-            let Ok(mut sandbox) = place.sandbox.try_lock() else {
+        slots.sort_by_key(|slot| slot.entered.load(Ordering::Relaxed));
+        for slot in slots {
+            let Ok(mut sandbox) = slot.sandbox.try_lock() else {
                 continue;
             };
             if let Some(Ok(idle)) = sandbox.take() {
@@ -197,112 +196,123 @@ impl Pool {
 
     async fn create(
         &self,
-        setting: &Setting,
+        setup: &SandboxSetup,
         change: &(dyn Fn(&mut SandboxSpec) + Sync),
-    ) -> Result<Sandbox, Error> {
-        let (handle, waived, unkept) = match self.create_waiving(setting, change).await {
+    ) -> Result<ProbeSandbox, Error> {
+        let (handle, waived, broken_claims) = match self.create_waiving(setup, change).await {
             Err(error) if error.kind() == ErrorKind::Unsupported => {
-                return match setting.without_roots() {
-                    Some(setting) => Box::pin(self.create(&setting, change)).await,
+                return match setup.without_roots() {
+                    Some(setup) => Box::pin(self.create(&setup, change)).await,
                     None => Err(error),
                 };
             }
             created => created?,
         };
-        // A path of its own for each: without isolation they all share the host's /tmp.
-        let program = format!("{}/{}", self.grounds.inside(), unique_name("probe"));
-        let content: Source = Box::new(PROGRAM);
-        handle.put(&program, 0o755, content).await?;
-        let is_elsewhere = self.room.is_some() && !runs_here(&handle).await;
-        Ok(Sandbox {
+        // A path of its own for each: without isolation they share the host's /tmp.
+        let program = format!("{}/{}", self.fixture.inside(), unique_name("probe"));
+        handle.upload(&program, 0o755, PROGRAM).await?;
+        let is_remote = self.capacity.is_some() && !runs_here(&handle).await;
+        Ok(ProbeSandbox {
             handle,
             program,
             waived,
-            unkept,
-            has_roots: setting.policy.filesystem_read_roots.is_some(),
-            is_elsewhere,
+            broken_claims,
+            has_roots: setup.policy.filesystem_read_roots.is_some(),
+            is_remote,
         })
     }
 
-    /// A sandbox of this setting, and the demands that had to be waived for it: what is declared unenforced is measured all the
-    /// same. Of these, also the ones that the backend had said it would meet before it made anything.
+    /// Creates a sandbox with this setup and waives the demands that the backend refuses. What is
+    /// declared unenforced is measured all the same. Returns the waived demands, and among them
+    /// those that the backend had assessed as enforced.
     async fn create_waiving(
         &self,
-        setting: &Setting,
+        setup: &SandboxSetup,
         change: &(dyn Fn(&mut SandboxSpec) + Sync),
     ) -> Result<(SandboxHandle, Vec<Unmet>, Vec<Unmet>), Error> {
-        let attempt = |policy| self.attempt(policy, setting, change);
-        match attempt(setting.policy.clone()).await {
+        let attempt = |policy| self.attempt(policy, setup, change);
+        match attempt(setup.policy.clone()).await {
             Err(error)
                 if error.kind() == ErrorKind::NotEnforceable && !error.unmet().is_empty() =>
             {
-                let foreseen = self.foreseen(setting, change).await?;
-                let unkept = |unmet: &&Unmet| !foreseen.contains(&unmet.demand.capability);
-                let unkept = error.unmet().iter().filter(unkept).cloned().collect();
-                let policy = waive(setting.policy.clone(), error.unmet());
-                Ok((attempt(policy).await?, error.unmet().to_vec(), unkept))
+                let unmet_at_assess = self.unmet_at_assess(setup, change).await?;
+                let broken_claims =
+                    |unmet: &&Unmet| !unmet_at_assess.contains(&unmet.demand.capability);
+                let broken_claims = error
+                    .unmet()
+                    .iter()
+                    .filter(broken_claims)
+                    .cloned()
+                    .collect();
+                let policy = waive(setup.policy.clone(), error.unmet());
+                Ok((
+                    attempt(policy).await?,
+                    error.unmet().to_vec(),
+                    broken_claims,
+                ))
             }
             created => Ok((created?, Vec::new(), Vec::new())),
         }
     }
 
-    /// What the backend says that it would not meet, before it makes anything.
-    async fn foreseen(
+    /// The demands that the backend assesses as unmet, before it creates anything.
+    async fn unmet_at_assess(
         &self,
-        setting: &Setting,
+        setup: &SandboxSetup,
         change: &(dyn Fn(&mut SandboxSpec) + Sync),
     ) -> Result<Vec<Capability>, Error> {
-        let client = self.target.client(setting.policy.clone())?;
-        let (_, _, unmet) = client.check(&self.spec(setting, change)).await?;
-        Ok(unmet.iter().map(|unmet| unmet.demand.capability).collect())
+        let client = self.target.client(setup.policy.clone())?;
+        let support = client.check(&self.spec(setup, change)).await?;
+        let unmet = support.unmet().iter();
+        Ok(unmet.map(|unmet| unmet.demand.capability).collect())
     }
 
-    /// Creates a detached sandbox with the policy of a place, which lives as long as this at most and which no pool ends. Its
-    /// program is put where other sandboxes have theirs.
+    /// Creates a detached sandbox with the policy of a slot and this maximum lifetime. The pool
+    /// does not end it.
     ///
     /// # Errors
     ///
-    /// [`Declined`].
+    /// If the sandbox cannot be created.
     pub async fn keep(
         &self,
-        place: &Place,
+        slot: &SandboxSlot,
         name: &str,
         lifetime: Duration,
-    ) -> Result<Sandbox, Declined> {
+    ) -> Result<ProbeSandbox, CreateFailure> {
         let change = |spec: &mut SandboxSpec| {
             spec.name = name.to_owned();
             spec.detached = true;
             spec.lifetime = Some(lifetime);
-            // By which it is found where this process cannot remove it.
+            // The reaper finds it by this label if this process cannot remove it.
             let run = RunId::current().encode();
-            spec.labels.insert(remains::LABEL.to_owned(), run);
+            spec.labels.insert(leftovers::LABEL.to_owned(), run);
         };
-        let created = self.create(&place.setting, &change).await;
+        let created = self.create(&slot.setup, &change).await;
         created.map_err(declined)
     }
 
-    /// A client like the one that made the sandbox of a place.
+    /// A client with the policy of a slot.
     ///
     /// # Errors
     ///
     /// As [`Target::client`].
-    pub fn client(&self, place: &Place) -> Result<sandbox_core::SandboxClient, Error> {
-        self.target.client(place.setting.policy.clone())
+    pub fn client(&self, slot: &SandboxSlot) -> Result<sandbox_core::SandboxClient, Error> {
+        self.target.client(slot.setup.policy.clone())
     }
 
-    /// Creates a sandbox of its own with the policy of a place, changed, and ends it.
+    /// Creates a sandbox with the policy of a slot, changed by `change`, and ends it.
     ///
     /// # Errors
     ///
-    /// What creating and ending it finds.
-    pub async fn create_other(
+    /// If creating or ending it fails.
+    pub async fn create_and_kill(
         &self,
-        place: &Place,
+        slot: &SandboxSlot,
         change: impl FnOnce(&mut CapabilityPolicy),
     ) -> Result<(), Error> {
-        let mut policy = place.setting.policy.clone();
+        let mut policy = slot.setup.policy.clone();
         change(&mut policy);
-        self.attempt(policy, &place.setting, &|_| ())
+        self.attempt(policy, &slot.setup, &|_| ())
             .await?
             .kill()
             .await
@@ -311,20 +321,24 @@ impl Pool {
     async fn attempt(
         &self,
         policy: CapabilityPolicy,
-        setting: &Setting,
+        setup: &SandboxSetup,
         change: &(dyn Fn(&mut SandboxSpec) + Sync),
     ) -> Result<SandboxHandle, Error> {
-        let spec = self.spec(setting, change);
+        let spec = self.spec(setup, change);
         self.target.client(policy)?.create(&spec).await
     }
 
-    fn spec(&self, setting: &Setting, change: &(dyn Fn(&mut SandboxSpec) + Sync)) -> SandboxSpec {
+    fn spec(
+        &self,
+        setup: &SandboxSetup,
+        change: &(dyn Fn(&mut SandboxSpec) + Sync),
+    ) -> SandboxSpec {
         let mut spec = SandboxSpec::new(unique_name("conformance"));
-        spec.env = setting.env.clone();
-        spec.workspace = setting.workspace.clone();
+        spec.env = setup.env.clone();
+        spec.workspace = setup.workspace.clone();
         spec.image = self.image.clone();
-        if let Some(room) = self.room {
-            (spec.memory, spec.cpus) = room.sizes(setting);
+        if let Some(capacity) = self.capacity {
+            (spec.memory, spec.cpus) = capacity.sizes(setup);
         }
         change(&mut spec);
         spec
@@ -337,7 +351,7 @@ fn waive(mut policy: CapabilityPolicy, unmet: &[Unmet]) -> CapabilityPolicy {
         enforcement,
     } in unmet
     {
-        // The policy's own check says that these two cannot go unenforced.
+        // The policy's validation does not allow these two to be unenforced.
         let never = matches!(
             demand.capability,
             Capability::StdoutMaxBytes | Capability::StderrMaxBytes
@@ -352,40 +366,40 @@ fn waive(mut policy: CapabilityPolicy, unmet: &[Unmet]) -> CapabilityPolicy {
     policy
 }
 
-/// Whether the sandbox's kernel is this host's, by what names each start of a kernel.
+/// Whether the sandbox runs on this host's kernel, by the kernel's boot id.
 async fn runs_here(handle: &SandboxHandle) -> bool {
     const BOOT: &str = "/proc/sys/kernel/random/boot_id";
-    let (here, there) = (std::fs::read(BOOT), handle.fetch(BOOT, 64).await);
+    let (here, there) = (std::fs::read(BOOT), handle.read(BOOT).await);
     matches!((here, there), (Ok(here), Ok(there)) if here == there)
 }
 
-fn declined(error: Error) -> Declined {
+fn declined(error: Error) -> CreateFailure {
     let text = error.to_string();
     match error.kind() {
         ErrorKind::NotEnforceable
         | ErrorKind::PolicyExceeded
         | ErrorKind::Unsupported
         | ErrorKind::InvalidSpec
-        | ErrorKind::InvalidPolicy => Declined::Refused(text),
+        | ErrorKind::InvalidPolicy => CreateFailure::Refused(text),
         ErrorKind::SandboxUnavailable | ErrorKind::ImageNotFound | ErrorKind::UnknownBackend => {
-            Declined::Unavailable(text)
+            CreateFailure::Unavailable(text)
         }
-        _ => Declined::Failed(text),
+        _ => CreateFailure::Failed(text),
     }
 }
 
-impl Place {
-    /// What was asked for.
+impl SandboxSlot {
+    /// The setup of the slot.
     #[must_use]
-    pub fn setting(&self) -> &Setting {
-        &self.setting
+    pub fn setup(&self) -> &SandboxSetup {
+        &self.setup
     }
 
-    /// Ends the sandbox, so that the next probe gets a new one.
+    /// Ends the sandbox. The next probe gets a new one.
     ///
     /// # Errors
     ///
-    /// What the backend finds.
+    /// If the backend cannot end it.
     pub async fn end(&self) -> Result<(), Error> {
         match self.sandbox.lock().await.take() {
             Some(Ok(sandbox)) => sandbox.handle.kill().await,
@@ -393,24 +407,24 @@ impl Place {
         }
     }
 
-    /// Whether the setting wants a sandbox of its own.
+    /// Whether the setup asks for a sandbox of its own.
     #[must_use]
     pub fn is_fresh(&self) -> bool {
-        self.setting.fresh
+        self.setup.fresh
     }
 }
 
-/// A sandbox in use.
+/// A locked slot with a sandbox.
 #[derive(Debug)]
-pub struct Guard<'a>(MutexGuard<'a, Option<Result<Sandbox, Declined>>>);
+pub struct SlotGuard<'a>(MutexGuard<'a, Option<Result<ProbeSandbox, CreateFailure>>>);
 
-impl std::ops::Deref for Guard<'_> {
-    type Target = Sandbox;
+impl std::ops::Deref for SlotGuard<'_> {
+    type Target = ProbeSandbox;
 
-    fn deref(&self) -> &Sandbox {
+    fn deref(&self) -> &ProbeSandbox {
         match &*self.0 {
             Some(Ok(sandbox)) => sandbox,
-            _ => unreachable!("a guard is only made over a sandbox, and nobody else can change it"),
+            _ => unreachable!("a guard is only created over a sandbox, and locks it"),
         }
     }
 }

@@ -1,7 +1,7 @@
-//! The committed profiles: reading, writing, and comparing them with what was measured now.
+//! The committed profiles: reading, writing, and comparing them with a measurement.
 //!
-//! Each profile belongs to the package of its backend. A path of profiles may therefore hold
-//! [`BACKEND`], as in `sandbox-{backend}/matrix`, and then names one folder for each backend.
+//! Each profile belongs to the package of its backend. A path of profiles may contain [`BACKEND`],
+//! as in `sandbox-{backend}/matrix`. It then names one folder for each backend.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -13,7 +13,7 @@ use sandbox_core::matrix::{Profile, Verdict};
 use sandbox_core::registry;
 
 use crate::finding::Report;
-use crate::probe::Trouble;
+use crate::probe::ProbeError;
 
 /// The placeholder for a backend's name in a path of profiles.
 pub const BACKEND: &str = "{backend}";
@@ -22,8 +22,8 @@ pub const BACKEND: &str = "{backend}";
 ///
 /// # Errors
 ///
-/// When the folder that holds those of the backends cannot be read. A missing folder holds none.
-pub fn folders(pattern: &Path) -> Result<Vec<PathBuf>, Trouble> {
+/// If the parent of the folders cannot be read. A missing folder holds no profiles.
+pub fn folders(pattern: &Path) -> Result<Vec<PathBuf>, ProbeError> {
     let mut parent = PathBuf::new();
     let mut components = pattern.components();
     while let Some(component) = components.next() {
@@ -64,7 +64,7 @@ pub fn folders(pattern: &Path) -> Result<Vec<PathBuf>, Trouble> {
 }
 
 /// The folder of a tier's profiles.
-fn folder_of(pattern: &Path, tier: &str) -> Result<PathBuf, Trouble> {
+fn folder_of(pattern: &Path, tier: &str) -> Result<PathBuf, ProbeError> {
     let text = pattern.to_string_lossy();
     if !text.contains(BACKEND) {
         return Ok(pattern.to_owned());
@@ -77,8 +77,8 @@ fn folder_of(pattern: &Path, tier: &str) -> Result<PathBuf, Trouble> {
 ///
 /// # Errors
 ///
-/// When a folder or a profile in it cannot be read. A missing folder holds no profiles.
-pub fn load(pattern: &Path) -> Result<Vec<(String, Profile)>, Trouble> {
+/// If a folder or a profile in it cannot be read. A missing folder holds no profiles.
+pub fn load(pattern: &Path) -> Result<Vec<(String, Profile)>, ProbeError> {
     let mut profiles = Vec::new();
     for folder in folders(pattern)? {
         for entry in fs::read_dir(folder)? {
@@ -96,8 +96,8 @@ pub fn load(pattern: &Path) -> Result<Vec<(String, Profile)>, Trouble> {
     Ok(profiles)
 }
 
-/// The name of a profile: the tier, the user or the kind of pods that it says it is for, and eight
-/// digits of a hash of its key.
+/// The name of a profile: the tier, the `user` or `profile` in its key, and eight digits of a hash
+/// of the key.
 #[must_use]
 pub fn name(profile: &Profile) -> String {
     let mut hasher = blake3::Hasher::new();
@@ -112,16 +112,15 @@ pub fn name(profile: &Profile) -> String {
     }
 }
 
-/// Writes what was measured into the tier's folder and returns the profile's name.
+/// Writes the measured profile into the tier's folder and returns its name.
 ///
 /// # Errors
 ///
-/// When the tier was not measured in whole, the path names backends and the tier belongs to none,
-/// or the file cannot be written.
-pub fn store(pattern: &Path, report: &Report) -> Result<String, Trouble> {
+/// If some probes did not run, if the tier belongs to no backend, or if the file cannot be written.
+pub fn store(pattern: &Path, report: &Report) -> Result<String, ProbeError> {
     let profile = report.profile();
     if let Some(reason) = &report.unavailable {
-        return Err(Trouble::new(format!(
+        return Err(ProbeError::new(format!(
             "{}: not measured: {reason}",
             report.tier
         )));
@@ -130,8 +129,8 @@ pub fn store(pattern: &Path, report: &Report) -> Result<String, Trouble> {
         .difference(&profile.probes.keys().cloned().collect())
         .count();
     if missing > 0 {
-        return Err(Trouble::new(format!(
-            "{}: {missing} probes were left out",
+        return Err(ProbeError::new(format!(
+            "{}: {missing} probes did not run; measure without --filter",
             report.tier
         )));
     }
@@ -149,18 +148,18 @@ fn registered() -> BTreeSet<String> {
         .collect()
 }
 
-/// What differs between a measurement and the committed profile of the same key.
+/// The differences between a measurement and the committed profile with the same key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Comparison {
-    /// There is no committed profile of this tier and key.
+pub enum ProfileComparison {
+    /// No profile of this tier and key is committed.
     UnknownKey,
-    /// The committed profile is of another suite.
+    /// The committed profile belongs to another suite.
     OtherSuite,
-    /// Nothing, or these probes: name, what is committed, what was measured.
+    /// The probes that differ: id, committed, measured. Empty if they are equal.
     Same(Vec<(String, String, String)>),
 }
 
-/// The committed profile of the tier and the key of what was measured.
+/// The committed profile with the measurement's tier and key.
 #[must_use]
 pub fn of_this_host<'a>(
     committed: &'a [(String, Profile)],
@@ -170,14 +169,14 @@ pub fn of_this_host<'a>(
     committed.iter().map(|(_, profile)| profile).find(same_host)
 }
 
-/// Compares what was measured with the committed profile of the same tier and key.
+/// Compares a measurement with the committed profile of the same tier and key.
 #[must_use]
-pub fn compare(committed: &[(String, Profile)], measured: &Profile) -> Comparison {
+pub fn compare(committed: &[(String, Profile)], measured: &Profile) -> ProfileComparison {
     let Some(profile) = of_this_host(committed, measured) else {
-        return Comparison::UnknownKey;
+        return ProfileComparison::UnknownKey;
     };
     if profile.suite != measured.suite {
-        return Comparison::OtherSuite;
+        return ProfileComparison::OtherSuite;
     }
     let names: BTreeSet<_> = profile
         .probes
@@ -194,15 +193,15 @@ pub fn compare(committed: &[(String, Profile)], measured: &Profile) -> Compariso
     let differing = names
         .into_iter()
         .filter(|name| profile.probes.get(*name) != measured.probes.get(*name));
-    Comparison::Same(
+    ProfileComparison::Same(
         differing
             .map(|n| (n.clone(), text(profile, n), text(measured, n)))
             .collect(),
     )
 }
 
-/// What a committed folder lacks, without measuring anything: profiles of another suite, and tiers
-/// without one.
+/// The defects of committed profiles that are visible without measuring: another suite, a flaky
+/// verdict, a wrong name, and tiers without a profile.
 #[must_use]
 pub fn lacks(committed: &[(String, Profile)], suite: &str, tiers: &[&str]) -> Vec<String> {
     let mut lacks = Vec::new();
@@ -282,13 +281,14 @@ mod tests {
     }
 
     #[test]
-    fn compares_equal_keys_only() {
+    fn only_profiles_with_equal_keys_are_compared() {
         let committed = vec![("x".to_owned(), profile(Verdict::Enforced))];
         assert_eq!(
             compare(&committed, &profile(Verdict::Enforced)),
-            Comparison::Same(vec![])
+            ProfileComparison::Same(vec![])
         );
-        let Comparison::Same(differing) = compare(&committed, &profile(Verdict::Leaked)) else {
+        let ProfileComparison::Same(differing) = compare(&committed, &profile(Verdict::Leaked))
+        else {
             panic!("the same key");
         };
         assert_eq!(
@@ -299,16 +299,22 @@ mod tests {
             key: vec![],
             ..profile(Verdict::Enforced)
         };
-        assert_eq!(compare(&committed, &other_key), Comparison::UnknownKey);
+        assert_eq!(
+            compare(&committed, &other_key),
+            ProfileComparison::UnknownKey
+        );
         let other_suite = Profile {
             suite: "t".into(),
             ..profile(Verdict::Enforced)
         };
-        assert_eq!(compare(&committed, &other_suite), Comparison::OtherSuite);
+        assert_eq!(
+            compare(&committed, &other_suite),
+            ProfileComparison::OtherSuite
+        );
     }
 
     #[test]
-    fn a_stale_or_missing_profile_is_told() {
+    fn stale_and_missing_profiles_are_reported() {
         let right = profile(Verdict::Enforced);
         let committed = vec![(name(&right), right)];
         assert!(lacks(&committed, "s", &["local"]).is_empty());

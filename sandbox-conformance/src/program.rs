@@ -1,4 +1,5 @@
-//! The probe program: one static program without a C runtime, the same on the host and in every sandbox.
+//! The probe program: one static program without a C library, the same on the host and in every
+//! sandbox.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -10,43 +11,45 @@ use std::time::Duration;
 use sandbox_core::Outcome;
 
 use crate::evidence::Attempt;
-use crate::probe::Trouble;
+use crate::probe::ProbeError;
 
-/// The program for this architecture; empty where the build script could not build it.
+/// The program for this architecture; empty if the build script could not build it.
 pub static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/probe"));
 
 /// Writes the program to the host's disk.
 ///
 /// # Errors
 ///
-/// When the disk refuses, and where there is no program for this target.
-pub fn install(path: &Path) -> Result<(), Trouble> {
+/// If it cannot be written, or if there is no program for this target.
+pub fn install(path: &Path) -> Result<(), ProbeError> {
     if PROGRAM.is_empty() {
-        return Err(Trouble::new("there is no probe program for this target"));
+        return Err(ProbeError::new(
+            "the probe program was not built for this target",
+        ));
     }
     fs::write(path, PROGRAM)?;
     fs::set_permissions(path, fs::Permissions::from_mode(0o755))?;
     Ok(())
 }
 
-/// In a [`Call`]'s arguments: the path of the probe program where it runs.
+/// An argument that stands for the path of the probe program.
 pub const ITSELF: &str = "{program}";
 
-/// One run of the program: what to try.
+/// One call of the probe program.
 #[derive(Debug, Clone, Default)]
 pub struct Call {
     /// Subcommand and arguments.
     pub arguments: Vec<Vec<u8>>,
-    /// What it reads from standard input; `None` is nothing.
+    /// Standard input; `None` is empty.
     pub stdin: Option<Vec<u8>>,
-    /// Time limit inside of a sandbox; `None` is the policy's.
+    /// The time limit inside a sandbox; `None` is the policy's.
     pub timeout: Option<Duration>,
-    /// The value that success must yield; another one means that something else was found there.
+    /// The value that success must return. Another value means that the call found something else.
     pub expected: Option<String>,
 }
 
 impl Call {
-    /// A subcommand and its arguments.
+    /// A call of a subcommand with arguments.
     pub fn new<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Self {
         let bytes = |argument: A| argument.as_ref().as_bytes().to_vec();
         Self {
@@ -62,14 +65,14 @@ impl Call {
         self
     }
 
-    /// Demands this value of success.
+    /// Requires this value on success.
     #[must_use]
     pub fn expect(mut self, value: impl Into<String>) -> Self {
         self.expected = Some(value.into());
         self
     }
 
-    /// Sets the time limit inside of a sandbox.
+    /// Sets the time limit inside a sandbox.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
@@ -83,7 +86,7 @@ impl Call {
         self
     }
 
-    /// The arguments for a program that lies at `program`.
+    /// The arguments for a program at the path `program`.
     pub fn arguments_for<'a>(&'a self, program: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
         self.arguments.iter().map(move |a| {
             if a == ITSELF.as_bytes() {
@@ -94,7 +97,7 @@ impl Call {
         })
     }
 
-    /// The arguments for a person.
+    /// The arguments as text for a report.
     #[must_use]
     pub fn text(&self) -> String {
         let words = self.arguments.iter().map(|a| String::from_utf8_lossy(a));
@@ -102,35 +105,36 @@ impl Call {
     }
 }
 
-/// A run of the program that came to an end.
+/// A finished run of the program.
 #[derive(Debug, Clone)]
 pub struct Run {
     /// How it ended.
     pub outcome: Outcome,
-    /// Standard output that was kept.
+    /// The captured standard output.
     pub stdout: Vec<u8>,
-    /// Standard error that was kept.
+    /// The captured standard error.
     pub stderr: Vec<u8>,
-    /// How much standard output was written in all.
+    /// The number of bytes written to standard output.
     pub stdout_total: u64,
-    /// How much standard error was written in all.
+    /// The number of bytes written to standard error.
     pub stderr_total: u64,
     /// How long it took.
     pub duration: Duration,
 }
 
 impl Run {
-    /// What the run says about the operation that was tried.
+    /// The result of the operation that the program tried.
     ///
-    /// The program says `result=ok`, `result=value:…`, `result=errno:NAME,…` or `result=denied:WORD` on its last line of
-    /// standard output (or of standard error, where standard output is what is tested). Without such a line the end of the
-    /// program decides, and a program that just exits says nothing: a missing program cannot pass for a stopped attack.
+    /// The program writes `result=ok`, `result=value:…`, `result=errno:NAME,…` or
+    /// `result=denied:WORD` as its last line of standard output, or of standard error if standard
+    /// output is under test. Without such a line, a kill decides and a plain exit is unclear, so a
+    /// missing program cannot look like a denied attack.
     #[must_use]
     pub fn attempt(&self, expected: Option<&str>) -> Attempt {
         let line = result_line(&self.stdout).or_else(|| result_line(&self.stderr));
         match line {
-            Some(line) => said(&line, expected),
-            None => ended(&self.outcome),
+            Some(line) => parse_result(&line, expected),
+            None => attempt_of_outcome(&self.outcome),
         }
     }
 }
@@ -143,7 +147,7 @@ fn result_line(output: &[u8]) -> Option<String> {
     Some(String::from_utf8_lossy(line).into_owned())
 }
 
-fn said(line: &str, expected: Option<&str>) -> Attempt {
+fn parse_result(line: &str, expected: Option<&str>) -> Attempt {
     let (kind, rest) = line.split_once(':').unwrap_or((line, ""));
     match kind {
         "ok" | "value" => match expected {
@@ -153,11 +157,11 @@ fn said(line: &str, expected: Option<&str>) -> Attempt {
             },
         },
         "errno" | "denied" if !rest.is_empty() => Attempt::blocked(rest.split(',')),
-        _ => Attempt::unclear(format!("the probe program said {line:?}")),
+        _ => Attempt::unclear(format!("the probe program printed {line:?}")),
     }
 }
 
-fn ended(outcome: &Outcome) -> Attempt {
+fn attempt_of_outcome(outcome: &Outcome) -> Attempt {
     match outcome {
         Outcome::TimedOut => Attempt::blocked(["timed_out"]),
         Outcome::OutOfMemory => Attempt::blocked(["out_of_memory"]),
@@ -167,7 +171,8 @@ fn ended(outcome: &Outcome) -> Attempt {
     }
 }
 
-/// What the probe program reports of a content: its length and its FNV-1a hash, so that no content gets into a report.
+/// The value that the probe program reports for a file's content: length and FNV-1a hash. No
+/// content gets into a report.
 #[must_use]
 pub fn fingerprint(content: &[u8]) -> String {
     let fold = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
@@ -191,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_line_decides() {
+    fn result_line_decides_the_attempt() {
         let zero = Outcome::Exited { code: 0 };
         assert!(
             run(zero.clone(), "noise\nresult=ok\n", "")
@@ -214,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_result_line_an_exit_says_nothing() {
+    fn exit_without_a_result_line_is_unclear() {
         for code in [0, 1, 126, 127] {
             let attempt = run(Outcome::Exited { code }, "not found\n", "").attempt(None);
             assert!(matches!(attempt, Attempt::Unclear { .. }), "{attempt:?}");
@@ -234,7 +239,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_makes_no_sense_is_a_sign_that_no_probe_accepts() {
+    async fn no_probe_accepts_the_sign_of_wrong_usage() {
         let folder = tempfile::tempdir().expect("a folder");
         let program = folder.path().join("probe");
         install(&program).expect("the program");
@@ -260,7 +265,7 @@ mod tests {
             assert_eq!(run.outcome, Outcome::Exited { code: 64 }, "{call:?}");
             assert_eq!(run.attempt(None), Attempt::blocked([*sign]), "{call:?}");
         }
-        // Those of a kernel that denies what every program may do are of the same kind.
+        // The program reports these two if the kernel denies what every program may do.
         let signs = calls.iter().map(|(_, sign)| *sign);
         let signs: Vec<_> = signs.chain(["no_clock", "no_number"]).collect();
         for probe in crate::probes::all() {
@@ -270,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn fingerprints_are_fnv() {
+    fn fingerprints_are_fnv1a() {
         assert_eq!(fingerprint(b""), "0:cbf29ce484222325");
         assert_eq!(fingerprint(b"a"), "1:af63dc4c8601ec8c");
     }

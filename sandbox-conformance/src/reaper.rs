@@ -1,5 +1,5 @@
-//! A process beside a run that outlives it: where the run is killed, it removes what the run left. Where the run ends by itself, it has
-//! done so already, and the reaper ends first.
+//! The reaper: a process that outlives a run. If the run is killed, the reaper removes what it
+//! left. If the run ends by itself, it cleans up and dismisses the reaper.
 
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,24 +17,24 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::host_remains;
-use crate::probe::Trouble;
-use crate::remains::{RunId, decoded, remove_detached};
+use crate::host_leftovers;
+use crate::leftovers::{RunId, parse_run_id, remove_detached};
+use crate::probe::ProbeError;
 use crate::target::Target;
 
-/// What makes this program the reaper of the run that it names.
-const ORDER: &str = "SANDBOX_CONFORMANCE_REAPER";
+/// The variable that makes this program a reaper. It names the run.
+const RUN_VARIABLE: &str = "SANDBOX_CONFORMANCE_REAPER";
 
-/// How long what a killed run has asked for may yet come into being: an engine makes a container within a second, and starts it.
+/// How long an engine may need to finish a request of the killed run, such as creating a container.
 const LATE: Duration = Duration::from_secs(4);
 
-/// The pause between two looks.
+/// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// The longest that a reaper goes on after its run, where an engine does not answer.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The maximum time of cleaning up, for example if an engine does not answer.
+const CLEANUP_LIMIT: Duration = Duration::from_secs(60);
 
-/// What a run says that has left nothing.
+/// The byte that dismisses the reaper, and by which the reaper reports that it is ready.
 const DONE: u8 = b'.';
 
 /// The reaper of this process.
@@ -42,18 +42,19 @@ const DONE: u8 = b'.';
 pub struct Reaper(Child);
 
 impl Reaper {
-    /// Starts this program once more, with the same arguments, and waits until it watches. The program has to look for
-    /// [`Order::given`] before it does anything else.
+    /// Starts this program again with the same arguments and waits until it watches this process.
+    /// The program must call [`ReaperTask::from_env`] before anything else.
     ///
     /// # Errors
     ///
-    /// When it cannot be started.
-    pub fn start() -> Result<Self, Trouble> {
-        let failed = |error| Trouble::new(format!("start what cleans up after this run: {error}"));
+    /// If it cannot be started.
+    pub fn start() -> Result<Self, ProbeError> {
+        let failed =
+            |error| ProbeError::new(format!("cannot start the reaper of this run: {error}"));
         let mut child = Command::new("/proc/self/exe")
             .arg0("sandbox-conformance-reaper")
             .args(std::env::args_os().skip(1))
-            .env(ORDER, RunId::current().encode())
+            .env(RUN_VARIABLE, RunId::current().encode())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -67,9 +68,9 @@ impl Reaper {
         Ok(Self(child))
     }
 
-    /// This run has left nothing: ends the reaper.
+    /// Ends the reaper. This run must have cleaned up.
     pub fn dismiss(mut self) {
-        // One that has ended already, or does not understand, looks for itself; both cost nothing but time.
+        // If this fails, the reaper cleans up by itself.
         let _ = self
             .0
             .stdin
@@ -79,32 +80,36 @@ impl Reaper {
     }
 }
 
-/// The order to watch a run.
+/// The task of a reaper: to clean up after one run.
 #[derive(Debug)]
-pub struct Order(RunId);
+pub struct ReaperTask(RunId);
 
-impl Order {
-    /// The order that this process was given, if it was given one.
+impl ReaperTask {
+    /// The task in this process's environment, if there is one.
     ///
     /// # Errors
     ///
-    /// When it names no run.
-    pub fn given() -> Result<Option<Self>, Trouble> {
-        let text = std::env::var(ORDER).ok();
-        text.map(|text| decoded(&text).map(Self)).transpose()
+    /// If the variable names no run.
+    pub fn from_env() -> Result<Option<Self>, ProbeError> {
+        let text = std::env::var(RUN_VARIABLE).ok();
+        text.map(|text| parse_run_id(&text).map(Self)).transpose()
     }
 
-    /// Waits for the end of the run, and removes what it left on these targets and on the host, unless it says that it has done so.
+    /// Waits for the end of the run. Unless the run has cleaned up, removes what it left on the
+    /// host and on these targets.
     ///
     /// # Errors
     ///
-    /// When it cannot watch. What it cannot remove is told on standard error.
-    pub async fn carry_out(self, targets: &[Target]) -> Result<(), Trouble> {
-        // A terminal's interrupts and its end are for the run, as is what is sent to all programs of this name.
-        setsid().map_err(|error| Trouble::new(format!("leave the session of the run: {error}")))?;
-        let _deaf = deaf()?;
+    /// If the run cannot be watched. What cannot be removed is printed to standard error.
+    pub async fn run(self, targets: &[Target]) -> Result<(), ProbeError> {
+        // Leaves the session, so that signals to the run's terminal and process group do not end
+        // the reaper.
+        setsid().map_err(|error| {
+            ProbeError::new(format!("cannot leave the session of the run: {error}"))
+        })?;
+        let _deaf = ignore_signals()?;
         let watched = self.0.process.open();
-        let mut said =
+        let mut pipe =
             pipe::Receiver::from_owned_fd(std::io::stdin().as_fd().try_clone_to_owned()?)?;
         let mut ready = std::io::stdout().lock();
         ready.write_all(&[DONE])?;
@@ -112,69 +117,75 @@ impl Order {
         drop(ready);
         let mut word = [0; 1];
         let read = match watched {
-            // Not the end of the pipe: what the run has started may hold it too.
+            // The end of the pipe is no reliable sign: processes of the run may hold it too.
             Some(process) => {
                 tokio::select! {
                     _ = end_of(process)? => 0,
-                    read = said.read(&mut word) => read?,
+                    read = pipe.read(&mut word) => read?,
                 }
             }
-            // It has ended already, or the kernel does not watch processes.
-            None => said.read(&mut word).await?,
+            // The run has ended, or the kernel has no pidfds.
+            None => pipe.read(&mut word).await?,
         };
         if read > 0 {
             return Ok(());
         }
-        let reaped = tokio::time::timeout(PATIENCE, self.reap(targets)).await;
-        reaped
-            .map_err(|_| Trouble::new(format!("what a killed run left: no end after {PATIENCE:?}")))
+        let reaped = tokio::time::timeout(CLEANUP_LIMIT, self.reap(targets)).await;
+        reaped.map_err(|_| {
+            ProbeError::new(format!(
+                "cleaning up after a killed run took longer than {CLEANUP_LIMIT:?}"
+            ))
+        })
     }
 
-    /// Looks at the host and at each target by itself, for none has to wait for another's engine.
+    /// Cleans up the host and all targets concurrently, so that no engine delays another.
     async fn reap(&self, targets: &[Target]) {
         let end = Instant::now() + LATE;
-        let host = repeated(end, async || host_remains::remove_of(self.0.process.pid));
+        let host = repeat_until(end, async || {
+            host_leftovers::remove_from_run(self.0.process.pid)
+        });
         let tiers = targets.iter().map(|target| {
-            repeated(end, async || {
+            repeat_until(end, async || {
                 remove_detached(target, |run| *run == self.0).await
             })
         });
-        let (mut stays, of_tiers) = join(host, join_all(tiers)).await;
-        stays.extend(of_tiers.concat());
-        let mut told = std::io::stderr().lock();
-        for stays in stays {
-            let stays = crate::report::printable(&stays);
-            // The terminal may have gone with the run: then there is nobody left to tell.
-            let _ = writeln!(told, "of a run that was killed: {stays}");
+        let (mut failures, tier_failures) = join(host, join_all(tiers)).await;
+        failures.extend(tier_failures.concat());
+        let mut stderr = std::io::stderr().lock();
+        for failures in failures {
+            let failures = crate::report::printable(&failures);
+            // The terminal may have closed with the run.
+            let _ = writeln!(stderr, "cannot clean up after a killed run: {failures}");
         }
     }
 }
 
-/// Looks more than once, for what the run asked an engine for may come into being after it, and gives what stayed the last time.
-async fn repeated(end: Instant, look: impl AsyncFn() -> Vec<String>) -> Vec<String> {
+/// Repeats `clean_up` until `end`, because an engine may still finish a request of the run. Returns the
+/// errors of the last call.
+async fn repeat_until(end: Instant, clean_up: impl AsyncFn() -> Vec<String>) -> Vec<String> {
     loop {
-        let stays = look().await;
+        let failures = clean_up().await;
         if Instant::now() >= end {
-            return stays;
+            return failures;
         }
         tokio::time::sleep(PAUSE).await;
     }
 }
 
-/// Tells of the end of a process. The thread that waits for it ends with this process, if not before.
-fn end_of(process: OwnedFd) -> Result<oneshot::Receiver<()>, Trouble> {
+/// Reports the end of a process. A thread waits for it.
+fn end_of(process: OwnedFd) -> Result<oneshot::Receiver<()>, ProbeError> {
     let (ended, end) = oneshot::channel();
     std::thread::Builder::new().spawn(move || {
         let mut watched = [PollFd::new(&process, PollFlags::IN)];
         while poll(&mut watched, None) == Err(Errno::INTR) {}
-        // Nobody listens any more where the run has said that it is done.
+        // The receiver is gone if the run dismissed the reaper first.
         let _ = ended.send(());
     })?;
     Ok(end)
 }
 
-/// Signals that would end this process do nothing from now on.
-fn deaf() -> Result<Vec<Signal>, Trouble> {
+/// Ignores the signals that would end this process.
+fn ignore_signals() -> Result<Vec<Signal>, ProbeError> {
     let kinds = [
         SignalKind::interrupt(),
         SignalKind::terminate(),

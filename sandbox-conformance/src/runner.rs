@@ -6,46 +6,47 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt;
 use sandbox_core::matrix::Verdict;
 
+use crate::context::ProbeContext;
 use crate::evidence::Evidence;
 use crate::finding::{Finding, Repetition, Report};
-use crate::grounds::Grounds;
-use crate::pool::Pool;
-use crate::probe::{Probe, Trouble};
-use crate::remains;
-use crate::stage::Stage;
+use crate::host_fixture::HostFixture;
+use crate::leftovers;
+use crate::pool::SandboxPool;
+use crate::probe::{Probe, ProbeError};
 use crate::suite;
 use crate::target::Target;
 use crate::verdict::judge;
 
-/// How often a probe is run again, in a fresh sandbox, before its verdict is believed.
+/// The number of repeated runs, in fresh sandboxes, that confirm a verdict.
 pub const REPETITIONS: usize = 3;
 
-/// How many sandboxes are created while another one renames what they are given, unless [`Options::creations`] says otherwise.
-/// An unprotected creation has been hit in one of three to one of nine runs; 20 of them all miss it in less than one run of ten.
+/// The default of [`Options::creations`]. An unprotected creation was hit in one of three to one of
+/// nine runs, so 20 creations all miss it in less than one run of ten.
 pub const CREATIONS: u32 = 20;
 
-/// What is called with each finding.
-pub type Progress = Arc<dyn Fn(&Finding) + Send + Sync>;
+/// A callback for each finding.
+pub type ProgressCallback = Arc<dyn Fn(&Finding) + Send + Sync>;
 
 /// How to run the suite.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Options {
-    /// Parts of the names of the probes to run; empty is all.
+    /// Parts of the ids of the probes to run. Empty runs all.
     pub filters: Vec<String>,
-    /// The image of every sandbox; `None` is the backend's default.
+    /// The image of every sandbox. `None` is the backend's default.
     pub image: Option<String>,
-    /// How many probes run at the same time, at least 1.
+    /// The number of probes that run at the same time, at least 1.
     pub jobs: usize,
-    /// The longest that one probe may take.
+    /// The time limit of one probe.
     pub probe_limit: Duration,
-    /// How many sandboxes are created while another one renames what they are given, at least 1. A probe may take longer for more
-    /// than [`CREATIONS`].
+    /// The number of sandboxes created while another sandbox renames their folders, at least 1.
+    /// Above [`CREATIONS`], the time limit of a probe grows in proportion.
     pub creations: u32,
-    /// Takes the host controls for granted. Only for self-checks: it can hide that a probe proves nothing.
+    /// Assumes that the host controls succeed. Only for self-checks: it can hide that a probe
+    /// proves nothing.
     pub assume_host_controls: bool,
-    /// Called with each finding as it comes.
-    pub progress: Option<Progress>,
+    /// Called with each finding.
+    pub progress: Option<ProgressCallback>,
 }
 
 impl std::fmt::Debug for Options {
@@ -74,22 +75,22 @@ impl Default for Options {
 
 /// Runs the suite against `target`.
 ///
-/// Every selected probe has a finding, in the order of names. Where the target cannot run on this host, each is
+/// Every selected probe has a finding, sorted by id. If the target cannot run on this host, each is
 /// [`Verdict::NotRun`] with the reason.
 ///
 /// # Errors
 ///
-/// When the suite's own grounds cannot be made, or a sandbox could not be ended.
-pub async fn run(target: &Target, options: &Options) -> Result<Report, Trouble> {
+/// If the host fixture cannot be created, or if a sandbox cannot be ended.
+pub async fn run(target: &Target, options: &Options) -> Result<Report, ProbeError> {
     run_probes(target, options, &suite::selected(&options.filters)).await
 }
 
-/// As [`run`], with the probes of exactly these names.
+/// As [`run`], for the probes with exactly these ids.
 pub(crate) async fn run_exactly(
     target: &Target,
     options: &Options,
     names: &[&str],
-) -> Result<Report, Trouble> {
+) -> Result<Report, ProbeError> {
     let mut probes = suite::selected(&[]);
     probes.retain(|probe| names.contains(&probe.id));
     run_probes(target, options, &probes).await
@@ -99,7 +100,7 @@ async fn run_probes(
     target: &Target,
     options: &Options,
     probes: &[&'static Probe],
-) -> Result<Report, Trouble> {
+) -> Result<Report, ProbeError> {
     let (key, unavailable) = match target.key().await {
         Ok(key) => (key, None),
         Err(error) => (Vec::new(), Some(error.to_string())),
@@ -107,7 +108,7 @@ async fn run_probes(
     let findings = match &unavailable {
         Some(reason) => probes.iter().map(|probe| not_run(probe, reason)).collect(),
         None => {
-            remains::remove_of_killed(target).await;
+            leftovers::remove_from_dead_runs(target).await;
             run_all(target, options, probes).await?
         }
     };
@@ -120,8 +121,9 @@ async fn run_probes(
     })
 }
 
-/// Runs a probe again in sandboxes that nothing else uses, [`REPETITIONS`] times. The finding of the last run that told
-/// something, with [`Verdict::Flaky`] where such runs, the first one included, do not agree. It keeps what was seen in each.
+/// Runs a probe again in sandboxes of its own, [`REPETITIONS`] times. Returns the last finding that
+/// decided something, with the evidence of every run. The verdict is [`Verdict::Flaky`] if deciding
+/// runs disagree, the first one included.
 ///
 /// # Errors
 ///
@@ -130,7 +132,7 @@ pub async fn repeat(
     target: &Target,
     options: &Options,
     first: &Finding,
-) -> Result<Finding, Trouble> {
+) -> Result<Finding, ProbeError> {
     let probes: Vec<_> = suite::selected(&[])
         .into_iter()
         .filter(|probe| probe.id == first.id)
@@ -149,7 +151,7 @@ pub async fn repeat(
     Ok(settled(last, runs))
 }
 
-/// The finding of several runs.
+/// Combines the findings of several runs.
 fn settled(mut last: Finding, runs: Vec<Repetition>) -> Finding {
     let verdicts = runs.iter().map(|run| run.verdict);
     let mut measured = verdicts.filter(|verdict| verdict.is_measured());
@@ -166,16 +168,16 @@ async fn run_all(
     target: &Target,
     options: &Options,
     probes: &[&'static Probe],
-) -> Result<Vec<Finding>, Trouble> {
-    let grounds = Arc::new(Grounds::prepare()?);
-    let pool = Arc::new(Pool::new(
+) -> Result<Vec<Finding>, ProbeError> {
+    let fixture = Arc::new(HostFixture::prepare()?);
+    let pool = Arc::new(SandboxPool::new(
         target.clone(),
         options.image.clone(),
-        Arc::clone(&grounds),
+        Arc::clone(&fixture),
     ));
     let runs = probes
         .iter()
-        .map(|probe| run_one(probe, options, &grounds, &pool));
+        .map(|probe| run_one(probe, options, &fixture, &pool));
     let mut findings: Vec<Finding> = futures_util::stream::iter(runs)
         .buffer_unordered(options.jobs.max(1))
         .collect()
@@ -188,28 +190,30 @@ async fn run_all(
 async fn run_one(
     probe: &'static Probe,
     options: &Options,
-    grounds: &Arc<Grounds>,
-    pool: &Arc<Pool>,
+    fixture: &Arc<HostFixture>,
+    pool: &Arc<SandboxPool>,
 ) -> Finding {
     let start = Instant::now();
-    let mut stage = Stage::new(probe, Arc::clone(grounds), Arc::clone(pool));
-    stage.assume_host_controls(options.assume_host_controls);
-    stage.meet(options.creations.max(1));
+    let mut context = ProbeContext::new(probe, Arc::clone(fixture), Arc::clone(pool));
+    context.assume_host_controls(options.assume_host_controls);
+    context.set_creations(options.creations.max(1));
     let limit = options.probe_limit * options.creations.div_ceil(CREATIONS).max(1);
-    let trouble = match tokio::time::timeout(limit, (probe.run)(&mut stage)).await {
+    let error = match tokio::time::timeout(limit, (probe.run)(&mut context)).await {
         Ok(Ok(())) => None,
-        Ok(Err(trouble)) => Some(trouble),
+        Ok(Err(error)) => Some(error),
         Err(_) => {
-            let end = stage
+            let end = context
                 .end_sandbox()
                 .await
                 .err()
                 .map(|error| format!("; {error}"))
                 .unwrap_or_default();
-            Some(Trouble::new(format!("no end after {limit:?}{end}")))
+            Some(ProbeError::new(format!(
+                "the probe did not end within {limit:?}{end}"
+            )))
         }
     };
-    let evidence = stage.leave(trouble).await;
+    let evidence = context.finish(error).await;
     let finding = Finding::new(
         probe,
         judge(probe.subject, &evidence, probe.denials),
@@ -235,7 +239,7 @@ mod tests {
     use super::*;
     use crate::evidence::Attempt;
     use crate::evidence::Step;
-    use crate::finding::Standing;
+    use crate::finding::ClaimStatus;
 
     fn found(verdict: Verdict, seen: &str) -> Finding {
         let evidence = Evidence {
@@ -255,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_that_disagree_are_flaky_and_each_keeps_what_it_saw() {
+    fn disagreeing_runs_are_flaky_and_keep_their_evidence() {
         let finding = of(&[
             (Verdict::Leaked, "first"),
             (Verdict::Enforced, "second"),
@@ -269,11 +273,11 @@ mod tests {
             .collect();
         assert_eq!(seen, ["first", "second", "third"]);
         let said = "runs disagree: leaked, enforced, enforced (attack `first`: succeeded)";
-        assert_eq!(finding.standing(), Standing::Failed(said.into()));
+        assert_eq!(finding.claim_status(), ClaimStatus::Failed(said.into()));
     }
 
     #[test]
-    fn a_run_that_told_nothing_disagrees_with_none() {
+    fn undecided_run_does_not_make_a_probe_flaky() {
         let finding = of(&[
             (Verdict::Inconclusive, "first"),
             (Verdict::Enforced, "second"),

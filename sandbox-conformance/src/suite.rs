@@ -1,10 +1,10 @@
-//! The suite as a whole: its probes and its identity.
+//! The whole suite: its probes and its identity.
 
 use crate::probe::Probe;
 use crate::probes;
 
-/// The identity of the compiled suite: a hash over the name and version of every probe. Verdicts can be compared only
-/// between equal suites.
+/// The identity of the compiled suite: a hash of the id and version of every probe. Only verdicts
+/// of equal suites are comparable.
 #[must_use]
 pub fn id() -> String {
     id_of(&probes::all())
@@ -18,7 +18,7 @@ fn id_of(probes: &[&Probe]) -> String {
     hasher.finalize().to_hex()[..16].to_owned()
 }
 
-/// The probes whose names hold one of the filters; all of them where there is no filter.
+/// The probes whose ids contain one of the filters. Without a filter, all probes.
 #[must_use]
 pub fn selected(filters: &[String]) -> Vec<&'static Probe> {
     let wanted = |probe: &&Probe| {
@@ -32,10 +32,10 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::grounds::Grounds;
+    use crate::host_fixture::HostFixture;
 
     #[test]
-    fn names_are_unique_and_spelled_like_their_areas() {
+    fn ids_are_unique_area_and_name() {
         let probes = probes::all();
         let names: BTreeSet<_> = probes.iter().map(|probe| probe.id).collect();
         assert_eq!(names.len(), probes.len());
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_version_is_a_new_suite() {
+    fn new_probe_version_changes_the_suite_id() {
         let probes = probes::all();
         let first = Probe {
             version: 2,
@@ -70,14 +70,11 @@ mod tests {
     }
 
     #[test]
-    fn every_policy_is_valid() {
-        let grounds = Grounds::prepare().expect("grounds");
+    fn every_setup_has_a_valid_policy() {
+        let fixture = HostFixture::prepare().expect("a fixture");
         for probe in probes::all() {
-            for setting in [Some(probe.setting), probe.permitting]
-                .into_iter()
-                .flatten()
-            {
-                setting(&grounds).policy.validate().expect(probe.id);
+            for setup in [Some(probe.setup), probe.allow_setup].into_iter().flatten() {
+                setup(&fixture).policy.validate().expect(probe.id);
             }
         }
     }

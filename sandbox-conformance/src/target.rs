@@ -1,4 +1,4 @@
-//! What is measured: a linked tier, or a backend that the caller made.
+//! What the suite measures: a linked tier, or a backend that the caller supplies.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use sandbox_core::{CapabilityPolicy, Result, SandboxClient};
 pub struct Target {
     name: String,
     backend: Arc<dyn Backend>,
-    /// Under which a linked tier is opened; `None` for a backend that no registry knows.
+    /// The settings that open a linked tier. `None` for a backend outside the registry.
     settings: Option<Settings>,
     applies_policy: bool,
 }
@@ -27,20 +27,20 @@ impl fmt::Debug for Target {
 }
 
 impl Target {
-    /// The linked tier of this name.
+    /// The linked tier with this name.
     ///
     /// # Errors
     ///
-    /// [`sandbox_core::ErrorKind::UnknownBackend`], and what opening the backend finds.
+    /// [`sandbox_core::ErrorKind::UnknownBackend`], and errors of opening the backend.
     pub fn tier(name: &str) -> Result<Self> {
         Self::tier_with(name, Settings::new())
     }
 
-    /// The linked tier of this name, under these settings.
+    /// The linked tier with this name, opened with these settings.
     ///
     /// # Errors
     ///
-    /// As [`Target::tier`], and [`sandbox_core::ErrorKind::InvalidSpec`] for a setting that the tier does not have.
+    /// As [`Target::tier`], and [`sandbox_core::ErrorKind::InvalidSpec`] for an unknown setting.
     pub fn tier_with(name: &str, settings: Settings) -> Result<Self> {
         let registration = registry::tier(name)?;
         let backend = registration.opened(&settings)?;
@@ -52,7 +52,7 @@ impl Target {
         })
     }
 
-    /// A backend that no registry knows.
+    /// A backend outside the registry.
     #[must_use]
     pub fn backend(backend: Arc<dyn Backend>) -> Self {
         Self {
@@ -69,13 +69,13 @@ impl Target {
         &self.name
     }
 
-    /// Whether it refuses what it cannot enforce. An `*_unsafe` tier does not.
+    /// Whether the tier refuses what it cannot enforce. An `*_unsafe` tier does not.
     #[must_use]
     pub fn applies_policy(&self) -> bool {
         self.applies_policy
     }
 
-    /// A client under this policy, made the way that every user makes one.
+    /// A client with this policy, opened as a user opens it.
     ///
     /// # Errors
     ///
@@ -87,11 +87,12 @@ impl Target {
         }
     }
 
-    /// What of this host changes enforcement.
+    /// The properties of this host that change enforcement.
     ///
     /// # Errors
     ///
-    /// What the backend finds; [`sandbox_core::ErrorKind::SandboxUnavailable`] where it cannot run here.
+    /// Errors of the backend; [`sandbox_core::ErrorKind::SandboxUnavailable`] if it cannot run
+    /// here.
     pub async fn key(&self) -> Result<ProfileKey> {
         self.backend.profile().await
     }

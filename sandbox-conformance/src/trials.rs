@@ -1,7 +1,7 @@
-//! Probes as tests: each is one of libtest-mimic's trials, so that cargo, nextest and editors see it by its name,
-//! `[local] network::tcp4_host_listener`.
+//! Probes as tests: each is a trial of libtest-mimic, so cargo, nextest and editors see it by its
+//! name, `[local] network::tcp4_host_listener`.
 //!
-//! In a test program without a harness (`harness = false`):
+//! In a test without a harness (`harness = false`):
 //!
 //! ```no_run
 //! sandbox_conformance::trials!(sandbox_conformance::Target::tier("local"));
@@ -15,14 +15,14 @@ use sandbox_core::Result;
 use sandbox_core::spi::Backend;
 use tokio::runtime::Runtime;
 
-use crate::finding::Standing;
-use crate::probe::{Probe, Trouble};
+use crate::finding::ClaimStatus;
+use crate::probe::{Probe, ProbeError};
 use crate::reaper::{self, Reaper};
 use crate::runner::{Options, repeat, run_exactly};
 use crate::target::Target;
-use crate::{secret, suite};
+use crate::{startup, suite};
 
-/// Makes a test program of backends: whatever turns into a [`Target`] ([`IntoTarget`]), separated by commas.
+/// Defines the `main` of a test program. Each argument is a value that implements [`IntoTarget`].
 #[macro_export]
 macro_rules! trials {
     ($($target:expr),+ $(,)?) => {
@@ -32,13 +32,13 @@ macro_rules! trials {
     };
 }
 
-/// What [`trials!`](crate::trials!) takes.
+/// An argument of [`trials!`](crate::trials!).
 pub trait IntoTarget {
-    /// The target.
+    /// Converts this value into a target.
     ///
     /// # Errors
     ///
-    /// When it cannot be opened.
+    /// If the target cannot be opened.
     fn into_target(self) -> Result<Target>;
 }
 
@@ -60,45 +60,47 @@ impl<B: Backend + 'static> IntoTarget for Arc<B> {
     }
 }
 
-/// Tiers that cannot be left out, separated by commas: where one of them is not there, the test program fails.
+/// The tiers that must be measured, separated by commas. If one is unavailable, the test program
+/// fails.
 const REQUIRED: &str = "SANDBOX_REQUIRE";
 
-/// Tiers that a program which runs many tests measures by itself, separated by commas: no trial of them is made here, so that
-/// an engine is not attacked twice.
+/// The tiers that another program measures in the same test run, separated by commas. They have no
+/// trials here.
 const ELSEWHERE: &str = "SANDBOX_MEASURED_ELSEWHERE";
 
-/// Runs every probe on every target, each as a test with sandboxes of its own. What a backend admits, and what this host cannot
-/// decide, is ignored with the reason, never passed. So is every probe where a target is not there; the environment variable
-/// `SANDBOX_REQUIRE` with its name, among others between commas, makes that a failure.
+/// Runs every probe on every target, each as a test with sandboxes of its own. A gap that the
+/// backend reports, an undecided probe, and a probe of an unavailable target are ignored with the
+/// reason. If the environment variable `SANDBOX_REQUIRE` names the target, an unavailable target is
+/// a failure.
 ///
-/// `targets` is called once this process is the one that the suite needs: it starts itself again first, with a secret in its
-/// environment.
+/// This process first executes itself again with a secret in its environment, and then calls
+/// `targets`.
 pub fn main(targets: impl FnOnce() -> Vec<Result<Target>>) -> ExitCode {
     let arguments = Arguments::from_args();
-    let (runtime, order) = match prepared() {
-        Ok((runtime, order)) => (Arc::new(runtime), order),
-        Err(trouble) => return failed(&trouble.to_string()),
+    let (runtime, task) = match prepared() {
+        Ok((runtime, task)) => (Arc::new(runtime), task),
+        Err(error) => return failed(&error.to_string()),
     };
-    if let Some(order) = order {
-        // Who cannot be opened has nothing that could be removed.
+    if let Some(task) = task {
+        // A target that cannot be opened has nothing to remove.
         let targets: Vec<Target> = targets().into_iter().flatten().collect();
-        return match runtime.block_on(order.carry_out(&targets)) {
+        return match runtime.block_on(task.run(&targets)) {
             Ok(()) => ExitCode::SUCCESS,
-            Err(trouble) => failed(&trouble.to_string()),
+            Err(error) => failed(&error.to_string()),
         };
     }
-    let wish = Wish {
+    let options = TrialOptions {
         required: names_in(REQUIRED),
         elsewhere: names_in(ELSEWHERE),
         only_list: arguments.list,
     };
-    match of_targets(targets(), &wish, &runtime) {
+    match trials_of_targets(targets(), &options, &runtime) {
         Ok(trials) => {
             let trials = trials.into_iter();
             let trials = trials.map(|trial| Trial::ignorable_test(trial.name, trial.run));
             let reaper = match (!arguments.list).then(Reaper::start).transpose() {
                 Ok(reaper) => reaper,
-                Err(trouble) => return failed(&trouble.to_string()),
+                Err(error) => return failed(&error.to_string()),
             };
             let code = libtest_mimic::run(&arguments, trials.collect()).exit_code();
             if let Some(reaper) = reaper {
@@ -110,20 +112,20 @@ pub fn main(targets: impl FnOnce() -> Vec<Result<Target>>) -> ExitCode {
     }
 }
 
-/// This process as the suite needs it, and the order that it was given.
-fn prepared() -> Result<(Runtime, Option<reaper::Order>), Trouble> {
-    secret::start_with_one()?;
-    let order = reaper::Order::given()?;
+/// Prepares this process: executes it again if needed, and returns the task of a reaper.
+fn prepared() -> Result<(Runtime, Option<reaper::ReaperTask>), ProbeError> {
+    startup::reexec_with_secret()?;
+    let task = reaper::ReaperTask::from_env()?;
     let mut builder = tokio::runtime::Builder::new_multi_thread();
-    Ok((builder.enable_all().build()?, order))
+    Ok((builder.enable_all().build()?, task))
 }
 
-/// What the caller and the environment want of the trials.
+/// The options of the caller and the environment.
 #[derive(Debug, Default)]
-struct Wish {
+struct TrialOptions {
     required: Vec<String>,
     elsewhere: Vec<String>,
-    /// No engine has to be there to name its trials.
+    /// Lists the trials without contacting an engine.
     only_list: bool,
 }
 
@@ -136,35 +138,37 @@ fn names_in(variable: &str) -> Vec<String> {
         .collect()
 }
 
-/// A trial by its name.
-struct Planned {
+/// A trial and its name.
+struct PlannedTrial {
     name: String,
     run: Box<dyn FnOnce() -> Result<Completion, Failed> + Send>,
 }
 
 /// The trials, or why there can be none.
-fn of_targets(
+fn trials_of_targets(
     targets: Vec<Result<Target>>,
-    wish: &Wish,
+    options: &TrialOptions,
     runtime: &Arc<Runtime>,
-) -> Result<Vec<Planned>, String> {
+) -> Result<Vec<PlannedTrial>, String> {
     let mut trials = Vec::new();
     for target in targets {
         let target = target.map_err(|error| error.to_string())?;
         let name = target.name();
-        if wish.elsewhere.iter().any(|tier| tier == name) {
-            eprintln!("{name}: measured by whoever set {ELSEWHERE}, not here");
+        if options.elsewhere.iter().any(|tier| tier == name) {
+            eprintln!("{name}: skipped, because {ELSEWHERE} says that another program measures it");
             continue;
         }
-        let missing = match wish.only_list {
+        let missing = match options.only_list {
             true => None,
             false => runtime.block_on(target.key()).err(),
         };
         let missing = missing.map(|error| crate::report::printable(&error.to_string()));
         if let Some(reason) = &missing {
-            eprintln!("not run: every probe of {name}: {reason}");
-            if wish.required.iter().any(|tier| tier == name) {
-                return Err(format!("{REQUIRED}={name}: it is required"));
+            eprintln!("skipped every probe of {name}: {reason}");
+            if options.required.iter().any(|tier| tier == name) {
+                return Err(format!(
+                    "{REQUIRED}={name}: this required tier cannot be measured"
+                ));
             }
         }
         for probe in suite::selected(&[]) {
@@ -175,7 +179,7 @@ fn of_targets(
                 Some(reason) => Ok(Completion::ignored_with(format!("not run: {reason}"))),
                 None => runtime.block_on(tried(&target, probe)),
             });
-            trials.push(Planned { name, run });
+            trials.push(PlannedTrial { name, run });
         }
     }
     Ok(trials)
@@ -185,23 +189,21 @@ async fn tried(target: &Target, probe: &Probe) -> Result<Completion, Failed> {
     let options = Options::default();
     let report = run_exactly(target, &options, &[probe.id])
         .await
-        .map_err(|trouble| trouble.to_string())?;
+        .map_err(|error| error.to_string())?;
     let Some(mut finding) = report.findings.into_iter().next() else {
-        return Err("the probe has found nothing".into());
+        return Err("the probe returned no finding".into());
     };
-    if matches!(finding.standing(), Standing::Failed(_)) {
+    if matches!(finding.claim_status(), ClaimStatus::Failed(_)) {
         finding = repeat(target, &options, &finding)
             .await
-            .map_err(|trouble| trouble.to_string())?;
+            .map_err(|error| error.to_string())?;
     }
-    match finding.standing() {
-        Standing::Passed | Standing::Modest(_) => Ok(Completion::Completed),
-        Standing::Admitted(why) | Standing::Open(why) => Ok(Completion::ignored_with(format!(
-            "{}: {}",
-            finding.verdict,
-            crate::report::printable(&why)
-        ))),
-        Standing::Failed(why) => {
+    match finding.claim_status() {
+        ClaimStatus::Passed | ClaimStatus::BetterThanClaimed(_) => Ok(Completion::Completed),
+        ClaimStatus::Admitted(why) | ClaimStatus::Undecided(why) => Ok(Completion::ignored_with(
+            format!("{}: {}", finding.verdict, crate::report::printable(&why)),
+        )),
+        ClaimStatus::Failed(why) => {
             Err(format!("{}: {}", finding.verdict, crate::report::printable(&why)).into())
         }
     }
@@ -220,15 +222,15 @@ mod tests {
 
     use super::*;
 
-    /// A backend whose engine is not there.
-    struct Absent;
+    /// A backend whose engine is unavailable.
+    struct UnavailableBackend;
 
     fn gone() -> Error {
-        Error::unavailable("absent", "nobody listens", "start it")
+        Error::unavailable("absent", "no engine listens", "start it")
     }
 
     #[async_trait]
-    impl Backend for Absent {
+    impl Backend for UnavailableBackend {
         fn name(&self) -> &str {
             "absent"
         }
@@ -250,9 +252,13 @@ mod tests {
         }
     }
 
-    fn trials(wish: &Wish) -> Result<Vec<Planned>, String> {
+    fn trials(options: &TrialOptions) -> Result<Vec<PlannedTrial>, String> {
         let runtime = Arc::new(Runtime::new().expect("a runtime"));
-        of_targets(vec![Arc::new(Absent).into_target()], wish, &runtime)
+        trials_of_targets(
+            vec![Arc::new(UnavailableBackend).into_target()],
+            options,
+            &runtime,
+        )
     }
 
     fn absent() -> Vec<String> {
@@ -260,10 +266,10 @@ mod tests {
     }
 
     #[test]
-    fn each_probe_of_an_engine_that_is_not_there_is_ignored() {
-        let trials = trials(&Wish::default()).expect("trials");
+    fn probes_of_an_unavailable_engine_are_ignored() {
+        let trials = trials(&TrialOptions::default()).expect("trials");
         assert_eq!(trials.len(), suite::selected(&[]).len());
-        let named = |trial: &Planned| trial.name == "[absent] network::tcp4_host_listener";
+        let named = |trial: &PlannedTrial| trial.name == "[absent] network::tcp4_host_listener";
         assert!(trials.iter().any(named));
         for trial in trials {
             let reason = match (trial.run)() {
@@ -272,30 +278,30 @@ mod tests {
             };
             let reason = reason.expect("a reason");
             assert!(reason.starts_with("not run: "), "{reason}");
-            assert!(reason.contains("nobody listens"), "{reason}");
+            assert!(reason.contains("no engine listens"), "{reason}");
         }
     }
 
     #[test]
-    fn it_is_fatal_where_it_is_required_and_something_runs() {
-        let mut wish = Wish {
+    fn unavailable_required_engine_is_an_error_unless_only_listing() {
+        let mut options = TrialOptions {
             required: absent(),
-            ..Wish::default()
+            ..TrialOptions::default()
         };
-        let Err(error) = trials(&wish) else {
+        let Err(error) = trials(&options) else {
             panic!("no error");
         };
         assert!(error.contains("SANDBOX_REQUIRE=absent"), "{error}");
-        wish.only_list = true;
-        assert_eq!(trials(&wish).map(|trials| trials.is_empty()), Ok(false));
+        options.only_list = true;
+        assert_eq!(trials(&options).map(|trials| trials.is_empty()), Ok(false));
     }
 
     #[test]
-    fn what_is_measured_elsewhere_has_no_trials() {
-        let wish = Wish {
+    fn tier_measured_elsewhere_has_no_trials() {
+        let options = TrialOptions {
             elsewhere: absent(),
-            ..Wish::default()
+            ..TrialOptions::default()
         };
-        assert_eq!(trials(&wish).map(|trials| trials.len()), Ok(0));
+        assert_eq!(trials(&options).map(|trials| trials.len()), Ok(0));
     }
 }

@@ -1,27 +1,29 @@
-//! From evidence to a verdict: a pure function.
+//! Computes a verdict from evidence. This is a pure function.
 
 use sandbox_core::matrix::{Subject, Verdict};
 
-use crate::evidence::{Attempt, Evidence, Oracle};
-use crate::probe::Denial;
+use crate::evidence::{Attempt, Evidence, HostCheck};
+use crate::probe::ExpectedDenial;
 
-/// Judges what a probe about `subject` saw; `denials` are the signs by which its attack may be stopped.
+/// Computes the verdict of a probe about `subject`. `denials` are the accepted denials of its
+/// attack.
 ///
-/// In this order: what leaked has leaked, whatever the controls say; what the backend declined or what never ran earns nothing
-/// and costs nothing; without a working host control the attack proves nothing; without a working allow control the
-/// backend earns nothing; and only a stop that a known mechanism explains, with the host untouched, is enforcement.
+/// The first matching rule decides. A leak is a leak, whatever the controls show. What the backend
+/// refused, or what never ran, is neither good nor bad. Without a working host control the attack
+/// proves nothing. Without a working allow control the backend gets no credit. Only a denial that a
+/// known mechanism explains, with an unchanged host, is enforcement.
 ///
-/// A leak of a subject that the backend itself refused to run without a waiver is [`Verdict::Refused`].
+/// A leak of a subject that the backend refused to run without a waiver is [`Verdict::Refused`].
 #[must_use]
-pub fn judge(subject: Subject, evidence: &Evidence, denials: &[Denial]) -> Verdict {
+pub fn judge(subject: Subject, evidence: &Evidence, denials: &[ExpectedDenial]) -> Verdict {
     let succeeded =
         |step: &Option<crate::Step>| step.as_ref().is_some_and(|s| s.attempt.is_success());
     let dirty = evidence
-        .oracles
+        .host_checks
         .iter()
-        .any(|oracle| matches!(oracle, Oracle::Dirty { .. }));
+        .any(|host_check| matches!(host_check, HostCheck::Dirty { .. }));
     if dirty || succeeded(&evidence.attack) {
-        // A behaviour leans on whatever its policy demands.
+        // A behavior depends on every demand of its policy.
         let declined = evidence.waived.iter().any(|u| {
             subject
                 .capability()
@@ -39,7 +41,7 @@ pub fn judge(subject: Subject, evidence: &Evidence, denials: &[Denial]) -> Verdi
     if evidence.not_run.is_some() {
         return Verdict::NotRun;
     }
-    if evidence.trouble.is_some() || !succeeded(&evidence.host_control) {
+    if evidence.error.is_some() || !succeeded(&evidence.host_control) {
         return Verdict::Inconclusive;
     }
     if !succeeded(&evidence.allow_control) {
@@ -47,14 +49,14 @@ pub fn judge(subject: Subject, evidence: &Evidence, denials: &[Denial]) -> Verdi
     }
     match evidence.attack.as_ref().map(|step| &step.attempt) {
         None => Verdict::Inconclusive,
-        Some(_) if evidence.oracles.is_empty() => Verdict::Inconclusive,
+        Some(_) if evidence.host_checks.is_empty() => Verdict::Inconclusive,
         Some(Attempt::Blocked { signature }) if explained(signature, denials) => Verdict::Enforced,
         Some(_) => Verdict::Unexplained,
     }
 }
 
-/// Whether every sign is one that a known mechanism gives.
-fn explained(signature: &[String], denials: &[Denial]) -> bool {
+/// Whether a known mechanism explains every sign.
+fn explained(signature: &[String], denials: &[ExpectedDenial]) -> bool {
     let known = |sign: &String| denials.iter().any(|denial| denial.sign == sign.as_str());
     !signature.is_empty() && signature.iter().all(known)
 }

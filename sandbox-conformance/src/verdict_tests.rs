@@ -4,7 +4,7 @@ use super::*;
 use crate::evidence::Step;
 
 const SUBJECT: Subject = Subject::Capability(Capability::Memory);
-const DENIALS: &[Denial] = &[Denial {
+const DENIALS: &[ExpectedDenial] = &[ExpectedDenial {
     sign: "EACCES",
     means: "permission",
 }];
@@ -30,14 +30,14 @@ fn attacks() -> Vec<Option<Step>> {
     attacks
 }
 
-fn oracles() -> Vec<Vec<Oracle>> {
-    let clean = Oracle::Clean {
+fn host_checks() -> Vec<Vec<HostCheck>> {
+    let clean = HostCheck::Clean {
         watched: "canary".into(),
     };
-    let dirty = Oracle::Dirty {
+    let dirty = HostCheck::Dirty {
         watched: "canary".into(),
     };
-    let nothing = Oracle::Nothing {
+    let nothing = HostCheck::Nothing {
         reason: "no trace".into(),
     };
     vec![
@@ -64,28 +64,28 @@ fn waivers() -> Vec<Vec<Unmet>> {
     ]
 }
 
-/// Every combination of every kind of every piece.
+/// Every combination of every kind of evidence.
 fn all() -> Vec<Evidence> {
     let mut all = Vec::new();
     let said = [None, Some("why".to_owned())];
     for host_control in controls() {
         for allow_control in controls() {
             for attack in attacks() {
-                for oracles in oracles() {
+                for host_checks in host_checks() {
                     for waived in waivers() {
                         for bits in 0..8 {
                             all.push(Evidence {
                                 host_control: host_control.clone(),
                                 allow_control: allow_control.clone(),
                                 attack: attack.clone(),
-                                oracles: oracles.clone(),
+                                host_checks: host_checks.clone(),
                                 declared: None,
                                 gated: true,
                                 waived: waived.clone(),
-                                unkept: Vec::new(),
+                                broken_claims: Vec::new(),
                                 refused: said[bits & 1].clone(),
                                 not_run: said[bits >> 1 & 1].clone(),
-                                trouble: said[bits >> 2 & 1].clone(),
+                                error: said[bits >> 2 & 1].clone(),
                             });
                         }
                     }
@@ -103,16 +103,16 @@ fn ok(step: &Option<Step>) -> bool {
 fn touched(evidence: &Evidence) -> bool {
     ok(&evidence.attack)
         || evidence
-            .oracles
+            .host_checks
             .iter()
-            .any(|o| matches!(o, Oracle::Dirty { .. }))
+            .any(|o| matches!(o, HostCheck::Dirty { .. }))
 }
 
 fn silent(evidence: &Evidence) -> bool {
-    evidence.refused.is_none() && evidence.not_run.is_none() && evidence.trouble.is_none()
+    evidence.refused.is_none() && evidence.not_run.is_none() && evidence.error.is_none()
 }
 
-/// The rules once more, one for each verdict, none leaning on the order in which `judge` asks.
+/// One test for each rule, independent of the order in which `judge` applies them.
 fn rule(verdict: Verdict, e: &Evidence) -> bool {
     let own_waiver = e
         .waived
@@ -128,21 +128,21 @@ fn rule(verdict: Verdict, e: &Evidence) -> bool {
             !touched(e)
                 && e.refused.is_none()
                 && e.not_run.is_none()
-                && (e.trouble.is_some()
+                && (e.error.is_some()
                     || !ok(&e.host_control)
-                    || ok(&e.allow_control) && (e.attack.is_none() || e.oracles.is_empty()))
+                    || ok(&e.allow_control) && (e.attack.is_none() || e.host_checks.is_empty()))
         }
         Verdict::Overblocked => {
             !touched(e) && silent(e) && ok(&e.host_control) && !ok(&e.allow_control)
         }
         Verdict::Enforced => {
-            !touched(e) && silent(e) && a_and_b && !e.oracles.is_empty() && e.attack == known
+            !touched(e) && silent(e) && a_and_b && !e.host_checks.is_empty() && e.attack == known
         }
         Verdict::Unexplained => {
             !touched(e)
                 && silent(e)
                 && a_and_b
-                && !e.oracles.is_empty()
+                && !e.host_checks.is_empty()
                 && e.attack.is_some()
                 && e.attack != known
         }
@@ -165,17 +165,18 @@ fn every_combination_has_exactly_the_verdict_of_its_rule() {
 }
 
 #[test]
-fn enforcement_needs_all_five() {
+fn enforced_needs_all_evidence() {
     let enforced: Vec<Evidence> = all()
         .into_iter()
         .filter(|e| judge(SUBJECT, e, DENIALS) == Verdict::Enforced)
         .collect();
-    // One host control, one allow control, one attack, two clean oracles, three waivers, nothing said.
+    // One host control, one allow control, one attack, two clean host checks, three waivers,
+    // nothing else.
     assert_eq!(enforced.len(), 2 * 3);
 }
 
 #[test]
-fn without_known_signs_nothing_is_enforced() {
+fn denial_with_an_unknown_sign_is_not_enforced() {
     assert!(
         all()
             .iter()
@@ -184,7 +185,7 @@ fn without_known_signs_nothing_is_enforced() {
 }
 
 #[test]
-fn a_behaviour_that_needed_any_waiver_was_refused_and_has_not_leaked() {
+fn leaked_behavior_with_a_waiver_is_refused() {
     let leaked = |waived| Evidence {
         host_control: step(&Attempt::succeeded()),
         allow_control: step(&Attempt::succeeded()),

@@ -1,15 +1,15 @@
-//! A Python package made here, so that packages can be probed without a registry.
+//! Writes a Python package, so that probes of packages need no registry.
 
 use std::path::Path;
 
-/// The package's name, and its module's.
+/// The name of the package and of its module.
 pub const NAME: &str = "sandbox_conformance_package";
 
 /// Writes the package's wheel into a folder. Its module has a `token`.
 ///
 /// # Errors
 ///
-/// When the host's disk refuses.
+/// If the file cannot be written.
 pub fn write(folder: &Path, token: &str) -> std::io::Result<()> {
     let info = format!("{NAME}-1.0.dist-info");
     let files = [
@@ -31,14 +31,14 @@ pub fn write(folder: &Path, token: &str) -> std::io::Result<()> {
     )
 }
 
-/// A ZIP archive whose files are stored as they are.
+/// A ZIP archive of uncompressed files.
 fn archive(files: &[(String, String)]) -> Vec<u8> {
     let mut archive = Vec::new();
     let mut directory = Vec::new();
     for (name, content) in files {
         let offset = small(archive.len());
         let mut about = Vec::new();
-        // Version 2.0, no flags, stored, no time, the first day of 1980.
+        // Version 2.0, no flags, stored, no time, 1980-01-01.
         about.extend_from_slice(&[20, 0, 0, 0, 0, 0, 0, 0, 0x21, 0]);
         about.extend_from_slice(&checksum(content.as_bytes()).to_le_bytes());
         about.extend_from_slice(&small(content.len()).to_le_bytes());
@@ -76,7 +76,7 @@ fn small(length: usize) -> u32 {
     u32::try_from(length).unwrap_or(u32::MAX)
 }
 
-/// CRC-32, as ZIP has it.
+/// CRC-32, as in ZIP.
 fn checksum(bytes: &[u8]) -> u32 {
     let step = |state: u32, byte: &u8| {
         (0..8).fold(state ^ u32::from(*byte), |state, _| {
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_checksum_is_the_known_one() {
+    fn crc32_of_the_check_string_matches() {
         assert_eq!(checksum(b"123456789"), 0xcbf4_3926);
     }
 
@@ -105,7 +105,7 @@ mod tests {
             .arg(&wheel)
             .output()
             .expect("the host has a Python");
-        let said = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success() && said.contains("Done"), "{said}");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && text.contains("Done"), "{text}");
     }
 }

@@ -1,4 +1,4 @@
-//! The catalogue of attacks names what is there.
+//! Checks that the catalog of attacks names existing probes.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -7,20 +7,20 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-fn catalogue() -> String {
-    std::fs::read_to_string(root().join("docs/attacks.md")).expect("the catalogue")
+fn catalog() -> String {
+    std::fs::read_to_string(root().join("docs/attacks.md")).expect("the catalog")
 }
 
-/// What stands between backticks.
+/// The texts between backticks.
 fn named(text: &str) -> Vec<&str> {
     text.split('`').skip(1).step_by(2).collect()
 }
 
 #[test]
-fn every_probe_that_the_catalogue_names_exists() {
+fn every_probe_in_the_catalog_exists() {
     let probes = sandbox_conformance::probes::all();
     let ids: BTreeSet<&str> = probes.iter().map(|probe| probe.id).collect();
-    let text = catalogue();
+    let text = catalog();
     let named = named(&text);
     let named = named
         .iter()
@@ -30,8 +30,8 @@ fn every_probe_that_the_catalogue_names_exists() {
 }
 
 #[test]
-fn every_file_that_the_catalogue_names_exists() {
-    let text = catalogue();
+fn every_file_in_the_catalog_exists() {
+    let text = catalog();
     let named = named(&text);
     let files = named
         .iter()
@@ -41,8 +41,8 @@ fn every_file_that_the_catalogue_names_exists() {
 }
 
 #[test]
-fn every_idea_has_a_number_of_its_own() {
-    let text = catalogue();
+fn attack_numbers_are_unique() {
+    let text = catalog();
     let starts = text.lines().filter_map(|line| line.split_once(". **"));
     let mut numbers: Vec<u32> = starts
         .map(|(number, _)| number.parse().expect("a number"))

@@ -1,4 +1,4 @@
-//! The command, run as a stranger runs it, under whichever user runs the tests.
+//! The command line program, as any user runs it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -29,7 +29,7 @@ fn assert_success(output: &Output) {
     );
 }
 
-/// The last line says so, and nobody may read it otherwise: what failed is printed above it.
+/// The last line contains the counts; failures are printed above it.
 fn counts(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stdout);
     text.lines()
@@ -39,18 +39,18 @@ fn counts(output: &Output) -> String {
         .to_owned()
 }
 
-/// Whether whoever runs many tests measures this by another one, and so not here.
+/// Whether another program of the same test run measures this.
 fn is_measured_elsewhere(what: &str) -> bool {
     let elsewhere = std::env::var("SANDBOX_MEASURED_ELSEWHERE").unwrap_or_default();
     let is = elsewhere.split(',').any(|named| named.trim() == what);
     if is {
-        println!("NOT RUN: {what}: whoever set SANDBOX_MEASURED_ELSEWHERE measures that");
+        println!("NOT RUN: {what}: another program measures it (SANDBOX_MEASURED_ELSEWHERE)");
     }
     is
 }
 
 #[test]
-fn the_local_tier_is_what_it_claims() {
+fn local_tier_meets_its_claims() {
     if is_measured_elsewhere("local") {
         return;
     }
@@ -101,7 +101,7 @@ fn the_suite_proves_itself() {
 }
 
 #[test]
-fn an_unsafe_tier_leaks_and_says_so() {
+fn unsafe_tier_leaks_as_declared() {
     let folder = tempfile::tempdir().expect("folder");
     let output = command(folder.path())
         .args(["--tier", "local_unsafe", "--skip-self-checks"])
@@ -118,7 +118,7 @@ fn an_unsafe_tier_leaks_and_says_so() {
     let findings = report["tiers"][0]["findings"].as_array().expect("findings");
     assert_eq!(findings.len(), 3);
     for finding in findings {
-        // A host without IPv6 cannot be attacked over it.
+        // A host without IPv6 cannot run this probe.
         let open =
             finding["id"] == "network::tcp6_host_listener" && finding["verdict"] == "inconclusive";
         assert!(open || finding["verdict"] == "leaked", "{finding}");
@@ -130,7 +130,7 @@ fn an_unsafe_tier_leaks_and_says_so() {
 }
 
 #[test]
-fn an_unknown_tier_is_named() {
+fn unknown_tier_is_an_error_with_its_name() {
     let folder = tempfile::tempdir().expect("folder");
     let output = command(folder.path())
         .args(["--tier", "nonsense"])
@@ -141,11 +141,15 @@ fn an_unknown_tier_is_named() {
 }
 
 #[test]
-fn a_call_that_would_measure_nothing_is_refused() {
+fn arguments_that_measure_nothing_are_refused() {
     let folder = tempfile::tempdir().expect("folder");
     let nowhere = folder.path().join("nowhere.json");
-    for (option, value, told) in [
-        ("--filter", Path::new("nonsense"), "no probe's name holds"),
+    for (option, value, message) in [
+        (
+            "--filter",
+            Path::new("nonsense"),
+            "--filter matches no probe",
+        ),
         ("--compare", nowhere.as_path(), "nowhere.json"),
     ] {
         let mut command = command(folder.path());
@@ -153,14 +157,14 @@ fn a_call_that_would_measure_nothing_is_refused() {
         let output = command.arg(value).output().expect("the command");
         assert_eq!(output.status.code(), Some(1), "{option}");
         let error = String::from_utf8_lossy(&output.stderr);
-        assert!(error.contains(told), "{option}: {error}");
+        assert!(error.contains(message), "{option}: {error}");
         assert!(!folder.path().join("report.json").exists(), "{option}");
     }
 }
 
 #[cfg(feature = "docker")]
 #[test]
-fn a_required_tier_that_cannot_run_has_its_own_exit_code() {
+fn unavailable_required_tier_exits_with_3() {
     let folder = tempfile::tempdir().expect("folder");
     let run = |require: &[&str]| {
         let mut command = command(folder.path());
@@ -173,11 +177,11 @@ fn a_required_tier_that_cannot_run_has_its_own_exit_code() {
     let required = run(&["--require", "docker"]);
     assert_eq!(required.status.code(), Some(3));
     assert!(String::from_utf8_lossy(&required.stderr).contains("docker is required"));
-    // Not required it is no success either: no probe has told anything.
+    // Without `--require` it is no success either, because no probe decided anything.
     let optional = run(&[]);
     assert_eq!(optional.status.code(), Some(1));
     let error = String::from_utf8_lossy(&optional.stderr);
-    assert!(error.contains("no probe told anything"), "{error}");
+    assert!(error.contains("no probe was conclusive"), "{error}");
     assert!(
         counts(&optional).starts_with("0 passed, 0 failed, "),
         "{}",

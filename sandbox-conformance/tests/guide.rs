@@ -1,4 +1,5 @@
-//! The guide to a backend of one's own: it shows the toy as it is tested, and whoever follows it gets a row of the matrix.
+//! The guide for adding a backend: its code equals the toy, and its steps lead to a row in the
+//! matrix.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -18,7 +19,7 @@ fn guide() -> String {
 }
 
 #[test]
-fn the_guide_shows_what_is_tested() {
+fn guide_shows_the_tested_code() {
     let guide = guide();
     for file in ["backend.rs", "instance.rs"] {
         let code = read(&format!("tests/toy/{file}"));
@@ -29,82 +30,90 @@ fn the_guide_shows_what_is_tested() {
     }
 }
 
-/// What somebody does who follows the guide.
+/// A step of the guide.
 #[derive(Debug, PartialEq, Eq)]
-enum Deed<'a> {
+enum GuideStep<'a> {
     /// Run these lines.
     Run(&'a str),
-    /// Write this file, or more of it where it is there.
+    /// Write this file, or append to it.
     Write(&'a str, &'a str),
 }
 
-/// The blocks of the guide: commands, and files by the path in the line before them. What is neither is only shown.
-fn deeds(guide: &str) -> Vec<Deed<'_>> {
-    let mut deeds = Vec::new();
+/// The steps of the guide: commands, and files whose path is in the line before the block. Other
+/// blocks are skipped.
+fn guide_steps(guide: &str) -> Vec<GuideStep<'_>> {
+    let mut guide_steps = Vec::new();
     let mut rest = guide;
     while let Some((before, block)) = rest.split_once("\n```") {
         let (kind, block) = block.split_once('\n').expect("a block");
         let (content, after) = block.split_once("```\n").expect("an end");
-        let said = before.trim_end().rsplit('\n').next().unwrap_or_default();
-        let named = said.strip_suffix("`:");
+        let line = before.trim_end().rsplit('\n').next().unwrap_or_default();
+        let named = line.strip_suffix("`:");
         match (kind, named.and_then(|line| line.rsplit('`').next())) {
-            ("sh", _) => deeds.push(Deed::Run(content)),
-            (_, Some(path)) => deeds.push(Deed::Write(path, content)),
+            ("sh", _) => guide_steps.push(GuideStep::Run(content)),
+            (_, Some(path)) => guide_steps.push(GuideStep::Write(path, content)),
             _ => {}
         }
         rest = after;
     }
-    deeds
+    guide_steps
 }
 
 #[test]
-fn whoever_follows_the_guide_gets_a_row_of_the_matrix() {
+fn steps_of_the_guide_lead_to_a_matrix_row() {
     let Some(cargo) = std::env::var_os("CARGO") else {
         println!("NOT RUN: guide: no cargo runs this test");
         return;
     };
     let folder = tempfile::tempdir().expect("a folder");
     let guide = guide();
-    let deeds = deeds(&guide);
-    let written = deeds.iter().filter(|deed| matches!(deed, Deed::Write(..)));
-    assert_eq!((deeds.len(), written.count()), (9, 6), "{deeds:#?}");
-    let mut reader = Reader {
+    let guide_steps = guide_steps(&guide);
+    let written = guide_steps
+        .iter()
+        .filter(|step| matches!(step, GuideStep::Write(..)));
+    assert_eq!(
+        (guide_steps.len(), written.count()),
+        (9, 6),
+        "{guide_steps:#?}"
+    );
+    let mut runner = GuideRunner {
         cargo: PathBuf::from(cargo),
         root: package().join("..").canonicalize().expect("the root"),
         place: folder.path().to_owned(),
     };
     let mut last = String::new();
-    for deed in deeds {
-        match deed {
-            Deed::Write(path, content) => reader.write(path, content),
-            Deed::Run(lines) => last = reader.run(lines),
+    for step in guide_steps {
+        match step {
+            GuideStep::Write(path, content) => runner.write(path, content),
+            GuideStep::Run(lines) => last = runner.run(lines),
         }
     }
     assert!(last.contains("toy-"), "{last}");
     let row = last.lines().find(|line| line.contains("network_access"));
     assert!(row.is_some_and(|row| row.contains("refused")), "{last}");
-    let profiles = std::fs::read_dir(reader.place.join("matrix")).expect("a matrix");
+    let profiles = std::fs::read_dir(runner.place.join("matrix")).expect("a matrix");
     assert_eq!(profiles.count(), 1);
-    // The target folder is the workspace's, where each run would leave a crate of its own. What goes is found by the names of its
-    // targets: no other crate has a test "suite" or an example "matrix".
-    reader.run("cargo clean --package sandbox-toy");
+    // All runs share the workspace's target folder, so the new crate's files are removed. Cargo
+    // finds them by the names of its targets: no other crate has a test "suite" or an example
+    // "matrix".
+    runner.run("cargo clean --package sandbox-toy");
 }
 
-/// Somebody who follows the guide.
-struct Reader {
+/// Runs the steps of the guide.
+struct GuideRunner {
     cargo: PathBuf,
-    /// The checkout, which the guide takes to be beside the new crate.
+    /// The checkout. The guide expects it beside the new crate.
     root: PathBuf,
-    /// The folder that the last command was in.
+    /// The current folder of the commands.
     place: PathBuf,
 }
 
-impl Reader {
+impl GuideRunner {
     fn write(&self, path: &str, content: &str) {
         let path = self.place.join(path);
         let folder = path.parent().expect("a folder");
         std::fs::create_dir_all(folder).expect("a folder");
-        // What a manifest already says stays; the files that `cargo new` makes up do not.
+        // Content is appended to a manifest. Other files of `cargo new` are replaced.
         let before = match path.ends_with("Cargo.toml") {
             true => std::fs::read_to_string(&path).expect("a manifest") + "\n",
             false => String::new(),
@@ -112,7 +121,8 @@ impl Reader {
         std::fs::write(path, before + content).expect("a file");
     }
 
-    /// Runs the lines, and gives what they wrote. Nothing is fetched, and what this workspace has built is not built again.
+    /// Runs the lines and returns their output. Cargo is offline and uses the workspace's target
+    /// folder.
     fn run(&mut self, lines: &str) -> String {
         let lines = lines.replace("../sandbox/", &format!("{}/", self.root.display()));
         let path = std::env::var_os("PATH").unwrap_or_default();
@@ -134,18 +144,18 @@ impl Reader {
         let out = String::from_utf8_lossy(&output.stdout).into_owned();
         let error = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{lines}\n{out}\n{error}");
-        let (said, place) = out.trim_end().rsplit_once('\n').unwrap_or(("", &out));
+        let (line, place) = out.trim_end().rsplit_once('\n').unwrap_or(("", &out));
         self.place = PathBuf::from(place.trim_end());
-        said.to_owned()
+        line.to_owned()
     }
 }
 
 #[test]
-fn what_is_only_shown_is_not_done() {
+fn blocks_without_a_command_or_path_are_skipped() {
     let guide =
         "Look:\n\n```console\nx\n```\n\nIn `a/b.toml`:\n\n```toml\nc\n```\n\n```sh\nd\n```\n";
     assert_eq!(
-        deeds(guide),
-        [Deed::Write("a/b.toml", "c\n"), Deed::Run("d\n")]
+        guide_steps(guide),
+        [GuideStep::Write("a/b.toml", "c\n"), GuideStep::Run("d\n")]
     );
 }

@@ -1,3 +1,3 @@
-//! Every probe on the local tier, a test each.
+//! Every probe on the local tier, as one test each.
 
 sandbox_conformance::trials!(sandbox_conformance::Target::tier("local"));

@@ -1,22 +1,22 @@
-//! The committed matrix: with and without measuring.
+//! The committed matrix: comparing, writing and rendering it.
 
 use std::fmt::Display;
 use std::process::ExitCode;
 
-use sandbox_conformance::profiles::{self, Comparison};
-use sandbox_conformance::{Report, Target, Trouble, repeat, suite};
+use sandbox_conformance::profiles::{self, ProfileComparison};
+use sandbox_conformance::{ProbeError, Report, Target, repeat, suite};
 use sandbox_core::matrix::{CompatibilityMatrix, Profile, replace_block};
 use sandbox_core::registry;
 
-use super::{Arguments, options};
+use super::{CommandLine, options};
 
 /// Compares the committed profiles and the documents with the compiled suite, or writes the
 /// documents. Uses no engine.
 ///
 /// # Errors
 ///
-/// When a profile or a document cannot be read or written.
-pub fn offline(arguments: &Arguments) -> Result<ExitCode, Trouble> {
+/// If a profile or a document cannot be read or written.
+pub fn offline(arguments: &CommandLine) -> Result<ExitCode, ProbeError> {
     let committed = profiles::load(&arguments.matrix)?;
     let matrix = CompatibilityMatrix::new(committed.clone());
     let mut outdated = Vec::new();
@@ -24,7 +24,7 @@ pub fn offline(arguments: &Arguments) -> Result<ExitCode, Trouble> {
         (&arguments.document, matrix.markdown()),
         (&arguments.summary, matrix.summary()),
     ] {
-        let fail = |error: &dyn Display| Trouble::new(format!("{}: {error}", path.display()));
+        let fail = |error: &dyn Display| ProbeError::new(format!("{}: {error}", path.display()));
         let document = std::fs::read_to_string(path).map_err(|error| fail(&error))?;
         let updated = replace_block(&document, &rendered).map_err(|error| fail(&error))?;
         if updated != document {
@@ -63,9 +63,9 @@ pub fn offline(arguments: &Arguments) -> Result<ExitCode, Trouble> {
     })
 }
 
-/// Profiles that are committed and that the backend, as compiled, does not know:
-/// `CompatibilityMatrix::linked` would lack them.
-fn unregistered(committed: &[(String, Profile)]) -> Result<Vec<String>, Trouble> {
+/// The committed profiles that the compiled backend does not contain. `CompatibilityMatrix::linked`
+/// would lack them.
+fn unregistered(committed: &[(String, Profile)]) -> Result<Vec<String>, ProbeError> {
     let linked = CompatibilityMatrix::linked()?;
     let tiers: Vec<&str> = registry::tiers()?.iter().map(|tier| tier.tier).collect();
     let missing = committed.iter().filter(|entry| {
@@ -76,16 +76,16 @@ fn unregistered(committed: &[(String, Profile)]) -> Result<Vec<String>, Trouble>
         .collect())
 }
 
-/// Compares what was measured with the committed profiles; what differs is repeated in fresh
+/// Compares the measured profiles with the committed ones. A probe that differs runs again in fresh
 /// sandboxes.
 ///
 /// # Errors
 ///
-/// When the suite's own means fail.
+/// If the suite itself fails.
 pub async fn compare(
-    arguments: &Arguments,
+    arguments: &CommandLine,
     reports: &mut [Report],
-) -> Result<Vec<String>, Trouble> {
+) -> Result<Vec<String>, ProbeError> {
     let committed = profiles::load(&arguments.matrix)?;
     let mut failures = Vec::new();
     for report in reports
@@ -94,17 +94,19 @@ pub async fn compare(
     {
         let tier = report.tier.clone();
         match profiles::compare(&committed, &report.profile()) {
-            Comparison::OtherSuite => {
+            ProfileComparison::OtherSuite => {
                 failures.push(format!("{tier}: the committed profile is of another suite"));
             }
-            Comparison::UnknownKey if arguments.require.contains(&tier) => failures.push(format!(
-                "{tier}: no committed profile for this host, {}; cargo xtask matrix --write",
-                profiles::name(&report.profile())
-            )),
-            Comparison::UnknownKey => {
-                eprintln!("{tier}: no committed profile for this host: not compared");
+            ProfileComparison::UnknownKey if arguments.require.contains(&tier) => {
+                failures.push(format!(
+                    "{tier}: no committed profile for this host, {}; cargo xtask matrix --write",
+                    profiles::name(&report.profile())
+                ))
             }
-            Comparison::Same(differing) => {
+            ProfileComparison::UnknownKey => {
+                eprintln!("{tier}: not compared, because no profile of this host is committed");
+            }
+            ProfileComparison::Same(differing) => {
                 for (name, wanted, found) in differing {
                     let settled = settle(arguments, report, &committed, &name).await?;
                     failures.extend(settled.map(|repeated| {
@@ -119,20 +121,20 @@ pub async fn compare(
     Ok(failures)
 }
 
-/// Repeats a probe that differs from what is committed. `None` where the repetitions agree with it,
-/// and the first run told nothing; else what the repetitions say.
+/// Repeats a probe that differs from the committed profile. `None` if the first run was undecided
+/// and the repetitions agree with the profile; else the new finding.
 async fn settle(
-    arguments: &Arguments,
+    arguments: &CommandLine,
     report: &mut Report,
     committed: &[(String, Profile)],
     name: &str,
-) -> Result<Option<String>, Trouble> {
+) -> Result<Option<String>, ProbeError> {
     let Some(position) = report
         .findings
         .iter()
         .position(|finding| finding.id == name)
     else {
-        // Left out by a filter, or gone from the suite, which the suite's identity tells.
+        // A filter left it out, or another suite has it, which the suite's identity shows.
         return Ok(None);
     };
     let finding = &mut report.findings[position];
@@ -145,7 +147,10 @@ async fn settle(
     let same = profiles::of_this_host(committed, &profile)
         .is_some_and(|committed| committed.probes.get(name) == profile.probes.get(name));
     if same {
-        eprintln!("{} {name}: as committed at last{repeated}", report.tier);
+        eprintln!(
+            "{} {name}: a repeated run equals the committed profile{repeated}",
+            report.tier
+        );
     }
     Ok((!same).then_some(repeated))
 }

@@ -1,4 +1,4 @@
-//! What the command does.
+//! The actions of the command.
 
 mod arguments;
 mod matrix;
@@ -9,25 +9,25 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use sandbox_conformance::known::KnownLeaks;
-use sandbox_conformance::report::Whole;
+use sandbox_conformance::known_leaks::KnownLeaks;
+use sandbox_conformance::report::RunResults;
 use sandbox_conformance::selfcheck;
 use sandbox_conformance::{
-    Options, Report, Standing, Target, Trouble, probes, profiles, repeat, report, suite,
+    ClaimStatus, Options, ProbeError, Report, Target, probes, profiles, repeat, report, suite,
 };
 use sandbox_core::registry;
 
-pub use arguments::Arguments;
+pub use arguments::CommandLine;
 
-/// A tier that was required could not be measured.
+/// The exit code if a required tier could not be measured.
 const NOT_MEASURED: u8 = 3;
 
-/// Does what the arguments ask.
+/// Does what the arguments ask for.
 ///
 /// # Errors
 ///
-/// When the suite's own means fail.
-pub async fn run(arguments: &Arguments) -> Result<ExitCode, Trouble> {
+/// If the suite itself fails.
+pub async fn run(arguments: &CommandLine) -> Result<ExitCode, ProbeError> {
     if arguments.list {
         return list(arguments);
     }
@@ -43,34 +43,34 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode, Trouble> {
         .iter()
         .map(|tier| Target::tier_with(tier, arguments.settings()))
         .collect::<Result<Vec<_>, _>>()?;
-    // What is wrong with the call is said before a minute's work, not after it.
+    // Wrong arguments are reported before the run starts.
     if suite::selected(&arguments.filter).is_empty() {
-        return Err(Trouble::new(format!(
-            "no probe's name holds {:?}; --list names them",
+        return Err(ProbeError::new(format!(
+            "--filter matches no probe: {:?}; --list prints the names",
             arguments.filter
         )));
     }
     let earlier = arguments.compare.as_deref();
-    let earlier = earlier.map(report::Earlier::load).transpose()?;
+    let earlier = earlier.map(report::EarlierReport::load).transpose()?;
     let options = options(arguments, "");
     let known = KnownLeaks::load(&arguments.matrix)?;
     let mut failures = Vec::new();
-    let mut whole = Whole::default();
+    let mut results = RunResults::default();
     if arguments.proves_itself() {
-        whole.self_checks = selfcheck::run_all(&options).await?;
+        results.self_checks = selfcheck::run_all(&options).await?;
     }
     #[cfg(feature = "mutants")]
     if let Some(mutants) = arguments.mutants(&tiers) {
-        whole.mutants = selfcheck::run_mutants(&options, &mutants).await?;
+        results.mutants = selfcheck::run_mutants(&options, &mutants).await?;
     }
     for target in &targets {
         let mut measured = measure(arguments, target).await?;
         failures.extend(known.mark(&mut measured, SystemTime::now()));
-        whole.tiers.push(measured);
+        results.tiers.push(measured);
     }
-    let compared = earlier.map(|earlier| earlier.compare(&whole));
-    report::write(&arguments.reports, &whole, compared.as_ref())?;
-    for change in compared.iter().flat_map(|compared| &compared.changes) {
+    let diff = earlier.map(|earlier| earlier.compare(&results));
+    report::write(&arguments.reports, &results, diff.as_ref())?;
+    for change in diff.iter().flat_map(|diff| &diff.changes) {
         let [before, now] = [&change.before, &change.now].map(|one| {
             one.as_deref()
                 .map_or_else(|| "not there".into(), report::printable)
@@ -81,41 +81,41 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode, Trouble> {
         );
     }
     if arguments.write_profile {
-        let reports = &whole.tiers;
+        let reports = &results.tiers;
         for measured in reports.iter().filter(|report| report.unavailable.is_none()) {
             let name = profiles::store(&arguments.matrix, measured)?;
             eprintln!("wrote {name}.json");
         }
     }
     if arguments.check {
-        failures.extend(matrix::compare(arguments, &mut whole.tiers).await?);
-        failures.extend(vacuous(arguments, &whole));
+        failures.extend(matrix::compare(arguments, &mut results.tiers).await?);
+        failures.extend(vacuous(arguments, &results));
     }
     for failure in &failures {
         println!("FAILED {}", report::printable(failure));
     }
-    if let Some(compared) = &compared {
-        println!("compared: {}", report::printable(&compared.told()));
+    if let Some(diff) = &diff {
+        println!("compared: {}", report::printable(&diff.summary()));
     }
     eprintln!(
         "evidence: {}, and report.json, report.md and junit.xml beside it",
         arguments.reports.join("report.html").display()
     );
-    print!("{}", report::summary(&whole, failures.len()));
-    let missing = missing(arguments, &whole.tiers);
+    print!("{}", report::summary(&results, failures.len()));
+    let missing = missing(arguments, &results.tiers);
     for (tier, reason) in &missing {
         eprintln!(
-            "error: {tier} is required and was not measured: {}",
+            "error: {tier} is required and could not be measured: {}",
             report::printable(reason)
         );
     }
-    let nothing = whole.told_nothing();
+    let nothing = results.without_measurements();
     if let Some(nothing) = &nothing {
         eprintln!("error: {nothing}");
     }
-    let bad = !whole.is_fine() || !failures.is_empty() || nothing.is_some();
+    let bad = !results.is_fine() || !failures.is_empty() || nothing.is_some();
     Ok(match (bad, missing.is_empty()) {
-        // That nothing was told is because of what is missing.
+        // The missing tier is the reason that no probe decided anything.
         (_, false) if nothing.is_some() && failures.is_empty() => ExitCode::from(NOT_MEASURED),
         (true, _) => ExitCode::FAILURE,
         (false, false) => ExitCode::from(NOT_MEASURED),
@@ -123,11 +123,11 @@ pub async fn run(arguments: &Arguments) -> Result<ExitCode, Trouble> {
     })
 }
 
-/// The tiers on which a run may make something. One that cannot be opened has nothing of it.
+/// The tiers on which a run may create something. A tier that cannot be opened is skipped.
 #[must_use]
-pub fn touched(arguments: &Arguments) -> Vec<Target> {
+pub fn touched(arguments: &CommandLine) -> Vec<Target> {
     let linked = registry::tiers().unwrap_or_default();
-    // Those of mutants too, whatever tiers were named.
+    // Includes the tiers of mutants, whatever tiers were named.
     let linked = linked.iter().filter(|tier| tier.applies_policy);
     let mut names: Vec<String> = linked.map(|tier| tier.tier.to_owned()).collect();
     let named = arguments.tier.iter().chain(&arguments.require);
@@ -140,7 +140,7 @@ pub fn touched(arguments: &Arguments) -> Vec<Target> {
         .collect()
 }
 
-fn list(arguments: &Arguments) -> Result<ExitCode, Trouble> {
+fn list(arguments: &CommandLine) -> Result<ExitCode, ProbeError> {
     for tier in tiers(arguments)? {
         for probe in suite::selected(&arguments.filter) {
             println!("[{tier}] {}: {}", probe.id, probe.summary);
@@ -150,8 +150,8 @@ fn list(arguments: &Arguments) -> Result<ExitCode, Trouble> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The tiers that were named, or else every linked one that applies a policy.
-fn tiers(arguments: &Arguments) -> Result<Vec<String>, Trouble> {
+/// The named tiers, or else every linked tier that applies a policy.
+fn tiers(arguments: &CommandLine) -> Result<Vec<String>, ProbeError> {
     let mut tiers = arguments.tier.clone();
     if tiers.is_empty() {
         let linked = registry::tiers()?;
@@ -169,7 +169,7 @@ fn tiers(arguments: &Arguments) -> Result<Vec<String>, Trouble> {
     Ok(tiers)
 }
 
-fn options(arguments: &Arguments, tier: &str) -> Options {
+fn options(arguments: &CommandLine, tier: &str) -> Options {
     let mut options = Options::default();
     options.filters = arguments.filter.clone();
     options.image = arguments.image_of(tier);
@@ -178,7 +178,7 @@ fn options(arguments: &Arguments, tier: &str) -> Options {
     options
 }
 
-async fn measure(arguments: &Arguments, target: &Target) -> Result<Report, Trouble> {
+async fn measure(arguments: &CommandLine, target: &Target) -> Result<Report, ProbeError> {
     let tier = target.name();
     let mut options = options(arguments, tier);
     if arguments.verbose {
@@ -196,18 +196,18 @@ async fn measure(arguments: &Arguments, target: &Target) -> Result<Report, Troub
     }
     let mut measured = measured?;
     for finding in &mut measured.findings {
-        if matches!(finding.standing(), Standing::Failed(_)) {
+        if matches!(finding.claim_status(), ClaimStatus::Failed(_)) {
             *finding = repeat(target, &options, finding).await?;
         }
     }
     Ok(measured)
 }
 
-/// What makes a run say nothing although nothing failed.
-fn vacuous(arguments: &Arguments, whole: &Whole) -> Vec<String> {
+/// The reasons why a run without failures still proves nothing.
+fn vacuous(arguments: &CommandLine, results: &RunResults) -> Vec<String> {
     let mut vacuous = Vec::new();
-    let reports = &whole.tiers;
-    if whole.self_checks.is_empty() && !arguments.proven_elsewhere {
+    let reports = &results.tiers;
+    if results.self_checks.is_empty() && !arguments.proven_elsewhere {
         vacuous.push("the self-checks did not run".to_owned());
     }
     if reports.iter().all(|report| report.unavailable.is_some()) {
@@ -226,7 +226,7 @@ fn vacuous(arguments: &Arguments, whole: &Whole) -> Vec<String> {
     vacuous
 }
 
-fn missing<'a>(arguments: &Arguments, reports: &'a [Report]) -> Vec<(&'a str, &'a str)> {
+fn missing<'a>(arguments: &CommandLine, reports: &'a [Report]) -> Vec<(&'a str, &'a str)> {
     let required = reports
         .iter()
         .filter(|report| arguments.require.contains(&report.tier));

@@ -1,59 +1,63 @@
-//! A sandbox with the probe program in it.
+//! A sandbox that contains the probe program.
 
-use sandbox_core::spi::Source;
-use sandbox_core::{Capability, Enforcement, Error, ExecRequest, ExecResult, SandboxHandle, Unmet};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+
+use sandbox_core::{
+    Capability, Enforcement, Error, ExecRequest, ExecResult, SandboxHandle, Stdin, Unmet,
+};
 
 use crate::program::{Call, Run};
 
-/// A sandbox with the probe program in it.
+/// A sandbox that contains the probe program.
 #[derive(Debug)]
-pub struct Sandbox {
+pub struct ProbeSandbox {
     pub(super) handle: SandboxHandle,
     pub(super) program: String,
     pub(super) waived: Vec<Unmet>,
-    pub(super) unkept: Vec<Unmet>,
+    pub(super) broken_claims: Vec<Unmet>,
     pub(super) has_roots: bool,
-    pub(super) is_elsewhere: bool,
+    pub(super) is_remote: bool,
 }
 
-impl Sandbox {
+impl ProbeSandbox {
     /// The handle.
     #[must_use]
     pub fn handle(&self) -> &SandboxHandle {
         &self.handle
     }
 
-    /// The probe program's path inside.
+    /// The path of the probe program inside.
     #[must_use]
     pub fn program(&self) -> &str {
         &self.program
     }
 
-    /// The demands that had to be waived before the backend made it.
+    /// The demands that were waived to create it.
     #[must_use]
     pub fn waived(&self) -> &[Unmet] {
         &self.waived
     }
 
-    /// Of these the ones that the backend had said it would meet.
+    /// The waived demands that the backend had assessed as enforced.
     #[must_use]
-    pub fn unkept(&self) -> &[Unmet] {
-        &self.unkept
+    pub fn broken_claims(&self) -> &[Unmet] {
+        &self.broken_claims
     }
 
-    /// Whether folders of this host are granted in it.
+    /// Whether it has folders of this host as roots.
     #[must_use]
     pub fn has_roots(&self) -> bool {
         self.has_roots
     }
 
-    /// Whether it runs on another machine than this host, or may: then nothing of it is seen here.
+    /// Whether it runs, or may run, on another machine. This host then shows nothing of it.
     #[must_use]
-    pub fn is_elsewhere(&self) -> bool {
-        self.is_elsewhere
+    pub fn is_remote(&self) -> bool {
+        self.is_remote
     }
 
-    /// What the backend declares of a capability in this sandbox.
+    /// The enforcement that the backend declares for a capability in this sandbox.
     #[must_use]
     pub fn declared(&self, capability: Capability) -> Option<Enforcement> {
         self.handle.enforcement().get(capability).cloned()
@@ -63,35 +67,34 @@ impl Sandbox {
     ///
     /// # Errors
     ///
-    /// When the sandbox failed.
+    /// If the sandbox fails.
     pub async fn run(&self, call: &Call) -> Result<Run, Error> {
         self.execute(call).await.map(Run::from)
     }
 
-    /// Runs the probe program, with everything that the sandbox tells about it.
+    /// Runs the probe program and returns the whole result.
     ///
     /// # Errors
     ///
-    /// When the sandbox failed.
+    /// If the sandbox fails.
     pub async fn execute(&self, call: &Call) -> Result<ExecResult, Error> {
         let request = self.request(call);
-        let stdin = call
-            .stdin
-            .clone()
-            .map(|content| -> Source { Box::new(std::io::Cursor::new(content)) });
-        self.handle.exec_with(&request, stdin, None).await
+        let stdin = call.stdin.clone().map_or(Stdin::Null, Stdin::from_bytes);
+        self.handle.exec_with(&request, stdin, |_, _| {}).await
     }
 
-    /// What runs the probe program, but for its standard input.
+    /// The request that runs the probe program, without standard input.
     #[must_use]
     pub fn request(&self, call: &Call) -> ExecRequest {
-        let arguments = call.arguments_for(self.program.as_bytes());
-        let mut request = ExecRequest::new(self.program.clone()).args(arguments);
+        let arguments = call
+            .arguments_for(self.program.as_bytes())
+            .map(OsStr::from_bytes);
+        let mut request = ExecRequest::new(&self.program).args(arguments);
         request.timeout = call.timeout;
         request
     }
 
-    /// The handle alone, and the program's path inside; what is ended with it is for the caller to say.
+    /// The handle and the program's path inside. The caller ends the sandbox.
     #[must_use]
     pub fn into_parts(self) -> (SandboxHandle, String) {
         (self.handle, self.program)

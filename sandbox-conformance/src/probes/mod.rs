@@ -1,4 +1,4 @@
-//! The probes, a file each, by area.
+//! The probes, by area. Each area has a table of its probes and the code that only they need.
 
 use crate::probe::Probe;
 
@@ -19,19 +19,20 @@ mod network;
 mod open_files;
 mod output;
 mod packages;
+mod path_uses;
 mod pids;
 mod prelude;
+mod procedures;
 mod processes;
-mod scene;
 mod second_run;
-mod shapes;
 pub mod signs;
 mod streams;
+mod subjects;
 mod subprocess;
 mod swap;
+mod swap_fixture;
 mod timeout;
 mod two_sandboxes;
-mod uses;
 
 /// Every probe, sorted by name.
 #[must_use]

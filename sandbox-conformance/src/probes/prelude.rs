@@ -1,17 +1,17 @@
-//! What every probe needs.
+//! The items that most probes use.
 
-pub use sandbox_core::matrix::{Feature, Subject};
-pub use sandbox_core::{ByteSize, Capability, Cpus, Outcome};
+pub use sandbox_core::{ByteSize, Cpus, Outcome};
 
-pub use super::shapes::{
+pub use super::procedures::{
     GONE, behavior, control, found_below, kernel_call, limit, plain, reach, reach_address, rooted,
-    rooted_if_taken, same_call,
+    rooted_if_supported, same_call,
 };
-pub use super::signs;
+pub use super::signs::{self, denied};
+pub use super::subjects::*;
+pub use crate::context::ProbeContext;
 pub use crate::evidence::{Attempt, Step};
-pub use crate::grounds::Grounds;
 pub use crate::host;
+pub use crate::host_fixture::HostFixture;
 pub use crate::listeners::Listener;
-pub use crate::probe::{Denial, Kind, Probe, Setting, Trouble};
+pub use crate::probe::{ExpectedDenial, Probe, ProbeError, SandboxSetup};
 pub use crate::program::{Call, ITSELF};
-pub use crate::stage::Stage;

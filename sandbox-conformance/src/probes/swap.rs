@@ -1,8 +1,8 @@
-//! Attacks on a path of the host that changes its meaning before, or while, a sandbox is given it.
+//! Attacks that swap a host path before or while a sandbox is created with it.
 //!
-//! Two shapes: in [`in_a_first_run`] code rearranges a folder and ends, and a later sandbox is given a path in it; in
-//! [`meanwhile`] another sandbox renames at full speed while the sandbox is created. What is given, and what shows where it
-//! leads, is a [`Use`].
+//! In [`swap_before_creation`], code swaps a folder and ends, and a later sandbox gets the path. In
+//! [`swap_during_creation`], another sandbox swaps the folder repeatedly while sandboxes are
+//! created. A [`PathUse`] says how the sandbox uses the path and how to tell where it leads.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -10,222 +10,249 @@ use std::time::{Duration, Instant};
 use futures_util::future::BoxFuture;
 use sandbox_core::{Error, ErrorKind, Execution, Stdin};
 
-use super::scene::{DATA, Goal, Scene};
+use super::swap_fixture::{DATA, PathDestination, SwapFixture};
+use crate::context::ProbeContext;
 use crate::evidence::{Attempt, Step};
 use crate::host;
-use crate::pool::Sandbox;
-use crate::probe::{Denial, Setting, Trouble};
+use crate::pool::ProbeSandbox;
+use crate::probe::{ExpectedDenial, ProbeError, SandboxSetup};
 use crate::program::Call;
-use crate::stage::Stage;
 
-/// Where a workspace is inside.
+/// The path of a workspace inside a sandbox.
 pub const WORKSPACE: &str = "/workspace";
 
-/// How such an attack may be stopped.
-pub const STOPPED: &[Denial] = &[
-    Denial {
+/// The accepted denials of these attacks.
+pub const STOPPED: &[ExpectedDenial] = &[
+    ExpectedDenial {
         sign: LINK_REFUSED,
-        means: "a typed error that names the link: it stands where code can write, or leads out of its folder",
+        means: "a typed error that names the link: it stands where code can write, or leads out of \
+         its folder",
     },
-    Denial {
+    ExpectedDenial {
         sign: "changed_refused",
         means: "a typed error: the path does not lead any more to what was checked",
     },
-    Denial {
+    ExpectedDenial {
         sign: "rename_refused",
-        means: "a typed error: the engine takes paths, and somebody else can rename a part of this one",
+        means: "a typed error: the engine takes paths, and somebody else can rename a part of this \
+         one",
     },
-    Denial {
+    ExpectedDenial {
         sign: "other_content",
         means: "the sandbox was given the folder that was checked",
     },
-    Denial {
+    ExpectedDenial {
         sign: "elsewhere",
         means: "what was written is in the folder that was checked",
     },
 ];
 
-/// A use of a path of the host.
+/// A use of a host path by a sandbox.
 #[derive(Debug, Clone, Copy)]
-pub struct Use {
-    /// The named path below the folder that changes; empty where it is that folder itself.
+pub struct PathUse {
+    /// The path below the swapped folder; empty for the folder itself.
     pub below: &'static str,
-    /// The sandbox that is given the path.
-    pub setting: fn(&Path) -> Setting,
-    /// Whether a first run is under the same policy, with the project as its workspace.
+    /// The setup of the sandbox that uses the path.
+    pub setup: fn(&Path) -> SandboxSetup,
+    /// Whether the first run has the same policy, with the project as its workspace.
     pub same_policy: bool,
-    /// What a plain process of the host does with the path.
-    pub on_host: fn(&Goal<'_>) -> Call,
-    /// Uses the path, and succeeds where it leads to the goal.
-    pub act: for<'a> fn(&'a Sandbox, &'a Goal<'a>) -> BoxFuture<'a, Attempt>,
+    /// The call that uses the path on the host.
+    pub on_host: fn(&PathDestination<'_>) -> Call,
+    /// Uses the path. Succeeds if it leads to the destination.
+    pub act: for<'a> fn(&'a ProbeSandbox, &'a PathDestination<'a>) -> BoxFuture<'a, Attempt>,
 }
 
-impl Use {
-    fn second(&self, scene: &Scene) -> Setting {
-        let setting = (self.setting)(&scene.granted(self.below).path);
+impl PathUse {
+    fn second(&self, fixture: &SwapFixture) -> SandboxSetup {
+        let setup = (self.setup)(&fixture.granted(self.below).path);
         match self.same_policy {
-            true => setting.workspace(&scene.project),
-            false => setting,
+            true => setup.workspace(&fixture.project),
+            false => setup,
         }
     }
 
-    fn first(&self, scene: &Scene) -> Setting {
+    fn first(&self, fixture: &SwapFixture) -> SandboxSetup {
         match self.same_policy {
-            true => self.second(scene),
-            false => Setting::default().workspace(&scene.project),
+            true => self.second(fixture),
+            false => SandboxSetup::default().workspace(&fixture.project),
         }
     }
 
-    /// Without a sandbox the path leads to the goal.
-    async fn control(&self, stage: &mut Stage, scene: &Scene) -> Result<(), Trouble> {
-        let goal = scene.private(self.below);
-        stage.host_control(&(self.on_host)(&goal)).await?;
+    /// Host control: without a sandbox the path leads to the destination.
+    async fn control(
+        &self,
+        context: &mut ProbeContext,
+        fixture: &SwapFixture,
+    ) -> Result<(), ProbeError> {
+        let destination = fixture.private(self.below);
+        context.host_control(&(self.on_host)(&destination)).await?;
         Ok(())
     }
 
-    /// The same flow without the attack: the path leads to what it names. Says whether it did; else there is nothing to attack.
-    async fn allowed(&self, stage: &mut Stage) -> Result<bool, Trouble> {
-        let scene = Scene::build(stage, "allowed")?;
-        let settings = [self.first(&scene), self.second(&scene)];
+    /// Allow control: without a swap the path leads to its own folder. Returns whether it does; if
+    /// not, an attack proves nothing.
+    async fn allowed(&self, context: &mut ProbeContext) -> Result<bool, ProbeError> {
+        let fixture = SwapFixture::build(context, "allowed")?;
+        let settings = [self.first(&fixture), self.second(&fixture)];
         let mut led = false;
-        for (number, setting) in settings.into_iter().enumerate() {
+        for (number, setup) in settings.into_iter().enumerate() {
             let step = "use a path that nobody has changed";
-            let sandbox = match stage.once(&setting).await {
+            let sandbox = match context.once(&setup).await {
                 Ok(sandbox) => sandbox,
                 Err(error) => {
-                    let attempt = stage.not_created(error);
-                    stage.allow_control_was(Step::new(step, attempt));
+                    let attempt = context.record_create_error(error);
+                    context.record_allow_control(Step::new(step, attempt));
                     return Ok(false);
                 }
             };
             if number == 1 {
-                let attempt = (self.act)(&sandbox, &scene.granted(self.below)).await;
+                let attempt = (self.act)(&sandbox, &fixture.granted(self.below)).await;
                 led = attempt.is_success();
-                stage.allow_control_was(Step::new(step, attempt));
+                context.record_allow_control(Step::new(step, attempt));
             }
             sandbox.handle().kill().await?;
         }
         Ok(led)
     }
 
-    /// Creates the sandbox that is given the path, and uses it.
-    async fn attempted(&self, stage: &mut Stage, scene: &Scene) -> Result<Attempt, Trouble> {
-        let sandbox = match stage.once(&self.second(scene)).await {
+    /// Creates a sandbox that uses the path, and uses it.
+    async fn attempted(
+        &self,
+        context: &mut ProbeContext,
+        fixture: &SwapFixture,
+    ) -> Result<Attempt, ProbeError> {
+        let sandbox = match context.once(&self.second(fixture)).await {
             Ok(sandbox) => sandbox,
-            Err(error) => return Ok(refusal(&error, &scene.project.join(DATA))),
+            Err(error) => return Ok(refusal(&error, &fixture.project.join(DATA))),
         };
-        let attempt = (self.act)(&sandbox, &scene.private(self.below)).await;
+        let attempt = (self.act)(&sandbox, &fixture.private(self.below)).await;
         sandbox.handle().kill().await?;
         Ok(attempt)
     }
 }
 
-/// Code of a first sandbox puts a link to the private folder where `data` was; a later sandbox is given the path.
-pub async fn in_a_first_run(stage: &mut Stage, used: Use) -> Result<(), Trouble> {
-    let swapped = |scene: &Scene, project: &Path| {
+/// Code of a first sandbox replaces `data` by a link to the private folder. A later sandbox uses
+/// the path.
+pub async fn swap_before_creation(
+    context: &mut ProbeContext,
+    used: PathUse,
+) -> Result<(), ProbeError> {
+    let swapped = |fixture: &SwapFixture, project: &Path| {
         let data = project.join(DATA);
         let call = Call::new(["rearrange", "rename"]).and(&data);
         let call = call.and(project.join("old")).and("link");
-        call.and(&scene.private).and(&data)
+        call.and(&fixture.private).and(&data)
     };
-    let scene = Scene::build(stage, "control")?;
-    host::run(&stage.grounds().program(), &swapped(&scene, &scene.project)).await?;
-    used.control(stage, &scene).await?;
-    if !used.allowed(stage).await? {
+    let fixture = SwapFixture::build(context, "control")?;
+    host::run(
+        &context.fixture().program(),
+        &swapped(&fixture, &fixture.project),
+    )
+    .await?;
+    used.control(context, &fixture).await?;
+    if !used.allowed(context).await? {
         return Ok(());
     }
-    let scene = Scene::build(stage, "attack")?;
-    let call = swapped(&scene, Path::new(WORKSPACE));
-    let attempt = match stage.once(&used.first(&scene)).await {
-        Err(error) => stage.not_created(error),
+    let fixture = SwapFixture::build(context, "attack")?;
+    let call = swapped(&fixture, Path::new(WORKSPACE));
+    let attempt = match context.once(&used.first(&fixture)).await {
+        Err(error) => context.record_create_error(error),
         Ok(first) => {
             let rearranged = ran(&first, &call).await;
-            // A cluster's workspace is a copy, which comes back when it is asked for.
+            // On a cluster a workspace is a copy, which `sync` writes back.
             let synced = first.handle().sync().await;
             first.handle().kill().await?;
             match (rearranged, synced) {
-                (Attempt::Succeeded { .. }, Ok(_)) => used.attempted(stage, &scene).await?,
+                (Attempt::Succeeded { .. }, Ok(_)) => used.attempted(context, &fixture).await?,
                 (Attempt::Succeeded { .. }, Err(error)) => Attempt::unclear(error.to_string()),
                 (other, _) => Attempt::unclear(format!("the first run: {other:?}")),
             }
         }
     };
-    stage.attack_was(Step::new(
+    context.record_attack(Step::new(
         format!("{}, and use the path in a second run", call.text()),
         attempt,
     ));
-    stage.oracle(scene.oracle());
+    context.host_check(fixture.host_check());
     Ok(())
 }
 
-/// Sandboxes are created for so long, at most so many times as often as at least.
+/// Fast creations are repeated for this time, at most this many times the requested number.
 const WHILE: Duration = Duration::from_secs(2);
 const MORE: u32 = 5;
 
-/// The longest that a sandbox renames. The probe ends it before.
-const FLIPPING: Duration = Duration::from_secs(1200);
+/// The time limit of swapping. The probe ends it earlier.
+const SWAP_LIMIT: Duration = Duration::from_secs(1200);
 
-/// More flips than fit into [`FLIPPING`]: a bound all the same.
-const FLIPS: &str = "2000000000";
+/// An upper bound that [`SWAP_LIMIT`] does not reach.
+const SWAPS: &str = "2000000000";
 
-/// The link, next to the folder.
+/// The name of the link, beside the folder.
 const OTHER: &str = "other";
 
-/// How long the first flip may take to be seen.
+/// The time limit of observing the first swap.
 const SEEN: Duration = Duration::from_secs(10);
 
-/// How often a plain process of the host tries the path.
+/// The maximum number of tries of the host control.
 const TRIES: u32 = 1000;
 
-fn flip(project: &Path) -> Call {
+fn swap_call(project: &Path) -> Call {
     let call = Call::new(["flip"]).and(project.join(DATA));
-    let call = call.and(project.join(OTHER)).and(FLIPS);
-    call.and(FLIPPING.as_millis().to_string())
+    let call = call.and(project.join(OTHER)).and(SWAPS);
+    call.and(SWAP_LIMIT.as_millis().to_string())
 }
 
-/// A sandbox exchanges `data` and a link to the private folder while others are created that are given the path.
-pub async fn meanwhile(stage: &mut Stage, used: Use) -> Result<(), Trouble> {
-    controlled(stage, used).await?;
-    if !used.allowed(stage).await? {
+/// A sandbox swaps `data` with a link to the private folder while other sandboxes are created that
+/// use the path.
+pub async fn swap_during_creation(
+    context: &mut ProbeContext,
+    used: PathUse,
+) -> Result<(), ProbeError> {
+    controlled(context, used).await?;
+    if !used.allowed(context).await? {
         return Ok(());
     }
-    let scene = Scene::build(stage, "attack")?;
+    let fixture = SwapFixture::build(context, "attack")?;
     let step = format!(
         "create {} sandboxes meanwhile, fewer on a slow tier",
-        stage.creations()
+        context.creations()
     );
-    let attempt = match Flipper::start(stage, &scene.project, &scene.private).await? {
+    let attempt = match LinkSwapper::start(context, &fixture.project, &fixture.private).await? {
         Err(attempt) => attempt,
-        Ok(flipper) => {
-            let attempt = repeated(stage, used, &scene).await;
-            flipper.end().await?;
+        Ok(swapper) => {
+            let attempt = repeated(context, used, &fixture).await;
+            swapper.end().await?;
             attempt?
         }
     };
-    stage.attack_was(Step::new(step, attempt));
-    stage.oracle(scene.oracle());
+    context.record_attack(Step::new(step, attempt));
+    context.host_check(fixture.host_check());
     Ok(())
 }
 
-/// How many sandboxes an attack meets at least, however slow the tier is.
+/// The minimum number of creations, however slow the tier is.
 const FEWEST: u32 = 3;
 
-/// The most attempts for each creation that is wanted. On a busy host the renaming process may wait for a processor while
-/// the link is in place, and every creation is refused at once.
+/// The maximum number of attempts for each requested creation. On a busy host, the swapping process
+/// may be preempted while the link is in place, and then each creation is refused at once.
 const ATTEMPTS: u32 = 100;
 
 /// The sign of a creation that found the link in its path.
 const LINK_REFUSED: &str = "link_refused";
 
-/// How long an attack goes on for each [`crate::CREATIONS`] that are asked for: well within a probe's time limit, which one creation
-/// more must not exceed.
+/// The time limit for each [`crate::CREATIONS`] requested creations. One creation more must still
+/// fit into the probe's time limit.
 const LONGEST: Duration = Duration::from_secs(30);
 
-async fn repeated(stage: &mut Stage, used: Use, scene: &Scene) -> Result<Attempt, Trouble> {
+async fn repeated(
+    context: &mut ProbeContext,
+    used: PathUse,
+    fixture: &SwapFixture,
+) -> Result<Attempt, ProbeError> {
     let mut signs = Vec::new();
     let start = Instant::now();
-    let least = stage.creations();
-    // Each has a chance of its own to be hit, so that quick ones are made more often.
+    let least = context.creations();
+    // Each creation has the same chance of a hit, so fast creations are repeated more often.
     let more = |met: u32| met < least * MORE && start.elapsed() < WHILE;
     let longest = LONGEST * least.div_ceil(crate::CREATIONS).max(1);
     let enough = |met: u32| met >= least || (met >= FEWEST && start.elapsed() > longest);
@@ -234,9 +261,9 @@ async fn repeated(stage: &mut Stage, used: Use, scene: &Scene) -> Result<Attempt
         if (enough(met) && !more(met)) || start.elapsed() > longest * 2 {
             break;
         }
-        match used.attempted(stage, scene).await? {
+        match used.attempted(context, fixture).await? {
             Attempt::Blocked { signature } => {
-                // One that met the link was refused before it could be attacked.
+                // A creation that found the link was refused before the attack could hit it.
                 met += u32::from(!signature.iter().any(|sign| sign == LINK_REFUSED));
                 signs.extend(signature);
             }
@@ -253,67 +280,69 @@ async fn repeated(stage: &mut Stage, used: Use, scene: &Scene) -> Result<Attempt
     }
 }
 
-/// Without a sandbox, who uses the path while it is flipped is led to the private folder sooner or later.
-async fn controlled(stage: &mut Stage, used: Use) -> Result<(), Trouble> {
-    let scene = Scene::build(stage, "control")?;
-    let _flipper = process(stage, &scene.project, &scene.private)?;
+/// Host control: during the swaps, the path leads to the private folder sooner or later.
+async fn controlled(context: &mut ProbeContext, used: PathUse) -> Result<(), ProbeError> {
+    let fixture = SwapFixture::build(context, "control")?;
+    let _flipper = process(context, &fixture.project, &fixture.private)?;
     for _ in 0..TRIES {
-        let call = (used.on_host)(&scene.private(used.below));
-        if stage.host_control(&call).await?.is_success() {
+        let call = (used.on_host)(&fixture.private(used.below));
+        if context.host_control(&call).await?.is_success() {
             break;
         }
     }
     Ok(())
 }
 
-/// A process of the host that exchanges the project's `data` and a link to `target`. Dropped, it is killed.
+/// A host process that swaps the project's `data` with a link to `target`. Dropping it kills it.
 pub fn process(
-    stage: &Stage,
+    context: &ProbeContext,
     project: &Path,
     target: &Path,
-) -> Result<tokio::process::Child, Trouble> {
+) -> Result<tokio::process::Child, ProbeError> {
     std::os::unix::fs::symlink(target, project.join(OTHER))?;
-    host::spawn(&stage.grounds().program(), &flip(project))
+    host::spawn(&context.fixture().program(), &swap_call(project))
 }
 
-/// Who renames: a sandbox, and on a cluster, whose sandboxes have no folder of this host, a process of the host.
-pub enum Flipper {
-    /// Dropped, the execution is killed.
-    Sandbox(Box<(Sandbox, Execution)>),
-    /// Dropped, it is killed.
+/// The swapping process. It runs in a sandbox, or on the host if the tier is a cluster, because pods
+/// have no folder of this host.
+pub enum LinkSwapper {
+    /// Dropping it kills the execution.
+    ProbeSandbox(Box<(ProbeSandbox, Execution)>),
+    /// Dropping it kills the process.
     Process {
         /// The process.
         _child: tokio::process::Child,
     },
 }
 
-impl Flipper {
-    /// Exchanges the project's `data` and a link to `target`, from now on until the flipper ends.
+impl LinkSwapper {
+    /// Starts to swap the project's `data` with a link to `target`.
     ///
     /// # Errors
     ///
-    /// When the suite's own means fail; the attempt says why there is no flipper.
+    /// If the suite itself fails. The attempt says why nothing swaps.
     pub async fn start(
-        stage: &mut Stage,
+        context: &mut ProbeContext,
         project: &Path,
         target: &Path,
-    ) -> Result<Result<Self, Attempt>, Trouble> {
-        let flipper = match stage.is_cluster() {
+    ) -> Result<Result<Self, Attempt>, ProbeError> {
+        let swapper = match context.is_cluster() {
             true => Self::Process {
-                _child: process(stage, project, target)?,
+                _child: process(context, project, target)?,
             },
             false => {
-                let setting = Setting::with(|policy| policy.timeout = Some(FLIPPING));
-                match stage.once(&setting.workspace(project)).await {
-                    Err(error) => return Ok(Err(stage.not_created(error))),
+                let setup = SandboxSetup::with(|policy| policy.timeout = Some(SWAP_LIMIT));
+                match context.once(&setup.workspace(project)).await {
+                    Err(error) => return Ok(Err(context.record_create_error(error))),
                     Ok(sandbox) => {
-                        // Code's own, or it could not rename it.
+                        // Created by the sandbox's code, which could not rename another user's
+                        // link.
                         let link = Call::new(["rearrange", "link"]).and(target);
                         let link = link.and(Path::new(WORKSPACE).join(OTHER));
                         ran(&sandbox, &link).await;
-                        let request = sandbox.request(&flip(Path::new(WORKSPACE)));
+                        let request = sandbox.request(&swap_call(Path::new(WORKSPACE)));
                         let execution = sandbox.handle().start(&request, Stdin::Null).await?;
-                        Self::Sandbox(Box::new((sandbox, execution)))
+                        Self::ProbeSandbox(Box::new((sandbox, execution)))
                     }
                 }
             }
@@ -325,19 +354,19 @@ impl Flipper {
             }
         };
         if tokio::time::timeout(SEEN, flipped).await.is_err() {
-            flipper.end().await?;
+            swapper.end().await?;
             return Ok(Err(Attempt::unclear("nothing was renamed")));
         }
-        Ok(Ok(flipper))
+        Ok(Ok(swapper))
     }
 
-    /// Ends it.
+    /// Stops swapping.
     ///
     /// # Errors
     ///
-    /// When its sandbox cannot be ended.
-    pub async fn end(self) -> Result<(), Trouble> {
-        if let Self::Sandbox(both) = self {
+    /// If the sandbox cannot be ended.
+    pub async fn end(self) -> Result<(), ProbeError> {
+        if let Self::ProbeSandbox(both) = self {
             let (sandbox, execution) = *both;
             drop(execution);
             sandbox.handle().kill().await?;
@@ -347,14 +376,15 @@ impl Flipper {
 }
 
 /// Runs the probe program.
-async fn ran(sandbox: &Sandbox, call: &Call) -> Attempt {
+async fn ran(sandbox: &ProbeSandbox, call: &Call) -> Attempt {
     match sandbox.run(call).await {
         Ok(run) => run.attempt(call.expected.as_deref()),
         Err(error) => Attempt::unclear(error.to_string()),
     }
 }
 
-/// By what a path was refused: one of [`STOPPED`] where the error is typed and names the path, else its kind.
+/// The sign of a refused path: one of [`STOPPED`] if the error is typed and names the path, else
+/// the error's kind.
 #[must_use]
 pub fn refusal(error: &Error, link: &Path) -> Attempt {
     let text = error.to_string();
@@ -381,24 +411,32 @@ pub fn refusal(error: &Error, link: &Path) -> Attempt {
     Attempt::blocked([sign.map_or_else(kind, ToOwned::to_owned)])
 }
 
-/// Reads the file where the path leads.
-pub async fn read_at(sandbox: &Sandbox, seen: &Path, goal: &Goal<'_>) -> Attempt {
-    let call = Call::new(["read"]).and(seen.join(super::scene::FILE));
-    ran(sandbox, &call.expect(goal.file.fingerprint())).await
+/// Reads the file at the path.
+pub async fn read_at(
+    sandbox: &ProbeSandbox,
+    seen: &Path,
+    destination: &PathDestination<'_>,
+) -> Attempt {
+    let call = Call::new(["read"]).and(seen.join(super::swap_fixture::FILE));
+    ran(sandbox, &call.expect(destination.file.fingerprint())).await
 }
 
-/// Makes a file where the path leads, and looks where it has landed.
-pub async fn write_at(sandbox: &Sandbox, seen: &Path, goal: &Goal<'_>) -> Attempt {
-    let name = sandbox_core::unique_name("written");
+/// Creates a file at the path, and checks where it is on the host.
+pub async fn write_at(
+    sandbox: &ProbeSandbox,
+    seen: &Path,
+    destination: &PathDestination<'_>,
+) -> Attempt {
+    let name = sandbox_core::spi::unique_name("written");
     let call = Call::new(["create"]).and(seen.join(&name));
     let made = ran(sandbox, &call).await;
     if let Err(error) = sandbox.handle().sync().await {
         return Attempt::unclear(error.to_string());
     }
-    landed(made, &goal.folder.join(name))
+    landed(made, &destination.folder.join(name))
 }
 
-/// What a write means: it succeeds where the file is in the goal's folder.
+/// Success if the file was created in the destination folder.
 #[must_use]
 pub fn landed(made: Attempt, file: &Path) -> Attempt {
     match made {

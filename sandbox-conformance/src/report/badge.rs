@@ -1,11 +1,11 @@
-//! A badge, as shields.io and its like read it.
+//! A badge in the format of shields.io.
 
 use serde::Serialize;
 
-use super::Whole;
+use super::RunResults;
 use crate::finding::Report;
 
-/// The format's own version.
+/// The version of the format.
 const SCHEMA: u8 = 1;
 
 /// A badge.
@@ -18,12 +18,12 @@ pub struct Badge {
     color: &'static str,
 }
 
-/// The badge of a run, proof of the suite included.
+/// The badge of a run, with its self-checks and mutants.
 #[must_use]
-pub fn whole(whole: &Whole) -> Badge {
-    let counts = whole.tiers.iter().map(Report::counts);
+pub fn results(results: &RunResults) -> Badge {
+    let counts = results.tiers.iter().map(Report::counts);
     let (passed, failed) = counts.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-    badge("sandbox conformance", passed, failed, whole.is_fine())
+    badge("sandbox conformance", passed, failed, results.is_fine())
 }
 
 /// The badge of a tier.

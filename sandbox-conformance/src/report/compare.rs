@@ -1,41 +1,41 @@
-//! Two reports beside each other.
+//! The differences between two reports.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::Deserialize;
 
-use super::Whole;
+use super::RunResults;
 use crate::evidence::Attempt;
 use crate::finding::{Finding, Report};
-use crate::probe::Trouble;
+use crate::probe::ProbeError;
 
-/// A probe that found something else than before.
+/// A probe whose result changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Change {
+pub struct ResultChange {
     /// The tier.
     pub tier: String,
     /// The probe.
     pub probe: String,
-    /// Verdict and signature before; `None` where it was not there.
+    /// Verdict and signature before; `None` if the probe was missing.
     pub before: Option<String>,
-    /// Verdict and signature now; `None` where it is not there any more.
+    /// Verdict and signature now; `None` if the probe is missing.
     pub now: Option<String>,
 }
 
-/// What has changed since an earlier report.
+/// The changes since an earlier report.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Compared {
-    /// What differs, of the tiers that both have. Sorted by tier and probe.
-    pub changes: Vec<Change>,
-    /// The tiers of now that the earlier report does not have.
+pub struct ReportDiff {
+    /// The changes on tiers that both reports have, sorted by tier and probe.
+    pub changes: Vec<ResultChange>,
+    /// The tiers that only the current report has.
     pub tiers_only_now: Vec<String>,
 }
 
-impl Compared {
-    /// How much, in a sentence.
+impl ReportDiff {
+    /// A summary in one sentence.
     #[must_use]
-    pub fn told(&self) -> String {
+    pub fn summary(&self) -> String {
         let changed = format!("{} probes found something else", self.changes.len());
         match self.tiers_only_now.as_slice() {
             [] => changed,
@@ -44,9 +44,9 @@ impl Compared {
     }
 }
 
-/// What is needed of an earlier `report.json`, of whichever version.
+/// The needed part of an earlier `report.json`, of any version.
 #[derive(Debug, Deserialize)]
-pub struct Earlier {
+pub struct EarlierReport {
     tiers: Vec<EarlierTier>,
 }
 
@@ -79,18 +79,18 @@ struct EarlierAttempt {
     signature: Vec<String>,
 }
 
-type Found = BTreeMap<(String, String), String>;
+type Results = BTreeMap<(String, String), String>;
 
-impl Earlier {
-    /// The report in this file.
+impl EarlierReport {
+    /// Reads a report.
     ///
     /// # Errors
     ///
-    /// When the file cannot be read or is no report.
-    pub fn load(path: &Path) -> Result<Self, Trouble> {
+    /// If the file cannot be read or is no report.
+    pub fn load(path: &Path) -> Result<Self, ProbeError> {
         let named = |error: &dyn std::fmt::Display| {
-            Trouble::new(format!(
-                "{}: {error}; name a report.json of this suite",
+            ProbeError::new(format!(
+                "cannot read the earlier report {}: {error}; name a report.json of this suite",
                 path.display()
             ))
         };
@@ -98,28 +98,28 @@ impl Earlier {
         serde_json::from_str(&text).map_err(|error| named(&error))
     }
 
-    /// What differs now.
+    /// The changes since this report.
     #[must_use]
-    pub fn compare(self, whole: &Whole) -> Compared {
+    pub fn compare(self, results: &RunResults) -> ReportDiff {
         let only_now = |report: &&Report| !self.tiers.iter().any(|had| had.tier == report.tier);
-        let tiers_only_now = whole.tiers.iter().filter(only_now);
+        let tiers_only_now = results.tiers.iter().filter(only_now);
         let tiers_only_now = tiers_only_now.map(|report| report.tier.clone()).collect();
-        let mut changes = differing(&of_earlier(self), &of_now(whole));
-        // A probe of this suite that is not there was left out by whoever ran it.
-        let left_out = |change: &Change| {
+        let mut changes = differing(&earlier_results(self), &current_results(results));
+        // A filter left out a probe of this suite that is missing.
+        let left_out = |change: &ResultChange| {
             let all = crate::probes::all();
             change.now.is_none() && all.iter().any(|probe| probe.id == change.probe)
         };
         changes.retain(|change| !left_out(change));
-        Compared {
+        ReportDiff {
             changes,
             tiers_only_now,
         }
     }
 }
 
-fn of_earlier(earlier: Earlier) -> Found {
-    let mut found = Found::new();
+fn earlier_results(earlier: EarlierReport) -> Results {
+    let mut results = Results::new();
     for tier in earlier.tiers {
         for finding in tier.findings {
             let signature = finding
@@ -128,13 +128,13 @@ fn of_earlier(earlier: Earlier) -> Found {
                 .map(|step| step.attempt.signature)
                 .unwrap_or_default();
             let key = (tier.tier.clone(), finding.id);
-            found.insert(key, told(&finding.verdict, &signature));
+            results.insert(key, describe(&finding.verdict, &signature));
         }
     }
-    found
+    results
 }
 
-fn of_now(whole: &Whole) -> Found {
+fn current_results(results: &RunResults) -> Results {
     let of = |tier: &str, finding: &Finding| {
         let attempt = finding.evidence.attack.as_ref().map(|step| &step.attempt);
         let signature = match attempt {
@@ -142,27 +142,27 @@ fn of_now(whole: &Whole) -> Found {
             _ => &[],
         };
         let key = (tier.to_owned(), finding.id.to_owned());
-        (key, told(finding.verdict.as_str(), signature))
+        (key, describe(finding.verdict.as_str(), signature))
     };
-    let tiers = whole.tiers.iter();
+    let tiers = results.tiers.iter();
     tiers
         .flat_map(|report| report.findings.iter().map(|f| of(&report.tier, f)))
         .collect()
 }
 
-fn told(verdict: &str, signature: &[String]) -> String {
+fn describe(verdict: &str, signature: &[String]) -> String {
     match signature {
         [] => verdict.to_owned(),
         signs => format!("{verdict} ({})", signs.join(", ")),
     }
 }
 
-fn differing(before: &Found, now: &Found) -> Vec<Change> {
-    let has = |found: &Found, tier: &str| found.keys().any(|(name, _)| name == tier);
+fn differing(before: &Results, now: &Results) -> Vec<ResultChange> {
+    let has = |results: &Results, tier: &str| results.keys().any(|(name, _)| name == tier);
     let keys: std::collections::BTreeSet<_> = before.keys().chain(now.keys()).collect();
     keys.into_iter()
         .filter(|key| has(before, &key.0) && has(now, &key.0) && before.get(key) != now.get(key))
-        .map(|key| Change {
+        .map(|key| ResultChange {
             tier: key.0.clone(),
             probe: key.1.clone(),
             before: before.get(key).cloned(),
@@ -175,24 +175,24 @@ fn differing(before: &Found, now: &Found) -> Vec<Change> {
 mod tests {
     use super::*;
 
-    fn found(entries: &[(&str, &str, &str)]) -> Found {
-        let entry = |(tier, probe, told): &(&str, &str, &str)| {
+    fn results(entries: &[(&str, &str, &str)]) -> Results {
+        let entry = |(tier, probe, describe): &(&str, &str, &str)| {
             (
                 ((*tier).to_owned(), (*probe).to_owned()),
-                (*told).to_owned(),
+                (*describe).to_owned(),
             )
         };
         entries.iter().map(entry).collect()
     }
 
     #[test]
-    fn only_what_differs_of_tiers_that_both_have() {
-        let before = found(&[
+    fn changes_are_listed_for_tiers_in_both_reports() {
+        let before = results(&[
             ("local", "a", "enforced (EPERM)"),
             ("local", "b", "enforced"),
             ("docker", "a", "leaked"),
         ]);
-        let now = found(&[
+        let now = results(&[
             ("local", "a", "enforced (EACCES)"),
             ("local", "b", "enforced"),
             ("local", "c", "leaked"),
@@ -204,34 +204,33 @@ mod tests {
     }
 
     #[test]
-    fn a_tier_that_was_not_there_is_named() {
-        let earlier: Earlier =
+    fn tier_missing_from_the_earlier_report_is_named() {
+        let earlier: EarlierReport =
             serde_json::from_str(r#"{"tiers": [{"tier": "local", "findings": []}]}"#)
                 .expect("a report");
         let now = ["local", "docker"].map(|tier| Report::new(tier, Vec::new()));
-        let compared = earlier.compare(&Whole::of(now.into()));
-        assert_eq!(compared.tiers_only_now, ["docker"]);
+        let diff = earlier.compare(&RunResults::of(now.into()));
+        assert_eq!(diff.tiers_only_now, ["docker"]);
         assert!(
-            compared
-                .told()
+            diff.summary()
                 .ends_with("not in the earlier report: docker")
         );
     }
 
     #[test]
-    fn a_probe_that_a_filter_leaves_out_is_no_change() {
-        let [left_out, found] = [0, 1].map(|index| crate::probes::all()[index]);
+    fn probe_left_out_by_a_filter_is_no_change() {
+        let [left_out, results] = [0, 1].map(|index| crate::probes::all()[index]);
         let earlier = serde_json::json!({"tiers": [{"tier": "local", "findings": [
             {"id": left_out.id, "verdict": "enforced", "evidence": {"attack": null}},
             {"id": "gone::from_the_suite", "verdict": "enforced", "evidence": {"attack": null}},
         ]}]});
-        let earlier: Earlier = serde_json::from_value(earlier).expect("a report");
+        let earlier: EarlierReport = serde_json::from_value(earlier).expect("a report");
         let evidence = crate::evidence::Evidence::default();
         let verdict = sandbox_core::matrix::Verdict::Leaked;
         let mut now = Report::new("local", Vec::new());
-        now.findings = vec![Finding::new(found, verdict, evidence, 1)];
-        let changes = earlier.compare(&Whole::of(vec![now])).changes;
+        now.findings = vec![Finding::new(results, verdict, evidence, 1)];
+        let changes = earlier.compare(&RunResults::of(vec![now])).changes;
         let probes: Vec<_> = changes.iter().map(|one| one.probe.as_str()).collect();
-        assert_eq!(probes, [found.id, "gone::from_the_suite"]);
+        assert_eq!(probes, [results.id, "gone::from_the_suite"]);
     }
 }

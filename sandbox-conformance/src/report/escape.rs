@@ -1,8 +1,9 @@
-//! What comes out of a sandbox is made harmless before it gets into a terminal or a document.
+//! Escapes output of a sandbox for terminals and documents.
 
 use std::fmt::Write as _;
 
-/// The text on one line, with control characters (and those that reorder text) spelled out, at most 500 characters.
+/// The text on one line of at most 500 characters. Control characters, and those that reorder text,
+/// are spelled out.
 #[must_use]
 pub fn printable(text: &str) -> String {
     let mut safe = String::new();
@@ -24,7 +25,7 @@ fn is_reordering(character: char) -> bool {
     matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
-/// For the text and the attributes of XML.
+/// Escapes text and attributes of XML.
 #[must_use]
 pub fn xml(text: &str) -> String {
     let mut safe = String::new();
@@ -42,13 +43,13 @@ pub fn xml(text: &str) -> String {
     safe
 }
 
-/// For the text of HTML, where lines may stay lines: each as [`xml`].
+/// Escapes text of HTML line by line, as [`xml`] does, and keeps the line breaks.
 #[must_use]
 pub fn html(text: &str) -> String {
     text.split('\n').map(xml).collect::<Vec<_>>().join("\n")
 }
 
-/// For a table cell of Markdown.
+/// Escapes a table cell of Markdown.
 #[must_use]
 pub fn markdown(text: &str) -> String {
     let mut safe = String::new();
@@ -72,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_of_a_guest_acts() {
+    fn guest_text_is_escaped() {
         assert_eq!(
             printable("\u{1b}[2Ja\nb\u{202e}c"),
             "\\u{1b}[2Ja\\u{a}b\\u{202e}c"

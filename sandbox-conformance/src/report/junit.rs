@@ -2,17 +2,17 @@
 
 use std::fmt::Write as _;
 
-use super::Whole;
+use super::RunResults;
 use super::escape::xml;
-use crate::finding::Standing;
+use crate::finding::ClaimStatus;
 
 /// A run as JUnit XML.
 #[must_use]
-pub fn junit(whole: &Whole) -> String {
+pub fn junit(results: &RunResults) -> String {
     let mut text = String::from(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"sandbox-conformance\">\n",
     );
-    for report in &whole.tiers {
+    for report in &results.tiers {
         let (_, failed, skipped) = report.counts();
         let _ = writeln!(
             text,
@@ -30,13 +30,13 @@ pub fn junit(whole: &Whole) -> String {
                 xml(area),
                 xml(name),
             );
-            let (element, why) = match finding.standing() {
-                Standing::Passed | Standing::Modest(_) => {
+            let (element, why) = match finding.claim_status() {
+                ClaimStatus::Passed | ClaimStatus::BetterThanClaimed(_) => {
                     text.push_str("/>\n");
                     continue;
                 }
-                Standing::Failed(why) => ("failure", why),
-                Standing::Admitted(why) | Standing::Open(why) => ("skipped", why),
+                ClaimStatus::Failed(why) => ("failure", why),
+                ClaimStatus::Admitted(why) | ClaimStatus::Undecided(why) => ("skipped", why),
             };
             let _ = writeln!(
                 text,
@@ -47,7 +47,7 @@ pub fn junit(whole: &Whole) -> String {
         }
         text.push_str("  </testsuite>\n");
     }
-    let proofs = whole.proofs();
+    let proofs = results.proofs();
     let failed = proofs.iter().filter(|proof| !proof.wrong.is_empty());
     let skipped = proofs.iter().filter(|proof| proof.impossible.is_some());
     let _ = writeln!(

@@ -2,20 +2,20 @@
 
 use std::fmt::Write as _;
 
-use super::Whole;
+use super::RunResults;
 use super::escape::markdown as safe;
-use crate::finding::Standing;
+use crate::finding::ClaimStatus;
 
 /// A run as Markdown.
 #[must_use]
-pub fn markdown(whole: &Whole) -> String {
-    let (passed, failed, skipped) = whole.counts();
+pub fn markdown(results: &RunResults) -> String {
+    let (passed, failed, skipped) = results.counts();
     let mut text = format!(
         "# Conformance\n\n{passed} passed, {failed} failed, {skipped} skipped, the suite's own proof {}; report.html beside this has \
          what each probe saw.\n",
-        whole.proof_counted()
+        results.proof_counted()
     );
-    for report in &whole.tiers {
+    for report in &results.tiers {
         let (passed, failed, skipped) = report.counts();
         let _ = writeln!(text, "\n## {}\n", safe(&report.tier));
         let key: Vec<_> = report
@@ -33,16 +33,16 @@ pub fn markdown(whole: &Whole) -> String {
         );
         text.push_str("| probe | verdict | | what decided |\n|---|---|---|---|\n");
         for finding in &report.findings {
-            let (standing, why) = match finding.standing() {
-                Standing::Passed => ("ok", finding.detail()),
-                Standing::Modest(why) => ("better than declared", why),
-                Standing::Admitted(why) => ("admitted", why),
-                Standing::Open(why) => ("open", why),
-                Standing::Failed(why) => ("**FAILED**", why),
+            let (claim_status, why) = match finding.claim_status() {
+                ClaimStatus::Passed => ("ok", finding.detail()),
+                ClaimStatus::BetterThanClaimed(why) => ("better than declared", why),
+                ClaimStatus::Admitted(why) => ("admitted", why),
+                ClaimStatus::Undecided(why) => ("open", why),
+                ClaimStatus::Failed(why) => ("**FAILED**", why),
             };
             let _ = writeln!(
                 text,
-                "| {} | {} | {standing} | {} |",
+                "| {} | {} | {claim_status} | {} |",
                 safe(finding.id),
                 finding.verdict,
                 safe(&why)
@@ -50,7 +50,7 @@ pub fn markdown(whole: &Whole) -> String {
         }
     }
     text.push_str("\n## Self-checks\n\n");
-    for check in &whole.self_checks {
+    for check in &results.self_checks {
         let found = if check.wrong.is_empty() {
             "as expected"
         } else {
@@ -69,9 +69,9 @@ pub fn markdown(whole: &Whole) -> String {
             let _ = writeln!(text, "  - {}", safe(wrong));
         }
     }
-    let (caught, possible) = whole.score();
+    let (caught, possible) = results.score();
     let _ = writeln!(text, "\n## Mutants\n\n{caught} of {possible} caught\n");
-    for mutant in &whole.mutants {
+    for mutant in &results.mutants {
         let found = match (&mutant.impossible, mutant.is_caught()) {
             (Some(why), _) => safe(why),
             (None, true) => "caught".to_owned(),

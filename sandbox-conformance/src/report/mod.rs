@@ -1,4 +1,5 @@
-//! Reports: JSON with all evidence, JUnit XML, Markdown, a page, badges, and tables for a terminal.
+//! Reports: JSON with all evidence, JUnit XML, Markdown, an HTML page, badges, and text for a
+//! terminal.
 
 pub mod badge;
 mod compare;
@@ -14,34 +15,34 @@ use std::path::Path;
 use sandbox_core::matrix::Verdict;
 use serde::Serialize;
 
-pub use compare::{Change, Compared, Earlier};
+pub use compare::{EarlierReport, ReportDiff, ResultChange};
 pub use escape::printable;
 pub use html::page;
 pub use junit::junit;
 pub use markdown::markdown;
 pub use text::{line, summary};
 
-use crate::finding::{Report, Standing};
-use crate::probe::Trouble;
+use crate::finding::{ClaimStatus, Report};
+use crate::probe::ProbeError;
 use crate::selfcheck::{MutantCheck, SelfCheck};
 
 /// The version of `report.json`.
 pub const VERSION: u32 = 4;
 
-/// Everything of one run.
+/// The results of one run.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
-pub struct Whole {
-    /// How the suite has proved itself; empty where that was left out.
+pub struct RunResults {
+    /// The self-checks; empty if they were skipped.
     pub self_checks: Vec<SelfCheck>,
-    /// The mutants; empty where they were left out.
+    /// The mutants; empty if they were skipped.
     pub mutants: Vec<MutantCheck>,
-    /// What was measured.
+    /// The measured tiers.
     pub tiers: Vec<Report>,
 }
 
-impl Whole {
-    /// A run of these tiers, without any proof of the suite itself.
+impl RunResults {
+    /// The results of these tiers, without self-checks and mutants.
     #[must_use]
     pub fn of(tiers: Vec<Report>) -> Self {
         Self {
@@ -50,7 +51,7 @@ impl Whole {
         }
     }
 
-    /// Whether everything that was found is as claimed, the suite's own proof included.
+    /// Whether every claim holds and every self-check and mutant passed.
     #[must_use]
     pub fn is_fine(&self) -> bool {
         self.tiers.iter().all(|report| report.counts().1 == 0)
@@ -58,10 +59,10 @@ impl Whole {
             && !self.mutants.iter().any(MutantCheck::is_wrong)
     }
 
-    /// In a line, that no probe of a run told anything: such a run shows nothing, although nothing failed. `None` where one did, and
-    /// where no tier was to be measured.
+    /// A message if no probe decided anything. Such a run proves nothing, although nothing failed.
+    /// `None` if a probe did, or if no tier was measured.
     #[must_use]
-    pub fn told_nothing(&self) -> Option<String> {
+    pub fn without_measurements(&self) -> Option<String> {
         let verdicts = || {
             let findings = self.tiers.iter().flat_map(|report| &report.findings);
             findings.map(|finding| finding.verdict)
@@ -72,11 +73,11 @@ impl Whole {
         let count = |wanted| verdicts().filter(|verdict| *verdict == wanted).count();
         let (open, not_run) = (count(Verdict::Inconclusive), count(Verdict::NotRun));
         Some(format!(
-            "no probe told anything: {open} inconclusive, {not_run} not run"
+            "no probe was conclusive: {open} inconclusive, {not_run} not run"
         ))
     }
 
-    /// How many probes and proofs passed, failed and were skipped.
+    /// The number of probes, self-checks and mutants that passed, failed and were skipped.
     #[must_use]
     pub fn counts(&self) -> (usize, usize, usize) {
         let mut total = (0, 0, 0);
@@ -94,7 +95,7 @@ impl Whole {
         total
     }
 
-    /// Whether the suite has proved itself in this run, as a word behind "the suite's own proof".
+    /// Whether the run includes self-checks or mutants, as a word after "the suite's own proof".
     fn proof_counted(&self) -> &'static str {
         match self.proofs().is_empty() {
             true => "left out",
@@ -102,14 +103,14 @@ impl Whole {
         }
     }
 
-    /// Every proof.
-    fn proofs(&self) -> Vec<Proof<'_>> {
-        let checks = self.self_checks.iter().map(|check| Proof {
+    /// All self-checks and mutants.
+    fn proofs(&self) -> Vec<SelfProof<'_>> {
+        let checks = self.self_checks.iter().map(|check| SelfProof {
             name: check.name.to_owned(),
             wrong: check.wrong.clone(),
             impossible: None,
         });
-        let mutants = self.mutants.iter().map(|mutant| Proof {
+        let mutants = self.mutants.iter().map(|mutant| SelfProof {
             name: format!("mutant: {}", mutant.name),
             wrong: mutant.wrong(),
             impossible: mutant.impossible.as_deref(),
@@ -117,7 +118,7 @@ impl Whole {
         checks.chain(mutants).collect()
     }
 
-    /// How many mutants were caught, and of how many that could be built here.
+    /// The number of mutants that were caught, and of those that could be built here.
     #[must_use]
     pub fn score(&self) -> (usize, usize) {
         let caught = self.mutants.iter().filter(|mutant| mutant.is_caught());
@@ -129,17 +130,17 @@ impl Whole {
     }
 }
 
-/// One way in which the suite proves itself.
-struct Proof<'a> {
+/// A self-check or a mutant.
+struct SelfProof<'a> {
     name: String,
-    /// What is wrong with it.
+    /// The errors.
     wrong: Vec<String>,
-    /// Why this host cannot tell.
+    /// Why this host cannot decide it.
     impossible: Option<&'a str>,
 }
 
 #[derive(Debug, Serialize)]
-struct Document<'a> {
+struct ReportJson<'a> {
     version: u32,
     suite: &'a str,
     self_checks: &'a [SelfCheck],
@@ -147,52 +148,57 @@ struct Document<'a> {
     tiers: &'a [Report],
 }
 
-/// Everything of one run as JSON.
+/// The results of a run as JSON.
 ///
 /// # Errors
 ///
-/// When it cannot be serialised.
-pub fn json(whole: &Whole) -> Result<String, Trouble> {
-    let document = Document {
+/// If they cannot be serialized.
+pub fn json(results: &RunResults) -> Result<String, ProbeError> {
+    let document = ReportJson {
         version: VERSION,
         suite: &crate::suite::id(),
-        self_checks: &whole.self_checks,
-        mutants: &whole.mutants,
-        tiers: &whole.tiers,
+        self_checks: &results.self_checks,
+        mutants: &results.mutants,
+        tiers: &results.tiers,
     };
     Ok(serde_json::to_string_pretty(&document)? + "\n")
 }
 
-/// Writes `report.json`, `junit.xml`, `report.md`, `report.html`, `badge.json`, and a `badge-TIER.json` for each tier into the
-/// folder. `compared` is what has changed since an earlier report, for the page.
+/// Writes `report.json`, `junit.xml`, `report.md`, `report.html`, `badge.json`, and a
+/// `badge-TIER.json` for each tier into the folder. The page shows `diff`, the changes since an
+/// earlier report.
 ///
 /// # Errors
 ///
-/// When the disk refuses.
-pub fn write(folder: &Path, whole: &Whole, compared: Option<&Compared>) -> Result<(), Trouble> {
+/// If a file cannot be written.
+pub fn write(
+    folder: &Path,
+    results: &RunResults,
+    diff: Option<&ReportDiff>,
+) -> Result<(), ProbeError> {
     fs::create_dir_all(folder)?;
-    fs::write(folder.join("report.json"), json(whole)?)?;
-    fs::write(folder.join("junit.xml"), junit(whole))?;
-    fs::write(folder.join("report.md"), markdown(whole))?;
-    fs::write(folder.join("report.html"), page(whole, compared))?;
-    let badge = |name: &str, badge: &badge::Badge| -> Result<(), Trouble> {
+    fs::write(folder.join("report.json"), json(results)?)?;
+    fs::write(folder.join("junit.xml"), junit(results))?;
+    fs::write(folder.join("report.md"), markdown(results))?;
+    fs::write(folder.join("report.html"), page(results, diff))?;
+    let badge = |name: &str, badge: &badge::Badge| -> Result<(), ProbeError> {
         Ok(fs::write(folder.join(name), serde_json::to_string(badge)?)?)
     };
-    badge("badge.json", &badge::whole(whole))?;
-    for report in &whole.tiers {
+    badge("badge.json", &badge::results(results))?;
+    for report in &results.tiers {
         badge(&format!("badge-{}.json", report.tier), &badge::tier(report))?;
     }
     Ok(())
 }
 
-/// How a finding stands, in words, and why.
-fn standing_word(standing: &Standing) -> (&'static str, &str) {
-    match standing {
-        Standing::Passed => ("ok", ""),
-        Standing::Modest(why) => ("better than declared", why),
-        Standing::Admitted(why) => ("admitted", why),
-        Standing::Open(why) => ("open", why),
-        Standing::Failed(why) => ("FAILED", why),
+/// A word for a claim status, and the reason.
+fn claim_status_label(claim_status: &ClaimStatus) -> (&'static str, &str) {
+    match claim_status {
+        ClaimStatus::Passed => ("ok", ""),
+        ClaimStatus::BetterThanClaimed(why) => ("better than declared", why),
+        ClaimStatus::Admitted(why) => ("admitted", why),
+        ClaimStatus::Undecided(why) => ("open", why),
+        ClaimStatus::Failed(why) => ("FAILED", why),
     }
 }
 
@@ -202,22 +208,25 @@ mod tests {
     use crate::evidence::Evidence;
     use crate::finding::Finding;
 
-    fn whole(verdicts: &[Verdict]) -> Whole {
+    fn results(verdicts: &[Verdict]) -> RunResults {
         let probe = crate::suite::selected(&[])[0];
         let found = |verdict: &Verdict| Finding::new(probe, *verdict, Evidence::default(), 1);
         let mut report = Report::new("local", Vec::new());
         report.findings = verdicts.iter().map(found).collect();
-        Whole::of(vec![report])
+        RunResults::of(vec![report])
     }
 
     #[test]
-    fn a_run_in_which_no_probe_told_anything_says_so() {
-        let open = whole(&[Verdict::Inconclusive, Verdict::NotRun, Verdict::NotRun]);
-        let told = open.told_nothing().expect("nothing was told");
-        assert_eq!(told, "no probe told anything: 1 inconclusive, 2 not run");
-        let measured = whole(&[Verdict::Inconclusive, Verdict::Refused]);
-        assert_eq!(measured.told_nothing(), None);
+    fn run_without_a_measured_verdict_is_reported() {
+        let open = results(&[Verdict::Inconclusive, Verdict::NotRun, Verdict::NotRun]);
+        let message = open.without_measurements().expect("a message");
+        assert_eq!(
+            message,
+            "no probe was conclusive: 1 inconclusive, 2 not run"
+        );
+        let measured = results(&[Verdict::Inconclusive, Verdict::Refused]);
+        assert_eq!(measured.without_measurements(), None);
         // Only the suite itself was tested.
-        assert_eq!(Whole::default().told_nothing(), None);
+        assert_eq!(RunResults::default().without_measurements(), None);
     }
 }

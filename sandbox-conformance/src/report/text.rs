@@ -1,20 +1,20 @@
-//! Lines and tables for a terminal.
+//! Text for a terminal.
 
 use std::fmt::Write as _;
 
-use super::Whole;
+use super::RunResults;
 use super::escape::printable;
-use crate::finding::{Finding, Standing};
+use crate::finding::{ClaimStatus, Finding};
 
 /// One finding on one line.
 #[must_use]
 pub fn line(tier: &str, finding: &Finding) -> String {
-    let (mark, why) = match finding.standing() {
-        Standing::Passed => ("ok    ", String::new()),
-        Standing::Modest(why) => ("ok+   ", why),
-        Standing::Admitted(why) => ("gap   ", why),
-        Standing::Open(why) => ("open  ", why),
-        Standing::Failed(why) => ("FAILED", why),
+    let (mark, why) = match finding.claim_status() {
+        ClaimStatus::Passed => ("ok    ", String::new()),
+        ClaimStatus::BetterThanClaimed(why) => ("ok+   ", why),
+        ClaimStatus::Admitted(why) => ("gap   ", why),
+        ClaimStatus::Undecided(why) => ("open  ", why),
+        ClaimStatus::Failed(why) => ("FAILED", why),
     };
     let text = format!(
         "{mark} [{tier}] {:<38} {:<12} {:>6} ms  {}",
@@ -27,18 +27,19 @@ pub fn line(tier: &str, finding: &Finding) -> String {
 }
 
 fn is_open(finding: &Finding) -> bool {
-    matches!(finding.standing(), Standing::Open(_))
+    matches!(finding.claim_status(), ClaimStatus::Undecided(_))
 }
 
 fn is_failed(finding: &Finding) -> bool {
-    matches!(finding.standing(), Standing::Failed(_))
+    matches!(finding.claim_status(), ClaimStatus::Failed(_))
 }
 
-/// What failed or was not decided, what the self-checks found, and the counts; `more` failures stand elsewhere.
+/// Everything that failed or is undecided, the self-checks, and the counts. `more` is the number of
+/// failures printed elsewhere.
 #[must_use]
-pub fn summary(whole: &Whole, more: usize) -> String {
+pub fn summary(results: &RunResults, more: usize) -> String {
     let mut text = String::new();
-    for report in &whole.tiers {
+    for report in &results.tiers {
         let _ = writeln!(text, "{}", report.tier);
         if let Some(reason) = &report.unavailable {
             let _ = writeln!(text, "  not measured: {}", printable(reason));
@@ -70,14 +71,14 @@ pub fn summary(whole: &Whole, more: usize) -> String {
                 .collect();
             let _ = writeln!(text, "  {subject:<24} {}", verdicts.join(", "));
         }
-        // What was not decided is said before what is wrong, which is read last.
-        for told in [is_open, is_failed] {
-            for finding in report.findings.iter().filter(|finding| told(finding)) {
+        // Failures come last, because the end of the output is read first.
+        for is_shown in [is_open, is_failed] {
+            for finding in report.findings.iter().filter(|finding| is_shown(finding)) {
                 let _ = writeln!(text, "  {}", line(&report.tier, finding));
             }
         }
     }
-    for check in &whole.self_checks {
+    for check in &results.self_checks {
         let found = if check.wrong.is_empty() {
             "ok"
         } else {
@@ -93,10 +94,10 @@ pub fn summary(whole: &Whole, more: usize) -> String {
             let _ = writeln!(text, "  {}", printable(wrong));
         }
     }
-    if !whole.mutants.is_empty() {
-        text += &mutants(whole);
+    if !results.mutants.is_empty() {
+        text += &mutants(results);
     }
-    let (passed, failed, skipped) = whole.counts();
+    let (passed, failed, skipped) = results.counts();
     let _ = writeln!(
         text,
         "{passed} passed, {} failed, {skipped} skipped",
@@ -105,9 +106,9 @@ pub fn summary(whole: &Whole, more: usize) -> String {
     text
 }
 
-fn mutants(whole: &Whole) -> String {
+fn mutants(results: &RunResults) -> String {
     let mut text = String::new();
-    for mutant in &whole.mutants {
+    for mutant in &results.mutants {
         if let Some(why) = &mutant.impossible {
             let _ = writeln!(text, "mutant {:<38} not here: {why}", mutant.name);
         }
@@ -115,7 +116,7 @@ fn mutants(whole: &Whole) -> String {
             let _ = writeln!(text, "mutant {:<38} {}", mutant.name, printable(&wrong));
         }
     }
-    let (caught, possible) = whole.score();
+    let (caught, possible) = results.score();
     let _ = writeln!(text, "mutants: {caught} of {possible} caught");
     text
 }

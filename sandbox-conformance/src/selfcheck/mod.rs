@@ -1,7 +1,8 @@
-//! The suite's proof against itself: backends of which it is known what the suite must find.
+//! The self-checks: the suite measures backends with a known result.
 //!
-//! One without any isolation must leak every attack, or the attack is none. One that always fails, and one that does
-//! nothing and calls it success, must earn nothing. One that refuses must be found to refuse.
+//! On a backend without isolation every attack must leak. A backend that always fails, and one that
+//! does nothing and reports success, must not pass. A backend that refuses must be reported as
+//! refusing.
 
 mod mutant_check;
 #[cfg(feature = "mutants")]
@@ -17,29 +18,29 @@ use serde::Serialize;
 
 use crate::evidence::Attempt;
 use crate::finding::{Finding, Report};
-use crate::probe::{Kind, Trouble};
+use crate::probe::{ProbeError, ProbeKind};
 use crate::runner::{Options, run};
 use crate::target::Target;
 
 pub use mutant_check::MutantCheck;
 #[cfg(feature = "mutants")]
-pub use mutants::{Extent, Mutants, run_mutants};
+pub use mutants::{Mutants, ProbeSelection, run_mutants};
 pub use open::OpenBackend;
 pub use scripted::{Script, ScriptedBackend};
 
-/// What a self-check found.
+/// The result of one self-check.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct SelfCheck {
     /// Its name.
     pub name: &'static str,
-    /// What must be found.
+    /// The expected result.
     pub expectation: &'static str,
-    /// How many probes were run.
+    /// The number of probes that ran.
     pub ran: usize,
-    /// The probes that found something else, and what.
+    /// The probes with another result, and that result.
     pub wrong: Vec<String>,
-    /// The probes that could not show what they must, because this host cannot carry out the attack.
+    /// The probes that cannot decide, because this host cannot run the attack.
     pub open: Vec<String>,
 }
 
@@ -47,8 +48,8 @@ pub struct SelfCheck {
 ///
 /// # Errors
 ///
-/// When the suite's own means fail.
-pub async fn run_all(options: &Options) -> Result<Vec<SelfCheck>, Trouble> {
+/// If the suite itself fails.
+pub async fn run_all(options: &Options) -> Result<Vec<SelfCheck>, ProbeError> {
     let mut checks = vec![open_leaks(options).await?];
     for (script, name, expectation, right) in SCRIPTED {
         let backend = Arc::new(ScriptedBackend::new(script));
@@ -60,7 +61,7 @@ pub async fn run_all(options: &Options) -> Result<Vec<SelfCheck>, Trouble> {
         let (open, ran): (Vec<_>, Vec<_>) = report
             .findings
             .iter()
-            .partition(|f| f.evidence.trouble.is_some());
+            .partition(|f| f.evidence.error.is_some());
         checks.push(SelfCheck {
             name,
             expectation,
@@ -68,17 +69,17 @@ pub async fn run_all(options: &Options) -> Result<Vec<SelfCheck>, Trouble> {
             wrong: ran
                 .into_iter()
                 .filter(|finding| !right(finding.verdict))
-                .map(told)
+                .map(describe)
                 .collect(),
-            open: open.into_iter().map(told).collect(),
+            open: open.into_iter().map(describe).collect(),
         });
     }
     Ok(checks)
 }
 
-type Right = fn(Verdict) -> bool;
+type AcceptsVerdict = fn(Verdict) -> bool;
 
-const SCRIPTED: [(Script, &str, &str, Right); 3] = [
+const SCRIPTED: [(Script, &str, &str, AcceptsVerdict); 3] = [
     (
         Script::Fail,
         "always fails",
@@ -99,13 +100,13 @@ const SCRIPTED: [(Script, &str, &str, Right); 3] = [
     ),
 ];
 
-async fn open_leaks(options: &Options) -> Result<SelfCheck, Trouble> {
+async fn open_leaks(options: &Options) -> Result<SelfCheck, ProbeError> {
     let report = measure(Arc::new(OpenBackend), options).await?;
     let attacks = || {
         report
             .findings
             .iter()
-            .filter(|finding| finding.kind == Kind::Isolation)
+            .filter(|finding| finding.kind == ProbeKind::Isolation)
     };
     let impossible = |finding: &&Finding| {
         finding.verdict == Verdict::Inconclusive && !host_control_succeeded(finding)
@@ -117,9 +118,9 @@ async fn open_leaks(options: &Options) -> Result<SelfCheck, Trouble> {
         ran: report.findings.len(),
         wrong: attacks()
             .filter(|f| !leaked(f) && !impossible(f))
-            .map(told)
+            .map(describe)
             .collect(),
-        open: attacks().filter(impossible).map(told).collect(),
+        open: attacks().filter(impossible).map(describe).collect(),
     })
 }
 
@@ -132,7 +133,7 @@ fn host_control_succeeded(finding: &Finding) -> bool {
     matches!(attempt, Some(Attempt::Succeeded { .. }))
 }
 
-async fn measure(backend: Arc<dyn Backend>, options: &Options) -> Result<Report, Trouble> {
+async fn measure(backend: Arc<dyn Backend>, options: &Options) -> Result<Report, ProbeError> {
     let options = Options {
         image: None,
         progress: None,
@@ -141,6 +142,6 @@ async fn measure(backend: Arc<dyn Backend>, options: &Options) -> Result<Report,
     run(&Target::backend(backend), &options).await
 }
 
-fn told(finding: &Finding) -> String {
+fn describe(finding: &Finding) -> String {
     format!("{}: {} ({})", finding.id, finding.verdict, finding.detail())
 }

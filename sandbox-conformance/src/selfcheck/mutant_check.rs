@@ -1,25 +1,25 @@
-//! What the suite found of a backend with one thing wrong.
+//! The result of the suite on a mutant: a backend with one fault.
 
 use serde::Serialize;
 
-/// What the suite found of one mutant.
+/// The result of the suite on one mutant.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct MutantCheck {
-    /// What is wrong with it.
+    /// The fault.
     pub name: String,
-    /// Its own probes that noticed, and what they found.
+    /// The expected probes that noticed, and their results.
     pub noticed: Vec<String>,
-    /// Its own probes that did not.
+    /// The expected probes that did not notice.
     pub missed: Vec<String>,
-    /// Other probes whose verdict is another one.
+    /// Other probes whose verdict changed.
     pub elsewhere: Vec<String>,
     /// Why it cannot be built or judged on this host.
     pub impossible: Option<String>,
 }
 
 impl MutantCheck {
-    /// One of which nothing is known yet.
+    /// A mutant without results.
     #[cfg(feature = "mutants")]
     pub(super) fn new(name: String) -> Self {
         Self {
@@ -31,19 +31,19 @@ impl MutantCheck {
         }
     }
 
-    /// Whether the suite has caught it: every one of its own probes noticed, and no other one.
+    /// Whether every expected probe noticed the fault, and no other probe changed.
     #[must_use]
     pub fn is_caught(&self) -> bool {
         !self.noticed.is_empty() && self.missed.is_empty() && self.elsewhere.is_empty()
     }
 
-    /// Whether the suite has shown that it would not notice, or would blame something else.
+    /// Whether the suite missed the fault or blamed something else.
     #[must_use]
     pub fn is_wrong(&self) -> bool {
         self.impossible.is_none() && !self.is_caught()
     }
 
-    /// What is wrong, a line each.
+    /// The errors, one line each.
     #[must_use]
     pub fn wrong(&self) -> Vec<String> {
         if !self.is_wrong() {

@@ -1,5 +1,5 @@
-//! A backend without any isolation: it runs commands straight on the host, hands down everything that it has, applies no limit,
-//! follows every link, and claims to enforce it all.
+//! A backend without isolation: it runs commands on the host, passes on its environment and
+//! descriptors, applies no limit, follows every link, and claims to enforce everything.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -22,7 +22,7 @@ use tokio::process::{Child, Command};
 use super::scripted::claims;
 use crate::host;
 
-/// A backend without any isolation. For the suite's self-check alone.
+/// A backend without isolation, for the self-check alone.
 #[derive(Debug, Clone, Copy)]
 pub struct OpenBackend;
 
@@ -59,7 +59,7 @@ impl Backend for OpenBackend {
     }
 }
 
-/// A path as the host must hear it: it has no `/workspace`.
+/// Maps `/workspace` to a host folder.
 fn on_host(workspace: Option<&Path>, path: &Path) -> PathBuf {
     match (workspace, path.strip_prefix("/workspace")) {
         (Some(folder), Ok(below)) => folder.join(below),
@@ -71,7 +71,7 @@ struct OpenInstance {
     claims: EnforcementReport,
     env: Vec<(String, String)>,
     exported: BTreeSet<PathBuf>,
-    /// The host's folder, by which code finds what it would see at `/workspace`.
+    /// The host folder that stands for `/workspace`.
     workspace: Option<PathBuf>,
     made: Mutex<BTreeSet<PathBuf>>,
 }
@@ -80,7 +80,7 @@ impl Drop for OpenInstance {
     fn drop(&mut self) {
         let made = std::mem::take(&mut *self.made.lock().unwrap_or_else(PoisonError::into_inner));
         for path in &made {
-            // Another instance of the same run may have removed it before.
+            // Another instance of the same run may have removed it.
             let _ = std::fs::remove_file(path);
         }
         for folder in made
@@ -88,7 +88,7 @@ impl Drop for OpenInstance {
             .filter_map(|path| path.parent())
             .chain(self.exported.iter().map(PathBuf::as_path))
         {
-            // What other instances still have there stays.
+            // The folder stays while other instances have files in it.
             let _ = std::fs::remove_dir(folder);
         }
     }
@@ -138,7 +138,7 @@ impl Instance for OpenInstance {
         let mut child = spawn(&mut command).await.map_err(|error| failed(&error))?;
         sink.started().await;
         if let (Some(mut input), Some(mut source)) = (child.stdin.take(), input.stdin) {
-            // The program may end without reading all of it.
+            // The program may end without reading all input.
             tokio::spawn(async move { tokio::io::copy(&mut source, &mut input).await });
         }
         let pipes = (child.stdout.take(), child.stderr.take());
@@ -180,7 +180,7 @@ impl Instance for OpenInstance {
 
     async fn copy_in(&self, source: &Path, target: &str) -> Result<Copied> {
         let failed = |error: &std::io::Error| failed("copy into sandbox", error);
-        // Not by this thread: a FIFO would hold it.
+        // A new thread reads the file: a FIFO would block this one.
         tokio::fs::copy(source, target)
             .await
             .map_err(|error| failed(&error))?;
@@ -213,8 +213,8 @@ impl Instance for OpenInstance {
     }
 }
 
-/// Starts the command. A program that was just written may still be open in a child of another thread that has not executed
-/// its own program yet.
+/// Starts the command. A new program may still be open for writing in a forked child of another
+/// thread, which makes `execve` fail with `ETXTBSY`.
 async fn spawn(command: &mut Command) -> std::io::Result<Child> {
     for _ in 0..100 {
         match command.spawn() {
@@ -227,7 +227,7 @@ async fn spawn(command: &mut Command) -> std::io::Result<Child> {
     command.spawn()
 }
 
-/// Copies both outputs to their ends, whatever the receiver says.
+/// Copies both streams to their ends, even if the receiver asks to stop.
 async fn copy(
     mut stdout: impl AsyncRead + Unpin,
     mut stderr: impl AsyncRead + Unpin,

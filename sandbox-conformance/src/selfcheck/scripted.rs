@@ -12,14 +12,14 @@ use sandbox_core::{
 
 use crate::probes::layers;
 
-/// What a [`ScriptedBackend`] does.
+/// The behavior of a [`ScriptedBackend`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Script {
     /// Every operation in a sandbox fails.
     Fail,
     /// Every operation succeeds and does nothing.
     Idle,
-    /// No sandbox is made.
+    /// Every creation is refused.
     Refuse,
 }
 
@@ -30,17 +30,17 @@ pub struct ScriptedBackend {
 }
 
 impl ScriptedBackend {
-    /// A backend that acts by this script.
+    /// A backend with this behavior.
     #[must_use]
     pub fn new(script: Script) -> Self {
         Self { script }
     }
 }
 
-/// Everything is enforced, by every layer of which a probe can ask.
+/// Claims that every layer enforces every demand.
 pub(super) fn claims(plan: &Plan) -> EnforcementReport {
     let mut report = EnforcementReport::new();
-    let all = layers::NAMES.join(", ");
+    let all = layers::LAYERS.join(", ");
     for demand in &plan.demands {
         report.set(demand.capability, Enforcement::enforced(all.clone()));
     }
@@ -103,7 +103,7 @@ impl Instance for ScriptedInstance {
     }
 
     async fn put(&self, _: &str, _: u32, _: Source) -> Result<()> {
-        // Else nothing but the building of the sandbox would be tested.
+        // Without this, only the creation of the sandbox would be tested.
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! What the other tests look for would be seen: each kind of it is planted, looked for, and removed.
+//! Controls of these tests: each kind of leftover is planted, found, and removed.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -6,26 +6,26 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::remains::{Remains, mark};
-use crate::suite::{Process, Suite, send};
+use crate::leftovers::{Leftovers, mark};
+use crate::suite::{Suite, SuiteProcess, send};
 use crate::tier::{Tier, state};
 
-/// How long the kernel may take to end what was killed.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long the kernel may take to end a killed process.
+const CLEANUP_LIMIT: Duration = Duration::from_secs(30);
 
-/// Nothing of a suite is there but what is planted, and that is seen.
+/// Finds each planted leftover, and nothing else.
 pub fn seen(tier: &Tier) {
     let mut suite = Suite::stand_in(tier);
     let process = suite.process();
     wait_until("it has a child", || {
-        Process::all().iter().any(|(_, of)| *of == process.pid)
+        SuiteProcess::all().iter().any(|(_, of)| *of == process.pid)
     });
     #[cfg(feature = "engines")]
     let container = tier
         .socket
         .as_deref()
         .map(|socket| engine::Planted::new(socket, process));
-    let remains = Remains::of(&suite);
+    let remains = Leftovers::of(&suite);
     suite.send("-KILL");
     assert_eq!(suite.end().code(), None);
     for child in remains.started() {
@@ -51,17 +51,20 @@ pub fn seen(tier: &Tier) {
 fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
-        assert!(start.elapsed() < PATIENCE, "not after {PATIENCE:?}: {what}");
+        assert!(
+            start.elapsed() < CLEANUP_LIMIT,
+            "not after {CLEANUP_LIMIT:?}: {what}"
+        );
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
 #[cfg(feature = "engines")]
-fn sees(remains: &Remains, sign: &str) -> bool {
+fn sees(remains: &Leftovers, sign: &str) -> bool {
     remains.left().iter().any(|left| left.starts_with(sign))
 }
 
-fn assert_sees(remains: &Remains, sign: &str) {
+fn assert_sees(remains: &Leftovers, sign: &str) {
     let left = remains.left();
     assert!(
         left.iter().any(|one| one.starts_with(sign)),
@@ -69,8 +72,8 @@ fn assert_sees(remains: &Remains, sign: &str) {
     );
 }
 
-/// Looks for each of these signs of what is there now, removes it, and looks for nothing.
-fn check(remains: &Remains, signs: &[&str], remove: impl FnOnce()) {
+/// Finds these leftovers, removes them, and then finds nothing.
+fn check(remains: &Leftovers, signs: &[&str], remove: impl FnOnce()) {
     let left = remains.left();
     remove();
     for sign in signs {
@@ -82,8 +85,8 @@ fn check(remains: &Remains, signs: &[&str], remove: impl FnOnce()) {
     wait_until("it was removed", || remains.left().is_empty());
 }
 
-/// Programs that have the suite's mark in their arguments, or in their environment.
-fn processes(remains: &Remains, suite: Process) {
+/// Programs with the suite's mark in their arguments or environment.
+fn processes(remains: &Leftovers, suite: SuiteProcess) {
     let marked = format!("{}control", mark(suite.pid));
     let mut by_name = Command::new("sleep");
     by_name.arg0(&marked);
@@ -99,9 +102,9 @@ fn processes(remains: &Remains, suite: Process) {
     }
 }
 
-fn files(remains: &Remains, suite: Process) {
+fn files(remains: &Leftovers, suite: SuiteProcess) {
     let home = std::env::var("HOME").map(PathBuf::from);
-    // No run's names, so that no sweep removes them.
+    // Not the names of a run, so that no cleanup removes them.
     let mut files = vec![
         PathBuf::from(format!("/var/tmp/sandbox-{}control", mark(suite.pid))),
         format!("/tmp/{}control", mark(suite.pid)).into(),
@@ -117,7 +120,7 @@ fn files(remains: &Remains, suite: Process) {
     }
 }
 
-fn mounts(remains: &Remains, suite: Process) {
+fn mounts(remains: &Leftovers, suite: SuiteProcess) {
     let folder = tempfile::Builder::new()
         .prefix(&mark(suite.pid))
         .tempdir()
@@ -138,8 +141,8 @@ fn run(program: &str, arguments: &[&str], place: &Path) {
     );
 }
 
-fn groups(remains: &Remains, suite: Process) {
-    // That of version 2, or one of version 1.
+fn groups(remains: &Leftovers, suite: SuiteProcess) {
+    // In cgroup v2, or in one hierarchy of v1.
     let root = Path::new("/sys/fs/cgroup");
     let pids = root.join("pids");
     let root = if pids.is_dir() { pids.as_path() } else { root };
@@ -153,8 +156,8 @@ fn groups(remains: &Remains, suite: Process) {
     });
 }
 
-/// What a tier writes down of a detached sandbox, in a folder of whatever kind.
-fn records(remains: &Remains, suite: Process) {
+/// The record of a detached sandbox in a tier's folder.
+fn records(remains: &Leftovers, suite: SuiteProcess) {
     let folder = state().join(format!("control-{}-{}-x", suite.pid, suite.start));
     fs::create_dir_all(&folder).expect("a folder");
     let text = format!(
@@ -174,14 +177,14 @@ mod engine {
     use serde_json::json;
 
     use super::{assert_sees, sees};
-    use crate::remains::Remains;
-    use crate::suite::Process;
+    use crate::leftovers::Leftovers;
+    use crate::suite::SuiteProcess;
     use sandbox_testing::engine_api::request;
 
     const IMAGE: &str = "sandbox-test/busybox:latest";
 
-    /// A container of a suite that never runs, with a volume of its own, and an image that was made of it. No tier's label: no
-    /// client takes them for a sandbox.
+    /// A container of a suite that never runs, with a volume and an image made from it. It has no
+    /// label of a tier, so no client takes it for a sandbox.
     pub struct Planted<'a> {
         socket: &'a Path,
         container: String,
@@ -190,7 +193,7 @@ mod engine {
     }
 
     impl<'a> Planted<'a> {
-        pub fn new(socket: &'a Path, suite: Process) -> Self {
+        pub fn new(socket: &'a Path, suite: SuiteProcess) -> Self {
             let owner = format!("0:{}:{}:control", suite.pid, suite.start);
             let body = json!({
                 "Image": IMAGE,
@@ -229,8 +232,8 @@ mod engine {
             format!("/containers/{}?force=true", self.container)
         }
 
-        /// Removes one after the other, the volume as what its container has left.
-        pub fn check(mut self, remains: &Remains) {
+        /// Removes one after the other. The volume is removed as a leftover of its container.
+        pub fn check(mut self, remains: &Leftovers) {
             for kind in ["container ", "volume ", "image "] {
                 assert_sees(remains, kind);
             }
@@ -252,7 +255,7 @@ mod engine {
             if self.is_removed {
                 return;
             }
-            // Behind a failed check.
+            // After a failed assertion.
             for path in [self.image(), self.container() + "&v=true"] {
                 if let Err(why) = request(self.socket, "DELETE", &path, "") {
                     eprintln!("{path}: {why}");

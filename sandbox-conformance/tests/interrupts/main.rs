@@ -1,82 +1,83 @@
-//! The suite, ended in the middle: what it leaves, on each tier.
+//! Interrupts the suite on each tier and checks that nothing is left.
 //!
-//! Without an engine nothing is run on it, and that is said; `SANDBOX_REQUIRE` with the tier's name makes that a failure.
+//! Without an engine, its tests print that they are skipped. If `SANDBOX_REQUIRE` names the tier,
+//! they fail.
 
 mod control;
-mod remains;
+mod leftovers;
 mod suite;
 mod tier;
 
 use std::thread;
 use std::time::Duration;
 
-use remains::Remains;
-use suite::{Moment, Suite};
+use leftovers::Leftovers;
+use suite::{InterruptPoint, Suite};
 use tier::Tier;
 
-/// How long anything of a killed suite may be there. A machine with nothing else to do needs a tenth of it.
+/// How long leftovers of a killed suite may exist. An idle machine needs a tenth of it.
 const BOUND: Duration = Duration::from_secs(30);
 
-/// The same for one that has cleaned up before it ended: what the kernel takes apart after it.
+/// The same after a suite that cleaned up: the time that the kernel needs afterwards.
 const AFTERWARDS: Duration = Duration::from_secs(2);
 
-/// How often a detached sandbox may be missed that is there for a moment.
+/// How often the short-lived detached sandbox may be missed.
 const ATTEMPTS: usize = 10;
 
-/// As programs say that they were interrupted.
+/// The exit code of an interrupted program.
 const INTERRUPTED: i32 = 130;
 
-/// Each signal at each moment, all at the same time.
-const INTERRUPTS: [(&str, Moment); 5] = [
-    ("-INT", Moment::Grounds),
-    ("-TERM", Moment::Control),
-    ("-TERM", Moment::Attached),
-    ("-INT", Moment::Detached),
-    ("-HUP", Moment::AfterDetached(400)),
+/// Each signal at each point, concurrently.
+const INTERRUPTS: [(&str, InterruptPoint); 5] = [
+    ("-INT", InterruptPoint::HostFixture),
+    ("-TERM", InterruptPoint::Control),
+    ("-TERM", InterruptPoint::Attached),
+    ("-INT", InterruptPoint::Detached),
+    ("-HUP", InterruptPoint::AfterDetached(400)),
 ];
 
-/// A kill at each of these moments, all at the same time.
-const KILLS: [Moment; 6] = [
-    Moment::Grounds,
-    Moment::Control,
-    Moment::Attached,
-    Moment::Detached,
-    Moment::AfterDetached(150),
-    Moment::AfterDetached(700),
+/// A kill at each of these points, concurrently.
+const KILLS: [InterruptPoint; 6] = [
+    InterruptPoint::HostFixture,
+    InterruptPoint::Control,
+    InterruptPoint::Attached,
+    InterruptPoint::Detached,
+    InterruptPoint::AfterDetached(150),
+    InterruptPoint::AfterDetached(700),
 ];
 
 fn at_once<T: Sync>(moments: &[T], act: impl Fn(&T) + Sync) {
     thread::scope(|scope| {
-        for moment in moments {
-            scope.spawn(|| act(moment));
+        for point in moments {
+            scope.spawn(|| act(point));
         }
     });
 }
 
-/// Interrupted, it takes everything along before it ends, also what was to outlive its creator.
+/// An interrupted suite removes everything before it ends, detached sandboxes included.
 fn interrupted(tier: &Tier) {
-    at_once(&INTERRUPTS, |(signal, moment)| {
+    at_once(&INTERRUPTS, |(signal, point)| {
         let mut suite = Suite::start(tier);
-        suite.wait_for(*moment);
-        let remains = Remains::of(&suite);
+        suite.wait_for(*point);
+        let remains = Leftovers::of(&suite);
         suite.send(signal);
         assert_eq!(
             suite.end().code(),
             Some(INTERRUPTED),
-            "{signal} at {moment:?}"
+            "{signal} at {point:?}"
         );
-        let told = format!("{} interrupted by {signal} at {moment:?}", tier.name);
-        // They would end by themselves in a moment.
-        assert_eq!(remains::programs(suite.process().pid), [""; 0], "{told}");
-        remains.assert_gone(AFTERWARDS, &told);
+        let label = format!("{} interrupted by {signal} at {point:?}", tier.name);
+        // These would end by themselves soon.
+        assert_eq!(leftovers::programs(suite.process().pid), [""; 0], "{label}");
+        remains.assert_gone(AFTERWARDS, &label);
     });
 }
 
-/// Who does not wait until everything is removed leaves that to the reaper.
+/// A suite that is interrupted twice leaves the cleanup to the reaper.
 fn interrupted_twice(tier: &Tier) {
     let mut suite = Suite::start(tier);
-    suite.wait_for(Moment::Detached);
-    let remains = Remains::of(&suite);
+    suite.wait_for(InterruptPoint::Detached);
+    let remains = Leftovers::of(&suite);
     suite.send("-INT");
     suite.wait_for_word();
     suite.send("-INT");
@@ -84,29 +85,29 @@ fn interrupted_twice(tier: &Tier) {
     remains.assert_gone(BOUND, &format!("{} interrupted twice", tier.name));
 }
 
-/// Killed, it leaves nothing either: its reaper does what it cannot do any more.
+/// The reaper of a killed suite removes everything.
 fn killed(tier: &Tier) {
-    at_once(&KILLS, |moment| {
+    at_once(&KILLS, |point| {
         let mut suite = Suite::start(tier);
-        suite.wait_for(*moment);
-        let remains = Remains::of(&suite);
+        suite.wait_for(*point);
+        let remains = Leftovers::of(&suite);
         suite.send("-KILL");
-        assert_eq!(suite.end().code(), None, "{moment:?}");
-        remains.assert_gone(BOUND, &format!("{} killed at {moment:?}", tier.name));
+        assert_eq!(suite.end().code(), None, "{point:?}");
+        remains.assert_gone(BOUND, &format!("{} killed at {point:?}", tier.name));
     });
 }
 
-/// Killed together with its reaper, it leaves what was to outlive it, and the next run removes that.
+/// If the suite and its reaper are killed, detached sandboxes stay until the next run removes them.
 fn killed_with_its_reaper(tier: &Tier) {
     for _ in 0..ATTEMPTS {
         let mut suite = Suite::start(tier);
-        suite.wait_for(Moment::Detached);
-        let remains = Remains::of(&suite);
+        suite.wait_for(InterruptPoint::Detached);
+        let remains = Leftovers::of(&suite);
         suite.kill_reaper();
         suite.send("-KILL");
         assert_eq!(suite.end().code(), None);
         if tier.detached(suite.process()).is_empty() {
-            // It had just been removed, or not yet been handed over, and ends with its creator then.
+            // The sandbox had just been removed, or was not detached yet and ends with its creator.
             continue;
         }
         Suite::next(tier);
@@ -120,29 +121,29 @@ macro_rules! tests {
     ($tier:ident) => {
         mod $tier {
             #[test]
-            fn a_suite_that_is_interrupted_leaves_nothing() {
+            fn interrupted_suite_leaves_nothing() {
                 super::tier::$tier().iter().for_each(super::interrupted);
             }
 
             #[test]
-            fn a_suite_that_is_interrupted_twice_leaves_nothing() {
+            fn twice_interrupted_suite_leaves_nothing() {
                 super::tier::$tier()
                     .iter()
                     .for_each(super::interrupted_twice);
             }
 
             #[test]
-            fn a_suite_that_is_killed_leaves_nothing() {
+            fn killed_suite_leaves_nothing() {
                 super::tier::$tier().iter().for_each(super::killed);
             }
 
             #[test]
-            fn what_is_left_would_be_seen() {
+            fn planted_leftovers_are_found() {
                 super::tier::$tier().iter().for_each(super::control::seen);
             }
 
             #[test]
-            fn what_its_reaper_could_not_remove_goes_with_the_next_run() {
+            fn next_run_removes_leftovers_of_a_killed_reaper() {
                 super::tier::$tier()
                     .iter()
                     .for_each(super::killed_with_its_reaper);
@@ -156,13 +157,13 @@ tests!(local);
 
 #[cfg(feature = "local")]
 #[test]
-fn a_suite_that_the_command_started_leaves_nothing() {
+fn suite_started_by_the_command_leaves_nothing() {
     tier::local().iter().for_each(|tier| {
         let Some(mut suite) = Suite::start_by_command(tier) else {
             return;
         };
-        suite.wait_for(Moment::Detached);
-        let remains = Remains::of(&suite);
+        suite.wait_for(InterruptPoint::Detached);
+        let remains = Leftovers::of(&suite);
         suite.send("-INT");
         assert_eq!(suite.end().code(), Some(INTERRUPTED));
         remains.assert_gone(AFTERWARDS, "sandbox conformance");

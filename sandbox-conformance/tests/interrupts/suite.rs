@@ -1,4 +1,4 @@
-//! A suite that runs, and the moments at which it is ended.
+//! A running suite, and the points at which the tests interrupt it.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -9,43 +9,43 @@ use tempfile::TempDir;
 
 use crate::tier::Tier;
 
-/// How long anything may take that is waited for.
-const PATIENCE: Duration = Duration::from_secs(90);
+/// The time limit of waiting.
+const CLEANUP_LIMIT: Duration = Duration::from_secs(90);
 
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Probes with every kind of sandbox: attached ones, which others share, and detached ones.
+/// Probes with every kind of sandbox: shared, unshared and detached.
 const FILTERS: [&str; 3] = ["detached::", "timeout::", "output::"];
 
-/// When a suite is ended.
+/// A point at which a suite is interrupted.
 #[derive(Debug, Clone, Copy)]
-pub enum Moment {
-    /// It has made its folders.
-    Grounds,
-    /// A program of its runs on the host itself, as a control: some are there to stay behind.
+pub enum InterruptPoint {
+    /// After it created its host fixture.
+    HostFixture,
+    /// While a host control runs.
     Control,
-    /// A sandbox of its own runs.
+    /// While an attached sandbox runs.
     Attached,
-    /// A detached sandbox is there.
+    /// While a detached sandbox exists.
     Detached,
-    /// So many milliseconds after one was there for the first time: whatever is being made or removed then.
+    /// This many milliseconds after the first detached sandbox, whatever the suite does then.
     AfterDetached(u64),
 }
 
-/// A process, told from a later one with its number by its start.
+/// A process, identified by its id and start time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Process {
+pub struct SuiteProcess {
     pub pid: u32,
-    /// In ticks since the machine's start.
+    /// In ticks since boot.
     pub start: u64,
 }
 
-impl Process {
-    /// The process that has this number now, and its parent's number.
+impl SuiteProcess {
+    /// The process with this id now, and its parent's id.
     pub fn of(pid: u32) -> Option<(Self, u32)> {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
-        // Of a zombie nothing runs.
+        // A zombie does not run.
         if fields[0] == "Z" {
             return None;
         }
@@ -53,7 +53,7 @@ impl Process {
         Some((Self { pid, start }, fields[1].parse().ok()?))
     }
 
-    /// Every process that there is, with its parent's number.
+    /// All processes with their parents' ids.
     pub fn all() -> Vec<(Self, u32)> {
         let entries = std::fs::read_dir("/proc").expect("processes").flatten();
         let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -65,17 +65,17 @@ impl Process {
 pub struct Suite<'a> {
     pub tier: &'a Tier,
     child: Child,
-    process: Process,
+    process: SuiteProcess,
     _reports: TempDir,
 }
 
 impl<'a> Suite<'a> {
-    /// Starts one.
+    /// Starts a suite.
     pub fn start(tier: &'a Tier) -> Self {
         Self::start_with(tier, command(tier))
     }
 
-    /// Starts one by `sandbox conformance`, where that command has been built.
+    /// Starts a suite through `sandbox conformance`, if that command was built.
     pub fn start_by_command(tier: &'a Tier) -> Option<Self> {
         let named = std::env::var_os("SANDBOX_TEST_BIN").map(PathBuf::from);
         let command = named.unwrap_or_else(|| program().with_file_name("sandbox"));
@@ -91,7 +91,7 @@ impl<'a> Suite<'a> {
         Some(Self::start_with(tier, call))
     }
 
-    /// Starts a program in the place of one, with a child, that makes nothing.
+    /// Starts a program with a child in place of a suite. It creates nothing.
     pub fn stand_in(tier: &'a Tier) -> Self {
         let mut call = called(Path::new("sh"));
         call.args(["-c", "sleep 600 & wait"]);
@@ -108,7 +108,7 @@ impl<'a> Suite<'a> {
             .stderr(Stdio::piped())
             .spawn()
             .expect("a suite");
-        let (process, _) = Process::of(child.id()).expect("it runs");
+        let (process, _) = SuiteProcess::of(child.id()).expect("it runs");
         Self {
             tier,
             child,
@@ -117,7 +117,7 @@ impl<'a> Suite<'a> {
         }
     }
 
-    /// Runs a short one to its end.
+    /// Runs a short suite to its end.
     pub fn next(tier: &Tier) {
         let reports = tempfile::tempdir().expect("a folder");
         let mut next = command(tier);
@@ -126,30 +126,30 @@ impl<'a> Suite<'a> {
         assert!(status.expect("a suite").success());
     }
 
-    pub fn process(&self) -> Process {
+    pub fn process(&self) -> SuiteProcess {
         self.process
     }
 
-    /// Waits for a moment, which has to come before the suite ends.
-    pub fn wait_for(&mut self, moment: Moment) {
+    /// Waits for a point, which must come before the suite ends.
+    pub fn wait_for(&mut self, point: InterruptPoint) {
         let start = Instant::now();
-        while !self.has_come(moment) {
+        while !self.has_come(point) {
             let ended = self.child.try_wait().expect("a child");
-            assert!(ended.is_none(), "{moment:?} never came: {ended:?}");
-            assert!(start.elapsed() < PATIENCE, "{moment:?} does not come");
+            assert!(ended.is_none(), "{point:?} never came: {ended:?}");
+            assert!(start.elapsed() < CLEANUP_LIMIT, "{point:?} does not come");
             std::thread::sleep(PAUSE);
         }
-        if let Moment::AfterDetached(milliseconds) = moment {
+        if let InterruptPoint::AfterDetached(milliseconds) = point {
             std::thread::sleep(Duration::from_millis(milliseconds));
         }
     }
 
-    fn has_come(&self, moment: Moment) -> bool {
-        match moment {
-            Moment::Grounds => !crate::remains::folders(self.process.pid).is_empty(),
-            Moment::Control => !crate::remains::programs(self.process.pid).is_empty(),
-            Moment::Attached => self.tier.has_attached(self.process),
-            Moment::Detached | Moment::AfterDetached(_) => {
+    fn has_come(&self, point: InterruptPoint) -> bool {
+        match point {
+            InterruptPoint::HostFixture => !crate::leftovers::folders(self.process.pid).is_empty(),
+            InterruptPoint::Control => !crate::leftovers::programs(self.process.pid).is_empty(),
+            InterruptPoint::Attached => self.tier.has_attached(self.process),
+            InterruptPoint::Detached | InterruptPoint::AfterDetached(_) => {
                 !self.tier.detached(self.process).is_empty()
             }
         }
@@ -159,33 +159,33 @@ impl<'a> Suite<'a> {
         send(signal, self.process.pid);
     }
 
-    /// Kills the process beside it that would clean up.
+    /// Kills the suite's reaper.
     pub fn kill_reaper(&self) {
-        let all = Process::all().into_iter();
+        let all = SuiteProcess::all().into_iter();
         let children = all.filter(|(_, parent)| *parent == self.process.pid);
         let reapers: Vec<_> = children
             .map(|(process, _)| process)
-            .filter(crate::remains::is_reaper)
+            .filter(crate::leftovers::is_reaper)
             .collect();
         assert_eq!(reapers.len(), 1, "{reapers:?}");
         send("-KILL", reapers[0].pid);
     }
 
-    /// Waits until it says that it was interrupted.
+    /// Waits until the suite reports that it was interrupted.
     pub fn wait_for_word(&mut self) {
-        let said = self.child.stderr.as_mut().expect("standard error");
-        let mut lines = BufReader::new(said).lines().map_while(Result::ok);
+        let stderr = self.child.stderr.as_mut().expect("standard error");
+        let mut lines = BufReader::new(stderr).lines().map_while(Result::ok);
         assert!(lines.any(|line| line == "interrupted"));
     }
 
-    /// Waits until it has ended.
+    /// Waits until the suite has ended.
     pub fn end(&mut self) -> ExitStatus {
         let start = Instant::now();
         loop {
             if let Some(status) = self.child.try_wait().expect("a child") {
                 return status;
             }
-            assert!(start.elapsed() < PATIENCE, "the suite does not end");
+            assert!(start.elapsed() < CLEANUP_LIMIT, "the suite does not end");
             std::thread::sleep(PAUSE);
         }
     }
@@ -220,7 +220,7 @@ fn program() -> PathBuf {
 }
 
 fn called(program: &Path) -> Command {
-    // Signals that whoever runs the tests ignores (nohup does) would be ignored by the suite too.
+    // The suite inherits ignored signals (nohup ignores them), so they are reset.
     let mut command = Command::new("env");
     command
         .arg("--default-signal=HUP,INT,TERM")

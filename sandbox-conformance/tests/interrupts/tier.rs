@@ -1,4 +1,4 @@
-//! What a tier has of a suite, as the tier's own records say it, read without the suite's code.
+//! What a suite has on a tier, read from the tier's own records without the suite's code.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,13 +8,13 @@ use sandbox_testing::engine_api;
 use serde_json::Value;
 
 use crate::BOUND;
-use crate::remains::named;
-use crate::suite::Process;
+use crate::leftovers::named;
+use crate::suite::SuiteProcess;
 
-/// A tier that is here.
+/// An available tier.
 pub struct Tier {
     pub name: &'static str,
-    /// Where its engine listens; the local kernel is none.
+    /// The engine's socket; `None` for the local kernel.
     #[cfg_attr(
         not(feature = "engines"),
         expect(dead_code, reason = "no engine is linked")
@@ -24,15 +24,16 @@ pub struct Tier {
 
 impl Tier {
     /// Whether an attached sandbox of the suite runs.
-    pub fn has_attached(&self, suite: Process) -> bool {
+    pub fn has_attached(&self, suite: SuiteProcess) -> bool {
         #[cfg(feature = "engines")]
         if let Some(socket) = &self.socket {
             return containers(socket, suite)
                 .iter()
                 .any(|container| !is_detached(container) && container["State"] == "running");
         }
-        // Its first process is a child of the suite's, in a process namespace of its own, or has left the suite's program.
-        let all = Process::all().into_iter();
+        // Its first process is a child of the suite in another PID namespace, or with another
+        // program.
+        let all = SuiteProcess::all().into_iter();
         all.filter(|(_, parent)| *parent == suite.pid)
             .any(|(child, _)| {
                 let link = |pid| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
@@ -40,8 +41,8 @@ impl Tier {
             })
     }
 
-    /// The suite's detached sandboxes, but for those that end by themselves before anybody is blamed for them.
-    pub fn detached(&self, suite: Process) -> Vec<String> {
+    /// The suite's detached sandboxes, without those that will end by themselves in time.
+    pub fn detached(&self, suite: SuiteProcess) -> Vec<String> {
         #[cfg(feature = "engines")]
         if let Some(socket) = &self.socket {
             let containers = containers(socket, suite).into_iter();
@@ -51,7 +52,7 @@ impl Tier {
                     && container["State"] == "running"
                     && lifetime.is_some_and(|seconds| is_long(seconds.parse().ok()))
             });
-            return running.map(|container| told(&container)).collect();
+            return running.map(|container| describe(&container)).collect();
         }
         let records = records(suite).into_iter();
         let lifetime = |record: &Value| {
@@ -62,18 +63,19 @@ impl Tier {
         long.map(|(path, _)| path).collect()
     }
 
-    /// The volumes of the suite's containers, but for the agent's, which the sandboxes of an engine share.
+    /// The volumes of the suite's containers, without the agent's, which all sandboxes of an engine
+    /// share.
     #[cfg_attr(
         not(feature = "engines"),
         expect(unused, reason = "no engine is linked")
     )]
-    pub fn volumes(&self, suite: Process) -> Vec<String> {
+    pub fn volumes(&self, suite: SuiteProcess) -> Vec<String> {
         let mut volumes = Vec::new();
         #[cfg(feature = "engines")]
         if let Some(socket) = &self.socket {
             for container in containers(socket, suite) {
                 let id = container["Id"].as_str().expect("an id");
-                // One that has gone since has taken its volumes along.
+                // A removed container has no volumes.
                 let seen =
                     engine_api::request(socket, "GET", &format!("/containers/{id}/json"), "");
                 let seen = seen.unwrap_or_default();
@@ -86,12 +88,12 @@ impl Tier {
         volumes
     }
 
-    /// Everything of the suite, as text, and those of its `volumes` that are there.
+    /// Everything of the suite, as text, and those of `volumes` that exist.
     #[cfg_attr(
         not(feature = "engines"),
         expect(unused, reason = "no engine is linked")
     )]
-    pub fn of(&self, suite: Process, volumes: &[String]) -> Vec<String> {
+    pub fn of(&self, suite: SuiteProcess, volumes: &[String]) -> Vec<String> {
         let records = records(suite).into_iter();
         let mut left: Vec<String> = records.map(|(path, _)| format!("record {path}")).collect();
         let mut folders = Vec::new();
@@ -104,11 +106,11 @@ impl Tier {
         );
         #[cfg(feature = "engines")]
         if let Some(socket) = &self.socket {
-            left.extend(containers(socket, suite).iter().map(told));
+            left.extend(containers(socket, suite).iter().map(describe));
             let there = engine_api::volumes(socket).into_iter();
             let its = there.filter(|name| volumes.contains(name));
             left.extend(its.map(|name| format!("volume {name}")));
-            // What is made of a container has its labels.
+            // An image made from a container has the container's labels.
             let images = engine_api::list(socket, "/images/json?all=true");
             left.extend(of_suite(&images, suite).map(|one| format!("image {one}")));
         }
@@ -128,18 +130,18 @@ pub fn state() -> PathBuf {
     }
 }
 
-/// Whether so many seconds of life are more than anything of a killed suite may have.
+/// Whether this lifetime in seconds is longer than leftovers of a killed suite may exist.
 fn is_long(seconds: Option<u64>) -> bool {
     seconds.is_some_and(|seconds| seconds > BOUND.as_secs())
 }
 
-/// The records of the suite's detached sandboxes in the state folder, of whatever tier: those that name its run.
-fn records(suite: Process) -> Vec<(String, Value)> {
+/// The records of the suite's detached sandboxes in the state folder, of any tier.
+fn records(suite: SuiteProcess) -> Vec<(String, Value)> {
     let run = format!("\"{}.{}.", suite.pid, suite.start);
     let mut found = Vec::new();
     walk(&state(), &mut |path, text| {
         if text.contains(&run) {
-            // One that is being written is there as well.
+            // Includes records that are being written.
             let record = serde_json::from_str(text).unwrap_or_default();
             found.push((path.display().to_string(), record));
         }
@@ -148,7 +150,7 @@ fn records(suite: Process) -> Vec<(String, Value)> {
 }
 
 fn walk(folder: &Path, seen: &mut dyn FnMut(&Path, &str)) {
-    // What went meanwhile is not there any more.
+    // The file may have been removed.
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
         match entry.file_type() {
@@ -161,15 +163,15 @@ fn walk(folder: &Path, seen: &mut dyn FnMut(&Path, &str)) {
     }
 }
 
-/// The containers that the suite has made: its number and its start are in the label of their owner.
+/// The suite's containers: their owner label has its process id and start time.
 #[cfg(feature = "engines")]
-fn containers(socket: &Path, suite: Process) -> Vec<Value> {
+fn containers(socket: &Path, suite: SuiteProcess) -> Vec<Value> {
     let listed = engine_api::list(socket, "/containers/json?all=true");
     of_suite(&listed, suite).cloned().collect()
 }
 
 #[cfg(feature = "engines")]
-fn of_suite(listed: &Value, suite: Process) -> impl Iterator<Item = &Value> {
+fn of_suite(listed: &Value, suite: SuiteProcess) -> impl Iterator<Item = &Value> {
     let own = format!(":{}:{}:", suite.pid, suite.start);
     let all = listed.as_array().into_iter().flatten();
     all.filter(move |one| {
@@ -184,12 +186,12 @@ fn is_detached(container: &Value) -> bool {
 }
 
 #[cfg(feature = "engines")]
-fn told(container: &Value) -> String {
+fn describe(container: &Value) -> String {
     let (names, state) = engine_api::names_and_state(container);
     format!("container {names}: {state}")
 }
 
-/// The local kernel, which is always here.
+/// The local kernel, which is always available.
 #[cfg(feature = "local")]
 pub fn local() -> Option<Tier> {
     Some(Tier {
@@ -203,7 +205,7 @@ pub fn docker() -> Option<Tier> {
     engine("docker", "DOCKER_HOST", "/run/docker.sock".into())
 }
 
-/// Root's, or that of the user who runs this.
+/// The socket of root, or of the current user.
 #[cfg(feature = "podman")]
 pub fn podman() -> Option<Tier> {
     let runtime = match std::env::var_os("XDG_RUNTIME_DIR") {
@@ -217,7 +219,7 @@ pub fn podman() -> Option<Tier> {
     )
 }
 
-/// The engine, unless there is none.
+/// The engine, if it is available.
 #[cfg(feature = "engines")]
 fn engine(name: &'static str, variable: &str, usual: PathBuf) -> Option<Tier> {
     let named = std::env::var(variable).ok();

@@ -1,4 +1,5 @@
-//! The page in a real browser without a window: what it shows, how wide it is, whether anything of a guest runs.
+//! Opens the page in a headless browser and checks what it shows, how wide it is, and that no
+//! script of a guest runs.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,14 +8,14 @@ use sandbox_conformance::report;
 
 use crate::sample;
 
-/// Browsers that can be asked in this way, by their programs.
+/// The programs of supported browsers.
 const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "chrome"];
 
 /// The name by which `SANDBOX_REQUIRE` makes a missing browser a failure.
 const REQUIRED: &str = "browser";
 
-/// Asks the page. Its own policy forbids scripts; here it is taken out, so that this one can look, and so that one of a guest
-/// would have its chance.
+/// Queries the page by a script. The page's own policy forbids scripts, so the test removes it. A
+/// guest's script would then run too.
 const QUESTIONS: &str = "<script>
 const shown = element => element.checkVisibility();
 const seen = {};
@@ -56,11 +57,11 @@ fn find() -> Option<&'static str> {
         .find(|name| std::env::split_paths(&path).any(|folder| folder.join(name).is_file()))
 }
 
-/// What the page answers in a window of this size.
+/// The page's answers in a window of this size.
 fn asked(browser: &str, folder: &Path, page: &Path, size: &str) -> serde_json::Value {
     let mut command = Command::new(browser);
     command
-        // Root may not use the browser's own sandbox; the page is ours.
+        // Chromium's own sandbox does not work as root. The page is trusted.
         .args([
             "--headless",
             "--no-sandbox",
@@ -99,7 +100,7 @@ fn the_page_works_in_a_browser_on_a_phone_and_by_keyboard() {
         return;
     };
     let folder = tempfile::tempdir().expect("a folder");
-    let page = report::page(&sample::whole(), None);
+    let page = report::page(&sample::results(), None);
     let policy = page.find("<meta http-equiv").expect("a policy");
     let end = policy + page[policy..].find('\n').expect("a line");
     let page = format!("{}{}", &page[..policy], &page[end..]);

@@ -1,21 +1,22 @@
-//! Reports: that JSON keeps to its schema, and that the page is what a browser, a phone, a keyboard and a careful reader need.
+//! Reports: JSON matches its schema, and the page works in a browser, on a phone and with a
+//! keyboard.
 
 mod browser;
 mod sample;
 mod schema;
 
-use sandbox_conformance::report::{self, Change, Compared};
+use sandbox_conformance::report::{self, ReportDiff, ResultChange};
 use serde_json::Value;
 
 fn published() -> Value {
-    // At compile time: an ordinary user may not enter root's checkout.
+    // Included at compile time, because an ordinary user may not be able to read root's checkout.
     let text = include_str!("../../../docs/conformance-report.schema.json");
     serde_json::from_str(text).expect("the schema is JSON")
 }
 
 #[test]
-fn a_report_keeps_to_the_published_schema() {
-    let text = report::json(&sample::whole()).expect("a report");
+fn report_matches_the_published_schema() {
+    let text = report::json(&sample::results()).expect("a report");
     let value: Value = serde_json::from_str(&text).expect("JSON");
     let violations = schema::violations(&published(), &value);
     assert!(
@@ -26,8 +27,8 @@ fn a_report_keeps_to_the_published_schema() {
 }
 
 #[test]
-fn the_schema_refuses_what_is_no_report() {
-    let text = report::json(&sample::whole()).expect("a report");
+fn schema_rejects_invalid_reports() {
+    let text = report::json(&sample::results()).expect("a report");
     let right: Value = serde_json::from_str(&text).expect("JSON");
     let wrong = |change: fn(&mut Value)| {
         let mut value = right.clone();
@@ -49,20 +50,20 @@ fn the_schema_refuses_what_is_no_report() {
 }
 
 #[test]
-fn nothing_of_a_guest_becomes_a_part_of_a_document() {
-    let whole = sample::whole();
-    let change = Change {
+fn guest_output_is_escaped_in_every_document() {
+    let results = sample::results();
+    let change = ResultChange {
         tier: sample::HOSTILE.into(),
         probe: sample::HOSTILE.into(),
         before: Some(sample::HOSTILE.into()),
         now: None,
     };
-    let compared = Compared {
+    let diff = ReportDiff {
         changes: vec![change],
         tiers_only_now: vec![sample::HOSTILE.into()],
     };
-    let page = report::page(&whole, Some(&compared));
-    for text in [&page, &report::junit(&whole), &report::markdown(&whole)] {
+    let page = report::page(&results, Some(&diff));
+    for text in [&page, &report::junit(&results), &report::markdown(&results)] {
         assert!(!text.contains("<script") && !text.contains("<img"));
         assert!(!text.contains(['\u{1b}', '\u{202e}']));
     }
@@ -70,14 +71,14 @@ fn nothing_of_a_guest_becomes_a_part_of_a_document() {
 }
 
 #[test]
-fn the_first_of_runs_that_disagree_is_kept() {
-    let whole = sample::whole();
+fn first_disagreeing_run_is_kept() {
+    let results = sample::results();
     let flaky = "<summary>run 1: <b>leaked</b></summary>";
-    let page = report::page(&whole, None);
+    let page = report::page(&results, None);
     let first = page.split(flaky).nth(1).expect("a first run");
     let (evidence, _) = first.split_once("</details>").expect("an end");
     assert!(evidence.contains(sample::FIRST_RUN), "{evidence}");
-    let text = report::json(&whole).expect("a report");
+    let text = report::json(&results).expect("a report");
     let value: Value = serde_json::from_str(&text).expect("JSON");
     let findings = value["tiers"][0]["findings"].as_array().expect("findings");
     let finding = findings
@@ -89,11 +90,11 @@ fn the_first_of_runs_that_disagree_is_kept() {
 }
 
 #[test]
-fn every_cell_leads_to_evidence() {
-    let page = report::page(&sample::whole(), None);
+fn every_matrix_cell_links_to_evidence() {
+    let page = report::page(&sample::results(), None);
     let mut links = 0;
-    for piece in page.split("href=\"#").skip(1) {
-        let (target, _) = piece.split_once('"').expect("an end");
+    for output in page.split("href=\"#").skip(1) {
+        let (target, _) = output.split_once('"').expect("an end");
         assert!(page.contains(&format!("id=\"{target}\"")), "{target}");
         links += 1;
     }

@@ -1,14 +1,16 @@
-//! A report in which everything occurs, and in which a guest tries to be taken for more than text.
+//! A report with every kind of result, in which a guest's output tries to inject markup.
 
-use sandbox_conformance::report::Whole;
-use sandbox_conformance::{Attempt, Evidence, Finding, Oracle, Repetition, Report, Step, probes};
+use sandbox_conformance::report::RunResults;
+use sandbox_conformance::{
+    Attempt, Evidence, Finding, HostCheck, Repetition, Report, Step, probes,
+};
 use sandbox_core::matrix::Verdict;
 use sandbox_core::{Capability, Demand, Enforcement, Level, Unmet};
 
-/// What a guest writes that would like to run in whatever shows it.
+/// Hostile output of a guest.
 pub const HOSTILE: &str = "</pre><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">\u{1b}[2J\u{202e}]]>";
 
-/// What stands in the evidence of first runs alone, with which later ones disagree.
+/// Appears only in the evidence of first runs, with which later runs disagree.
 pub const FIRST_RUN: &str = "what the first run saw";
 
 fn step() -> Step {
@@ -27,14 +29,14 @@ fn evidence() -> Evidence {
         host_control: Some(step()),
         allow_control: Some(step()),
         attack: Some(Step::new("an attack", Attempt::blocked(["EPERM", HOSTILE]))),
-        oracles: vec![
-            Oracle::Clean {
+        host_checks: vec![
+            HostCheck::Clean {
                 watched: HOSTILE.into(),
             },
-            Oracle::Dirty {
+            HostCheck::Dirty {
                 watched: HOSTILE.into(),
             },
-            Oracle::Nothing {
+            HostCheck::Nothing {
                 reason: HOSTILE.into(),
             },
         ],
@@ -48,14 +50,14 @@ fn evidence() -> Evidence {
             },
             enforcement: Enforcement::unenforced(HOSTILE),
         }],
-        unkept: Vec::new(),
+        broken_claims: Vec::new(),
         refused: Some(HOSTILE.into()),
         not_run: Some(HOSTILE.into()),
-        trouble: Some(HOSTILE.into()),
+        error: Some(HOSTILE.into()),
     }
 }
 
-/// The same, with the runs of which it is made, where these disagree.
+/// A finding with its disagreeing runs.
 fn repeated(mut finding: Finding) -> Finding {
     if finding.verdict == Verdict::Flaky {
         let mut first = finding.clone();
@@ -67,7 +69,7 @@ fn repeated(mut finding: Finding) -> Finding {
 }
 
 /// Two tiers, one of them unavailable, with every verdict.
-pub fn whole() -> Whole {
+pub fn results() -> RunResults {
     let tier = |name: &str, unavailable: Option<&str>| {
         let verdicts = Verdict::ALL.iter().cycle();
         let mut report = Report::new(name, vec![("user".into(), HOSTILE.into())]);
@@ -79,5 +81,5 @@ pub fn whole() -> Whole {
             .collect();
         report
     };
-    Whole::of(vec![tier("local", None), tier("docker", Some(HOSTILE))])
+    RunResults::of(vec![tier("local", None), tier("docker", Some(HOSTILE))])
 }

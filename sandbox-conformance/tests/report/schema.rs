@@ -1,8 +1,8 @@
-//! As much of JSON Schema as the published one uses.
+//! The part of JSON Schema that the published schema uses.
 
 use serde_json::Value;
 
-/// What of a value the schema does not allow, each with its place.
+/// The parts of a value that the schema does not allow, with their paths.
 pub fn violations(schema: &Value, value: &Value) -> Vec<String> {
     let mut found = Vec::new();
     check(schema, schema, value, "$", &mut found);
@@ -15,7 +15,7 @@ fn check(root: &Value, schema: &Value, value: &Value, at: &str, found: &mut Vec<
         .into_iter()
         .flat_map(|object| object.keys())
     {
-        // A keyword that nobody looks at would be one that allows everything.
+        // An unknown keyword would allow everything.
         let known = [
             "$schema",
             "$defs",

@@ -158,7 +158,7 @@ impl Instance for ToyInstance {
         mut input: Input,
         sink: &mut dyn OutputSink,
     ) -> Result<ExecEnd> {
-        let mark = sandbox_core::unique_name("toy");
+        let mark = sandbox_core::spi::unique_name("toy");
         let mut child = self.spawn(request, &mark).await?;
         let id = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         let pid = id.ok_or_else(|| unsupported("execute", "toy"))?;
@@ -230,7 +230,7 @@ impl Instance for ToyInstance {
         std::fs::create_dir_all(folder).map_err(failed)?;
         // Write a new file and rename it: readers of the old file see all of it, and no link is
         // followed.
-        let beside = folder.join(sandbox_core::unique_name(".put"));
+        let beside = folder.join(sandbox_core::spi::unique_name(".put"));
         let mut options = std::fs::OpenOptions::new();
         options.write(true).create_new(true).mode(0o600);
         let mut file = options.open(&beside).map_err(failed)?;
@@ -251,10 +251,11 @@ impl Instance for ToyInstance {
             return Err(Error::new(ErrorKind::Path, "read file", "no regular file").on("toy"));
         }
         let mut file = tokio::fs::File::from_std(file);
-        let mut piece = vec![0; 65536];
+        let mut output = vec![0; 65536];
         loop {
-            let length = file.read(&mut piece).await.map_err(failed)?;
-            if length == 0 || sink.write(OutputStream::Stdout, &piece[..length]).await == Flow::Stop
+            let length = file.read(&mut output).await.map_err(failed)?;
+            if length == 0
+                || sink.write(OutputStream::Stdout, &output[..length]).await == Flow::Stop
             {
                 return Ok(());
             }
@@ -331,10 +332,10 @@ impl<O: AsyncRead + Unpin, E: AsyncRead + Unpin> Outputs<O, E> {
 /// Reads a piece. Never completes if the stream is closed.
 async fn read(
     stream: &mut Option<impl AsyncRead + Unpin>,
-    piece: &mut [u8],
+    output: &mut [u8],
 ) -> std::io::Result<usize> {
     match stream {
-        Some(stream) => stream.read(piece).await,
+        Some(stream) => stream.read(output).await,
         None => std::future::pending().await,
     }
 }

@@ -1,33 +1,18 @@
-//! An export after an export.
+//! A second export from the same sandbox.
 
 use std::path::Path;
 
-use sandbox_core::ArtifactLimits;
-
-use crate::pool::Sandbox;
+use crate::pool::ProbeSandbox;
 use crate::probes::prelude::*;
 
-/// The probe.
-pub const PROBE: Probe = Probe {
-    id: "artifacts::exported_again",
-    version: 1,
-    subject: Subject::Capability(Capability::ArtifactExportPaths),
-    kind: Kind::Behavior,
-    summary: "exports two files, changes one, renames the other, and exports again",
-    setting: super::exporting,
-    permitting: None,
-    denials: signs::AS_DOCUMENTED,
-    run: |stage| Box::pin(run(stage)),
-};
-
-async fn run(stage: &mut Stage) -> Result<(), Trouble> {
-    let folder = stage.grounds().export_folder();
+pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let folder = context.fixture().export_folder();
     let [changed, renamed] =
-        ["changed", "renamed"].map(|word| format!("{}-{word}.txt", stage.token()));
-    let output = stage.output_folder()?;
+        ["changed", "renamed"].map(|word| format!("{}-{word}.txt", context.token()));
+    let output = context.output_folder()?;
     let inside = |name: &str| format!("{folder}/{name}");
     let make = |name: &str, length: &str| Call::new(["make", &inside(name), "0", length]);
-    super::make(stage, &inside(&renamed), &["0", "9"]).await?;
+    super::make(context, &inside(&renamed), &["0", "9"]).await?;
     let rename = Call::new([
         "rename",
         &inside(&renamed),
@@ -35,7 +20,7 @@ async fn run(stage: &mut Stage) -> Result<(), Trouble> {
     ]);
     let (before, after) = ([make(&changed, "9")], [make(&changed, "70000"), rename]);
     let names = [changed.as_str(), renamed.as_str()];
-    let told = stage
+    let deviation = context
         .with_sandbox(async |sandbox| {
             let first = exported(sandbox, &before, &output.join("first"), names).await;
             let second = exported(sandbox, &after, &output.join("second"), names).await;
@@ -44,14 +29,14 @@ async fn run(stage: &mut Stage) -> Result<(), Trouble> {
                 .then(|| format!("{first:?}, then {second:?}"))
         })
         .await;
-    stage.attack_was(behavior("export again", told));
-    stage.nothing_to_watch("the comparison is the test");
+    context.record_attack(behavior("export again", deviation));
+    context.no_host_effect("the comparison is the test");
     Ok(())
 }
 
-/// Runs the calls, exports, and gives the lengths of the files of these names, where they came out.
+/// Runs the calls, exports, and returns the lengths of the exported files with these names.
 async fn exported(
-    sandbox: &Sandbox,
+    sandbox: &ProbeSandbox,
     calls: &[Call],
     output: &Path,
     names: [&str; 2],
@@ -63,9 +48,8 @@ async fn exported(
             return Err(format!("{}: {attempt:?}", call.text()));
         }
     }
-    crate::grounds::make_folder(output).map_err(|trouble| trouble.to_string())?;
-    let limits = ArtifactLimits::default();
-    let export = sandbox.handle().export(output, limits).await;
+    crate::host_fixture::make_folder(output).map_err(|error| error.to_string())?;
+    let export = sandbox.handle().export(output).await;
     export.map_err(|error| error.to_string())?;
     let length = |name| {
         let file = std::fs::metadata(found_below(output, name)?);

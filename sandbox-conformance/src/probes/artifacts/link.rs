@@ -1,47 +1,27 @@
 //! A symbolic link among the artifacts.
 
-use sandbox_core::{ArtifactLimits, SkipReason};
+use sandbox_core::SkipReason;
 
 use crate::probes::prelude::*;
 
-/// The probe.
-pub const PROBE: Probe = Probe {
-    id: "artifacts::link",
-    version: 1,
-    subject: Subject::Capability(Capability::ArtifactExportPaths),
-    kind: Kind::Isolation,
-    summary: "exports a symbolic link to a file of the host",
-    setting: super::exporting,
-    permitting: None,
-    denials: NOT_FOLLOWED,
-    run: |stage| Box::pin(run(stage)),
-};
+pub(super) const NOT_FOLLOWED: &[ExpectedDenial] = &[denied("skipped", "links are not followed")];
 
-const NOT_FOLLOWED: &[Denial] = &[Denial {
-    sign: "skipped",
-    means: "links are not followed",
-}];
-
-async fn run(stage: &mut Stage) -> Result<(), Trouble> {
-    let canary = stage.canary(0o644)?;
-    let output = stage.output_folder()?;
-    let own = stage.outside()?.join("own.txt");
+pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let canary = context.canary(0o644)?;
+    let output = context.output_folder()?;
+    let own = context.outside()?.join("own.txt");
     std::os::unix::fs::symlink(canary.path(), &own)?;
-    stage
+    context
         .host_control(&Call::new(["read"]).and(&own).expect(canary.fingerprint()))
         .await?;
-    let name = format!("{}.txt", stage.token());
-    let path = format!("{}/{name}", stage.grounds().export_folder());
-    stage
+    let name = format!("{}.txt", context.token());
+    let path = format!("{}/{name}", context.fixture().export_folder());
+    context
         .allow_control(&Call::new(["make", &path, "1"]).and(canary.path()))
         .await;
-    let attempt = stage
-        .with_sandbox(async |sandbox| {
-            match sandbox
-                .handle()
-                .export(&output, ArtifactLimits::default())
-                .await
-            {
+    let attempt = context
+        .with_sandbox(
+            async |sandbox| match sandbox.handle().export(&output).await {
                 Err(error) => Attempt::blocked([format!("error:{}", error.kind().as_str())]),
                 Ok(export) => {
                     let skipped = export
@@ -58,13 +38,13 @@ async fn run(stage: &mut Stage) -> Result<(), Trouble> {
                     };
                     Attempt::leak_if(leaked, sign)
                 }
-            }
-        })
+            },
+        )
         .await;
-    stage.attack_was(Step::new(
+    context.record_attack(Step::new(
         "export a link",
         attempt.unwrap_or_else(|declined| declined),
     ));
-    stage.oracle(canary.oracle());
+    context.host_check(canary.host_check());
     Ok(())
 }

@@ -1,39 +1,175 @@
-//! What comes out of a sandbox as artifacts.
+//! Exported artifacts.
+
+use sandbox_core::SkipReason;
+use std::time::Duration;
 
 use crate::probes::prelude::*;
 
 mod exported_again;
-mod fifo;
-mod file;
 mod link;
 mod output_link;
-mod unlisted;
 
 /// The probes of this area.
 pub static PROBES: &[Probe] = &[
-    exported_again::PROBE,
-    fifo::PROBE,
-    file::PROBE,
-    link::PROBE,
-    output_link::PROBE,
-    unlisted::PROBE,
+    Probe::behavior(
+        "artifacts::exported_again",
+        ARTIFACT_EXPORT_PATHS,
+        "exports two files, changes one, renames the other, and exports again",
+        |context| Box::pin(exported_again::run(context)),
+    )
+    .setup(exporting),
+    // Opening a FIFO would block.
+    Probe::behavior(
+        "artifacts::fifo",
+        ARTIFACT_EXPORT_PATHS,
+        "exports a FIFO and wants an answer within 5 s",
+        |context| Box::pin(fifo(context)),
+    )
+    .setup(exporting),
+    Probe::behavior(
+        "artifacts::file",
+        ARTIFACT_EXPORT_PATHS,
+        "exports a file and compares content, size and hash",
+        |context| Box::pin(file(context)),
+    )
+    .setup(exporting),
+    Probe::isolation(
+        "artifacts::link",
+        ARTIFACT_EXPORT_PATHS,
+        "exports a symbolic link to a file of the host",
+        link::NOT_FOLLOWED,
+        |context| Box::pin(link::run(context)),
+    )
+    .setup(exporting),
+    Probe::isolation(
+        "artifacts::output_link",
+        ARTIFACT_EXPORT_PATHS,
+        "replaces the output folder, which lies in a write root, by a link to a folder of \
+         the host",
+        output_link::NOT_FOLLOWED,
+        |context| Box::pin(output_link::run(context)),
+    )
+    .setup(output_link::exporting),
+    Probe::isolation(
+        "artifacts::unlisted",
+        ARTIFACT_EXPORT_PATHS,
+        "exports a file that no export path names",
+        NOT_NAMED,
+        |context| Box::pin(unlisted(context)),
+    )
+    .setup(exporting),
 ];
 
-/// A sandbox of which text files in one folder may be exported.
-fn exporting(grounds: &Grounds) -> Setting {
-    let path = format!("{}/*.txt", grounds.export_folder());
-    Setting::with(|policy| policy.artifact_export_paths = vec![path])
+/// A sandbox that may export text files from one folder.
+fn exporting(fixture: &HostFixture) -> SandboxSetup {
+    let path = format!("{}/*.txt", fixture.export_folder());
+    SandboxSetup::with(|policy| policy.artifact_export_paths = vec![path])
 }
 
-/// Both controls of what is made to be exported: the same outside, and at `path` inside. `what` is its kind and its length, as
-/// the probe program takes them.
-async fn make(stage: &mut Stage, path: &str, what: &[&str]) -> Result<(), Trouble> {
+/// Both controls: `what` is created outside, and inside at `path`. `what` holds the arguments of
+/// the probe program.
+async fn make(context: &mut ProbeContext, path: &str, what: &[&str]) -> Result<(), ProbeError> {
     let make = |path: &std::path::Path| {
         let call = Call::new(["make"]).and(path);
         what.iter().fold(call, |call, word| call.and(word))
     };
-    let own = stage.outside()?.join("own");
-    stage.host_control(&make(&own)).await?;
-    stage.allow_control(&make(path.as_ref())).await;
+    let own = context.outside()?.join("own");
+    context.host_control(&make(&own)).await?;
+    context.allow_control(&make(path.as_ref())).await;
+    Ok(())
+}
+
+/// The time limit of a small export.
+const CLEANUP_LIMIT: Duration = Duration::from_secs(5);
+
+async fn fifo(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let output = context.output_folder()?;
+    let name = format!("{}.txt", context.token());
+    let path = format!("{}/{name}", context.fixture().export_folder());
+    make(context, &path, &["2"]).await?;
+    let deviation = context
+        .with_sandbox(async |sandbox| {
+            let export = sandbox.handle().export(&output);
+            match tokio::time::timeout(CLEANUP_LIMIT, export).await {
+                Err(_) => Some(format!("no answer within {CLEANUP_LIMIT:?}")),
+                Ok(Err(error)) => Some(error.to_string()),
+                Ok(Ok(export)) => {
+                    let output = export
+                        .skipped
+                        .iter()
+                        .any(|s| s.source.ends_with(&name) && s.reason == SkipReason::SpecialFile);
+                    (!output).then(|| format!("not said to be skipped: {:?}", export.skipped))
+                }
+            }
+        })
+        .await;
+    context.record_attack(behavior("export a FIFO", deviation));
+    context.no_host_effect("a FIFO holds nothing");
+    Ok(())
+}
+
+async fn file(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let name = format!("{}.txt", context.token());
+    let output = context.output_folder()?;
+    let content: Vec<u8> = (0..70_000).map(|index| (index % 251) as u8).collect();
+    let path = format!("{}/{name}", context.fixture().export_folder());
+    make(context, &path, &["0", "70000"]).await?;
+    let deviation = context
+        .with_sandbox(async |sandbox| {
+            let export = match sandbox.handle().export(&output).await {
+                Ok(export) => export,
+                Err(error) => return Some(error.to_string()),
+            };
+            let Some(artifact) = export
+                .artifacts
+                .iter()
+                .find(|artifact| artifact.source.ends_with(&name))
+            else {
+                return Some(format!("it did not come out: {:?}", export.skipped));
+            };
+            let same = std::fs::read(&artifact.path).ok().as_ref() == Some(&content)
+                && artifact.path.starts_with(&output)
+                && artifact.size_bytes == content.len() as u64
+                && artifact.blake3 == blake3::hash(&content).to_hex().as_str();
+            (!same).then(|| format!("{artifact:?}"))
+        })
+        .await;
+    context.record_attack(behavior("export a file", deviation));
+    context.no_host_effect("the comparison is the test");
+    Ok(())
+}
+
+const NOT_NAMED: &[ExpectedDenial] = &[denied(
+    "left_inside",
+    "only what an export path names comes out",
+)];
+
+async fn unlisted(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let output = context.output_folder()?;
+    let folder = context.fixture().export_folder();
+    let [named, unnamed] =
+        ["txt", "private"].map(|extension| format!("{}.{extension}", context.token()));
+    make(context, &format!("{folder}/{named}"), &["0", "9"]).await?;
+    let make = Call::new(["make", &format!("{folder}/{unnamed}"), "0", "9"]);
+    let attempt = context
+        .with_sandbox(async |sandbox| {
+            match sandbox.run(&make).await.map(|run| run.attempt(None)) {
+                Ok(attempt) if attempt.is_success() => {}
+                other => return Attempt::unclear(format!("{other:?}")),
+            }
+            match sandbox.handle().export(&output).await {
+                Ok(_) if found_below(&output, &named).is_none() => {
+                    Attempt::unclear("the named file did not come out")
+                }
+                Ok(_) => Attempt::leak_if(found_below(&output, &unnamed).is_some(), "left_inside"),
+                Err(error) => Attempt::unclear(error.to_string()),
+            }
+        })
+        .await;
+    context.record_attack(Step::new(
+        "export",
+        attempt.unwrap_or_else(|declined| declined),
+    ));
+    context.no_host_effect("the export's own folder is the test");
     Ok(())
 }

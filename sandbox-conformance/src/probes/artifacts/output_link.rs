@@ -1,68 +1,52 @@
-//! A link where the host's output folder was, in a folder that code can write to.
+//! A link in place of the host's output folder, in a folder that code can write.
 
-use sandbox_core::ArtifactLimits;
-
-use crate::grounds::make_folder;
+use crate::host_fixture::make_folder;
 use crate::probes::prelude::*;
 
-/// The probe.
-pub const PROBE: Probe = Probe {
-    id: "artifacts::output_link",
-    version: 1,
-    subject: Subject::Capability(Capability::ArtifactExportPaths),
-    kind: Kind::Isolation,
-    summary: "replaces the output folder, which lies in a write root, by a link to a folder of the host",
-    setting: exporting,
-    permitting: None,
-    denials: NOT_FOLLOWED,
-    run: |stage| Box::pin(run(stage)),
-};
-
-const NOT_FOLLOWED: &[Denial] = &[
-    Denial {
-        sign: "error:io",
-        means: "a link that the code can have made is not followed",
-    },
-    Denial {
-        sign: "elsewhere",
-        means: "the artifact is written beside the link",
-    },
+pub(super) const NOT_FOLLOWED: &[ExpectedDenial] = &[
+    denied(
+        "error:io",
+        "a link that the code can have made is not followed",
+    ),
+    denied("elsewhere", "the artifact is written beside the link"),
 ];
 
-/// A sandbox that may write to the write root, and of which text files in one folder may be exported.
-fn exporting(grounds: &Grounds) -> Setting {
-    let policy = super::exporting(grounds).policy;
-    let mut setting = grounds.rooted();
-    setting.policy.artifact_export_paths = policy.artifact_export_paths;
-    setting
+/// A sandbox with the write root that may export text files from one folder.
+pub(super) fn exporting(fixture: &HostFixture) -> SandboxSetup {
+    let policy = super::exporting(fixture).policy;
+    let mut setup = fixture.rooted();
+    setup.policy.artifact_export_paths = policy.artifact_export_paths;
+    setup
 }
 
-async fn run(stage: &mut Stage) -> Result<(), Trouble> {
-    let victim = stage.outside()?.join(format!("victim-{}", stage.token()));
+pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let victim = context
+        .outside()?
+        .join(format!("victim-{}", context.token()));
     make_folder(&victim)?;
-    let output = stage
+    let output = context
         .write_folder()?
-        .join(format!("output-{}", stage.token()));
-    let name = format!("{}.txt", stage.token());
-    let own = stage.outside()?.join(format!("link-{}", stage.token()));
+        .join(format!("output-{}", context.token()));
+    let name = format!("{}.txt", context.token());
+    let own = context.outside()?.join(format!("link-{}", context.token()));
     std::os::unix::fs::symlink(&victim, &own)?;
     let through = own.join("control");
-    stage
+    context
         .host_control(&Call::new(["make"]).and(&through).and("0").and("9"))
         .await?;
     std::fs::remove_file(victim.join("control"))?;
-    let path = format!("{}/{name}", stage.grounds().export_folder());
-    stage
+    let path = format!("{}/{name}", context.fixture().export_folder());
+    context
         .allow_control(&Call::new(["make", &path, "0", "9"]))
         .await;
     let plant = Call::new(["make"]).and(&output).and("1").and(&victim);
-    let attempt = stage
+    let attempt = context
         .with_sandbox(async |sandbox| {
             match sandbox.run(&plant).await.map(|run| run.attempt(None)) {
                 Ok(attempt) if attempt.is_success() => {}
                 other => return Attempt::unclear(format!("{other:?}")),
             }
-            let export = sandbox.handle().export(&output, ArtifactLimits::default());
+            let export = sandbox.handle().export(&output);
             let exported = export.await;
             match (found_below(&victim, &name), exported) {
                 (Some(_), _) => Attempt::succeeded(),
@@ -73,11 +57,11 @@ async fn run(stage: &mut Stage) -> Result<(), Trouble> {
             }
         })
         .await;
-    stage.attack_was(Step::new(
+    context.record_attack(Step::new(
         "export into a folder that became a link",
         attempt.unwrap_or_else(|declined| declined),
     ));
     let clean = std::fs::read_dir(&victim)?.next().is_none();
-    stage.watched("the folder that the link leads to", clean);
+    context.check_host("the folder that the link leads to", clean);
     Ok(())
 }

@@ -1,45 +1,32 @@
-//! A detached sandbox whose time to live is over.
-
-use std::time::{Duration, Instant};
+//! The end of a detached sandbox's time to live.
 
 use sandbox_core::{ErrorKind, SandboxClient, SandboxState};
+use std::time::{Duration, Instant};
 
 use crate::evidence::Attempt;
 use crate::probes::prelude::*;
 
-/// The probe.
-pub const PROBE: Probe = Probe {
-    id: "detached::ends_in_time",
-    version: 2,
-    subject: Subject::Feature(Feature::Detached),
-    kind: Kind::Behavior,
-    summary: "gives a detached sandbox some seconds to live, and looks for what is left after them",
-    setting: plain,
-    permitting: None,
-    denials: signs::AS_DOCUMENTED,
-    run: |stage| Box::pin(run(stage)),
-};
-
-/// Times to live, each tried where the one before was over before code ran: a tier may count from when it begins to make a
-/// sandbox, and a cluster takes seconds for that. All are below an execution's own time limit.
+/// Lifetimes to try in turn, until one is long enough for code to run. A tier may count from the
+/// start of the creation, which takes seconds on a cluster. Each is below an execution's time
+/// limit.
 const LIFETIMES: [Duration; 3] = [
     Duration::from_secs(3),
     Duration::from_secs(9),
     Duration::from_secs(25),
 ];
 
-/// How much earlier than its time the end may come: clusters count from a whole second.
+/// How much too early the end may come. Clusters count from a whole second.
 const EARLY: Duration = Duration::from_secs(1);
 
-/// How much later it may come: a kubelet looks every second or so, and has more to do.
+/// How much too late the end may come. A kubelet checks about once a second.
 const LATE: Duration = Duration::from_secs(9);
 
-async fn run(stage: &mut Stage) -> Result<(), Trouble> {
-    super::controls(stage).await?;
-    let token = format!("{}-attack", stage.token());
-    let told = end_in_time(stage, &token).await?;
-    stage.attack_was(behavior("wait for its end", told));
-    stage.watched(
+pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    super::controls(context).await?;
+    let token = format!("{}-attack", context.token());
+    let deviation = end_in_time(context, &token).await?;
+    context.record_attack(behavior("wait for its end", deviation));
+    context.check_host(
         "processes of the host after the time to live",
         host::processes_with(&token)?.is_empty(),
     );
@@ -47,17 +34,17 @@ async fn run(stage: &mut Stage) -> Result<(), Trouble> {
 }
 
 async fn end_in_time(
-    stage: &mut Stage,
+    context: &mut ProbeContext,
     token: &str,
-) -> Result<Result<Option<String>, Attempt>, Trouble> {
-    let mut told = Err(Trouble::new("no time to live was tried"));
+) -> Result<Result<Option<String>, Attempt>, ProbeError> {
+    let mut deviation = Err(ProbeError::new("no lifetime was tried"));
     for lifetime in LIFETIMES {
         let start = Instant::now();
         let mut entered = false;
-        told = super::in_detached(stage, lifetime, async |sandbox, name, client| {
+        deviation = super::in_detached(context, lifetime, async |sandbox, name, client| {
             let mut execution = super::busy(&sandbox, token).await?;
             entered = true;
-            // How the execution ends with its sandbox is not the question here.
+            // How the execution ends is not tested here.
             let ended = tokio::time::timeout(lifetime + LATE, execution.wait()).await;
             if ended.is_err() {
                 return Ok(Some(format!("it still lives after {:?}", start.elapsed())));
@@ -69,11 +56,16 @@ async fn end_in_time(
             break;
         }
     }
-    told
+    deviation
 }
 
-/// What is wrong with what is left. A tier may keep what tells that the sandbox has ended; then it says so, and removes it.
-async fn left(client: &SandboxClient, name: &str, token: &str) -> Result<Option<String>, Trouble> {
+/// Checks what is left. A tier may keep a record that the sandbox has ended; it must report that,
+/// and remove it.
+async fn left(
+    client: &SandboxClient,
+    name: &str,
+    token: &str,
+) -> Result<Option<String>, ProbeError> {
     if let Err(error) = client.get(name).await
         && error.kind() == ErrorKind::SandboxEnded
     {

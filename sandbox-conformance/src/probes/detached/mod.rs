@@ -1,88 +1,105 @@
-//! Sandboxes that outlive their handles.
-
-use std::time::Duration;
+//! Sandboxes that outlive their handle.
 
 use sandbox_core::{ErrorKind, SandboxClient, Stdin};
+use std::time::Duration;
 
 use crate::evidence::Attempt;
-use crate::pool::Sandbox;
-use crate::probe::Probe;
+use crate::pool::ProbeSandbox;
 use crate::probes::prelude::*;
 
 mod ends_in_time;
-mod found_by_name;
-mod outlives_handle;
-mod removed;
 
 /// The probes of this area.
 pub static PROBES: &[Probe] = &[
-    ends_in_time::PROBE,
-    found_by_name::PROBE,
-    outlives_handle::PROBE,
-    removed::PROBE,
+    Probe::behavior(
+        "detached::ends_in_time",
+        DETACHED,
+        "gives a detached sandbox some seconds to live, and looks for what is left after them",
+        |context| Box::pin(ends_in_time::run(context)),
+    )
+    .version(2),
+    Probe::behavior(
+        "detached::found_by_name",
+        DETACHED,
+        "finds a detached sandbox with a second client: by its name, in the list, and no \
+         other of its name",
+        |context| Box::pin(found_by_name(context)),
+    ),
+    Probe::behavior(
+        "detached::outlives_handle",
+        DETACHED,
+        "drops the handle of a detached sandbox, and wants its files and its program there",
+        |context| Box::pin(outlives_handle(context)),
+    ),
+    Probe::behavior(
+        "detached::removed",
+        DETACHED,
+        "removes a detached sandbox in which a program runs, and looks for what is left",
+        |context| Box::pin(removed(context)),
+    ),
 ];
 
-/// What ends the sandboxes of a suite that was killed.
+/// Such an end removes the sandboxes of a killed suite.
 const LIFETIME: Duration = Duration::from_secs(60);
 
-/// Without any sandbox a process outlives the one that held it: that is what is asked of a detached sandbox, and what its end
-/// must not leave.
-async fn controls(stage: &mut Stage) -> Result<(), Trouble> {
-    let token = format!("{}-control", stage.token());
+/// Without a sandbox, a process outlives its starter. A detached sandbox must do that too, and its
+/// end must not leave the process.
+async fn controls(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let token = format!("{}-control", context.token());
     let orphan = Call::new(["orphan", &token, "2500"]);
-    let run = host::run(&stage.grounds().program(), &orphan).await?;
+    let run = host::run(&context.fixture().program(), &orphan).await?;
     let left = !host::processes_with(&token)?.is_empty();
     host::kill_all_with(&token)?;
     let failure =
         (!left || !run.attempt(None).is_success()).then(|| "nothing was left behind".to_owned());
-    stage.host_control_was(control("leave a process behind on the host", failure));
-    stage.allow_control(&Call::new(["alive"])).await;
+    context.record_host_control(control("leave a process behind on the host", failure));
+    context.allow_control(&Call::new(["alive"])).await;
     Ok(())
 }
 
-/// Acts in a detached sandbox that lives long enough for it.
+/// Calls `act` with a detached sandbox.
 async fn with_detached(
-    stage: &mut Stage,
+    context: &mut ProbeContext,
     action: &str,
-    act: impl AsyncFnOnce(Sandbox, &str, &SandboxClient) -> Result<Option<String>, Trouble>,
-) -> Result<(), Trouble> {
-    controls(stage).await?;
-    let told = in_detached(stage, LIFETIME, act).await?;
-    stage.attack_was(behavior(action, told));
+    act: impl AsyncFnOnce(ProbeSandbox, &str, &SandboxClient) -> Result<Option<String>, ProbeError>,
+) -> Result<(), ProbeError> {
+    controls(context).await?;
+    let deviation = in_detached(context, LIFETIME, act).await?;
+    context.record_attack(behavior(action, deviation));
     Ok(())
 }
 
-/// Creates a detached sandbox, hands it over, and removes it in the end, whatever was found.
+/// Creates a detached sandbox, calls `act`, and removes the sandbox in any case.
 async fn in_detached(
-    stage: &mut Stage,
+    context: &mut ProbeContext,
     lifetime: Duration,
-    act: impl AsyncFnOnce(Sandbox, &str, &SandboxClient) -> Result<Option<String>, Trouble>,
-) -> Result<Result<Option<String>, Attempt>, Trouble> {
-    let name = sandbox_core::unique_name("conformance-detached");
-    let sandbox = match stage.keep(&name, lifetime).await {
+    act: impl AsyncFnOnce(ProbeSandbox, &str, &SandboxClient) -> Result<Option<String>, ProbeError>,
+) -> Result<Result<Option<String>, Attempt>, ProbeError> {
+    let name = sandbox_core::spi::unique_name("conformance-detached");
+    let sandbox = match context.keep(&name, lifetime).await {
         Err(declined) => return Ok(Err(declined)),
         Ok(sandbox) => sandbox,
     };
-    let client = stage.client()?;
+    let client = context.client()?;
     let found = act(sandbox, &name, &client).await;
     remove(&client, &name).await?;
     Ok(Ok(found?))
 }
 
-/// Removes a sandbox, where it is still there.
-async fn remove(client: &SandboxClient, name: &str) -> Result<(), Trouble> {
+/// Removes a sandbox if it still exists.
+async fn remove(client: &SandboxClient, name: &str) -> Result<(), ProbeError> {
     match client.remove(name).await {
         Err(error) if error.kind() != ErrorKind::SandboxNotFound => Err(error.into()),
         _ => Ok(()),
     }
 }
 
-/// Runs the probe program in a sandbox that was got by name.
+/// Runs the probe program in a sandbox found by name.
 async fn alive(
     client: &SandboxClient,
     name: &str,
     program: &str,
-) -> Result<Option<String>, Trouble> {
+) -> Result<Option<String>, ProbeError> {
     let handle = client.get(name).await?;
     let result = handle
         .exec(&sandbox_core::ExecRequest::new(program).arg("alive"))
@@ -91,13 +108,13 @@ async fn alive(
     Ok((!right).then(|| format!("{}: {}", result.outcome, result.output())))
 }
 
-/// What is still there of a sandbox that has ended, 2 s later.
+/// What is left of an ended sandbox after 2 s.
 async fn remains(
     client: &SandboxClient,
     name: &str,
     token: &str,
-) -> Result<Option<String>, Trouble> {
-    let left = host::wait_gone(token, Duration::from_secs(2)).await?;
+) -> Result<Option<String>, ProbeError> {
+    let left = host::wait_until_gone(token, Duration::from_secs(2)).await?;
     host::kill_all_with(token)?;
     if !left.is_empty() {
         return Ok(Some(format!(
@@ -114,8 +131,8 @@ async fn remains(
     Ok(listed.then(|| "it is still listed".to_owned()))
 }
 
-/// Starts a process that would live for half a minute, and waits until the host sees it.
-async fn busy(sandbox: &Sandbox, token: &str) -> Result<sandbox_core::Execution, Trouble> {
+/// Starts a process that runs for half a minute, and waits until the host sees it.
+async fn busy(sandbox: &ProbeSandbox, token: &str) -> Result<sandbox_core::Execution, ProbeError> {
     let request = sandbox.request(&Call::new(["sleep", token, "30000"]));
     let execution = sandbox.handle().start(&request, Stdin::Null).await?;
     for _ in 0..200 {
@@ -124,7 +141,56 @@ async fn busy(sandbox: &Sandbox, token: &str) -> Result<sandbox_core::Execution,
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    Err(Trouble::new(
+    Err(ProbeError::new(
         "the sandbox's process was never seen on the host",
     ))
+}
+
+async fn found_by_name(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    with_detached(context, "find it by name", async |sandbox, name, client| {
+        if !client.list().await?.iter().any(|info| info.name == name) {
+            return Ok(Some("it is not listed".to_owned()));
+        }
+        if let Some(wrong) = alive(client, name, sandbox.program()).await? {
+            return Ok(Some(wrong));
+        }
+        match client.get(&format!("{name}-not")).await {
+            Err(error) if error.kind() == ErrorKind::SandboxNotFound => Ok(None),
+            Err(error) => Ok(Some(format!("an unknown name: {error}"))),
+            Ok(_) => Ok(Some("a name that nobody gave was found".to_owned())),
+        }
+    })
+    .await?;
+    context.no_host_effect("what is asked for is that it is there");
+    Ok(())
+}
+
+async fn outlives_handle(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    with_detached(context, "drop the handle", async |sandbox, name, client| {
+        let (handle, program) = sandbox.into_parts();
+        let own = handle.name().to_owned();
+        drop(handle);
+        if own != name {
+            return Ok(Some(format!("it is named {own}")));
+        }
+        alive(client, name, &program).await
+    })
+    .await?;
+    context.no_host_effect("what is asked for is that it is there");
+    Ok(())
+}
+
+async fn removed(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let token = format!("{}-attack", context.token());
+    with_detached(context, "remove it", async |sandbox, name, client| {
+        let _execution = busy(&sandbox, &token).await?;
+        client.remove(name).await?;
+        remains(client, name, &token).await
+    })
+    .await?;
+    context.check_host(
+        "processes of the host after the sandbox was removed",
+        host::processes_with(&token)?.is_empty(),
+    );
+    Ok(())
 }

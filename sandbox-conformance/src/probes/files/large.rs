@@ -1,41 +1,30 @@
-//! A large file in and out again.
+//! A large file, written and read back.
 
 use crate::probes::prelude::*;
 
-/// The probe.
-pub const PROBE: Probe = Probe {
-    id: "files::large",
-    version: 1,
-    subject: Subject::Feature(Feature::Files),
-    kind: Kind::Behavior,
-    summary: "puts 64 MiB, has them hashed inside, and fetches them",
-    setting: plain,
-    permitting: None,
-    denials: signs::AS_DOCUMENTED,
-    run: |stage| Box::pin(run(stage)),
-};
-
 const LENGTH: usize = 64 << 20;
 
-async fn run(stage: &mut Stage) -> Result<(), Trouble> {
+pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
     let (content, digest) = content();
-    let own = stage.outside()?.join("large");
+    let own = context.outside()?.join("large");
     std::fs::write(&own, &content)?;
-    stage
+    context
         .host_control(&Call::new(["digest"]).and(&own).expect(digest.clone()))
         .await?;
     std::fs::remove_file(&own)?;
-    stage.allow_control(&Call::new(["alive"])).await;
-    let path = stage.inside("large");
-    let told = stage
+    context.allow_control(&Call::new(["alive"])).await;
+    let path = context.inside("large");
+    let deviation = context
         .with_sandbox(async |sandbox| {
-            let source: sandbox_core::spi::Source = Box::new(std::io::Cursor::new(content.clone()));
-            if let Err(error) = sandbox.handle().put(&path, 0o644, source).await {
+            if let Err(error) = sandbox.handle().write(&path, content.clone()).await {
                 return Some(error.to_string());
             }
             let hashed = sandbox.run(&Call::new(["digest", &path])).await;
-            let fetched = sandbox.handle().fetch(&path, LENGTH).await;
-            // The next probe of this sandbox wants its room.
+            let fetched = sandbox
+                .handle()
+                .read_limited(&path, ByteSize::bytes(LENGTH as u64))
+                .await;
+            // The next probe of this sandbox needs the space.
             let removed = sandbox.run(&Call::new(["unshare", "file", &path])).await;
             let (hashed, removed) = match (hashed, removed) {
                 (Ok(hashed), Ok(removed)) => (hashed.attempt(Some(&digest)), removed.attempt(None)),
@@ -51,17 +40,17 @@ async fn run(stage: &mut Stage) -> Result<(), Trouble> {
             }
         })
         .await;
-    stage.attack_was(behavior("put, hash, fetch", told));
-    stage.nothing_to_watch("files of the sandbox are no matter of the host");
+    context.record_attack(behavior("put, hash, fetch", deviation));
+    context.no_host_effect("files of the sandbox are no matter of the host");
     Ok(())
 }
 
-/// Bytes without a period, and what the probe program says of them.
+/// Bytes without a period, and the probe program's fingerprint of them.
 fn content() -> (Vec<u8>, String) {
     let (mut bytes, mut state) = (Vec::with_capacity(LENGTH), 0x9e37_79b9_7f4a_7c15u64);
     let mut hash = 0xcbf2_9ce4_8422_2325u64;
     while bytes.len() < LENGTH {
-        // Marsaglia's xorshift.
+        // The xorshift generator of Marsaglia.
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;

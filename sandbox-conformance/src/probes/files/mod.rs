@@ -1,32 +1,149 @@
-//! Files in and out.
+//! Files written into and read from a sandbox.
 
-use crate::probe::{Denial, Probe};
+use crate::probes::prelude::*;
 
-mod fetch_through_link;
 mod large;
 mod names;
 mod put_over_reader;
-mod put_through_link;
-mod round_trip;
 
 /// The probes of this area.
 pub static PROBES: &[Probe] = &[
-    fetch_through_link::PROBE,
-    large::PROBE,
-    names::PROBE,
-    put_over_reader::PROBE,
-    put_through_link::PROBE,
-    round_trip::PROBE,
+    Probe::isolation(
+        "files::fetch_through_link",
+        FILES,
+        "fetches a symbolic link to a file of the host",
+        NOT_FOLLOWED,
+        |context| Box::pin(fetch_through_link(context)),
+    ),
+    Probe::behavior(
+        "files::large",
+        FILES,
+        "puts 64 MiB, has them hashed inside, and fetches them",
+        |context| Box::pin(large::run(context)),
+    ),
+    Probe::behavior(
+        "files::names",
+        FILES,
+        "puts, reads and fetches files with unicode, a newline, a leading dash or 255 bytes \
+         in their names",
+        |context| Box::pin(names::run(context)),
+    ),
+    Probe::behavior(
+        "files::put_over_reader",
+        FILES,
+        "puts a file while a program has read half of the one before, which must stay whole \
+         for it",
+        |context| Box::pin(put_over_reader::run(context)),
+    ),
+    Probe::isolation(
+        "files::put_through_link",
+        FILES,
+        "puts a file over a symbolic link to a file of the host",
+        NOT_FOLLOWED,
+        |context| Box::pin(put_through_link(context)),
+    ),
+    Probe::behavior(
+        "files::round_trip",
+        FILES,
+        "puts 300,000 bytes, has them read inside, and fetches them",
+        |context| Box::pin(round_trip(context)),
+    ),
 ];
 
-/// How a link that leads out of the sandbox is stopped where a file is put or fetched.
-const NOT_FOLLOWED: &[Denial] = &[
-    Denial {
-        sign: "error:path",
-        means: "the sandbox's own look at the path",
-    },
-    Denial {
-        sign: "unreached",
-        means: "the link leads nowhere in the sandbox",
-    },
+/// How following a link out of the sandbox may be denied.
+const NOT_FOLLOWED: &[ExpectedDenial] = &[
+    denied("error:path", "the sandbox's own look at the path"),
+    denied("unreached", "the link leads nowhere in the sandbox"),
 ];
+
+async fn fetch_through_link(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let canary = context.canary(0o644)?;
+    let link = context.inside("link");
+    let own = context.outside()?.join("link");
+    std::os::unix::fs::symlink(canary.path(), &own)?;
+    context
+        .host_control(&Call::new(["read"]).and(&own).expect(canary.fingerprint()))
+        .await?;
+    context
+        .allow_control(&Call::new(["make", &link, "1"]).and(canary.path()))
+        .await;
+    let attempt = context
+        .with_sandbox(async |sandbox| match sandbox.handle().read(&link).await {
+            Ok(content) => Attempt::leak_if(content == canary.content(), "unreached"),
+            Err(error) => Attempt::blocked([format!("error:{}", error.kind().as_str())]),
+        })
+        .await;
+    context.record_attack(Step::new(
+        "fetch the link",
+        attempt.unwrap_or_else(|declined| declined),
+    ));
+    context.host_check(canary.host_check());
+    Ok(())
+}
+
+async fn put_through_link(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let canary = context.canary(0o666)?;
+    let target = crate::canary::Canary::plant(&context.outside()?.join("target"), 0o666)?;
+    let link = context.inside("link");
+    let own = context.outside()?.join("link");
+    std::os::unix::fs::symlink(target.path(), &own)?;
+    context
+        .host_control(&Call::new(["write"]).and(&own).and("overwritten"))
+        .await?;
+    context
+        .allow_control(&Call::new(["make", &link, "1"]).and(canary.path()))
+        .await;
+    let attempt = context
+        .with_sandbox(async |sandbox| {
+            match sandbox.handle().write(&link, "overwritten").await {
+                // The host check shows where the file is.
+                Ok(()) => Attempt::blocked(["unreached"]),
+                Err(error) => Attempt::blocked([format!("error:{}", error.kind().as_str())]),
+            }
+        })
+        .await;
+    context.record_attack(Step::new(
+        "put over the link",
+        attempt.unwrap_or_else(|declined| declined),
+    ));
+    context.host_check(canary.host_check());
+    Ok(())
+}
+
+async fn round_trip(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let content: Vec<u8> = (0..300_000)
+        .map(|index| (index % 257 % 256) as u8)
+        .collect();
+    let own = context.outside()?.join("file");
+    std::fs::write(&own, &content)?;
+    let fingerprint = crate::program::fingerprint(&content);
+    context
+        .host_control(&Call::new(["read"]).and(&own).expect(fingerprint.clone()))
+        .await?;
+    context.allow_control(&Call::new(["alive"])).await;
+    let path = context.inside("folder/file");
+    let read = Call::new(["read", &path]).expect(fingerprint.clone());
+    let deviation = context
+        .with_sandbox(async |sandbox| {
+            if let Err(error) = sandbox.handle().write(&path, content.clone()).await {
+                return Some(error.to_string());
+            }
+            match sandbox
+                .run(&read)
+                .await
+                .map(|run| run.attempt(Some(&fingerprint)))
+            {
+                Ok(attempt) if attempt.is_success() => {}
+                other => return Some(format!("read inside: {other:?}")),
+            }
+            match sandbox.handle().read(&path).await {
+                Ok(fetched) if fetched == content => None,
+                Ok(fetched) => Some(format!("fetched {} other bytes", fetched.len())),
+                Err(error) => Some(error.to_string()),
+            }
+        })
+        .await;
+    context.record_attack(behavior("put, read, fetch", deviation));
+    context.no_host_effect("files of the sandbox are no matter of the host");
+    Ok(())
+}

@@ -1,24 +1,11 @@
-//! Names of files that are legal and seldom.
+//! Unusual but valid file names.
 
 use crate::probes::prelude::*;
 
-/// The probe.
-pub const PROBE: Probe = Probe {
-    id: "files::names",
-    version: 1,
-    subject: Subject::Feature(Feature::Files),
-    kind: Kind::Behavior,
-    summary: "puts, reads and fetches files with unicode, a newline, a leading dash or 255 bytes in their names",
-    setting: plain,
-    permitting: None,
-    denials: signs::AS_DOCUMENTED,
-    run: |stage| Box::pin(run(stage)),
-};
-
-/// Ten bytes; as many of them as a name can have are five too few.
+/// Ten bytes. The longest name has room for 25 of them and five bytes.
 const PIECE: &str = "0123456789";
 
-async fn run(stage: &mut Stage) -> Result<(), Trouble> {
+pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
     let longest = PIECE.repeat(25) + "01234";
     let names = [
         "gr\u{fc}\u{df}e-\u{6587}\u{4ef6}-\u{1f980}",
@@ -26,24 +13,22 @@ async fn run(stage: &mut Stage) -> Result<(), Trouble> {
         " -rf ",
         &longest,
     ];
-    let folder = stage.outside()?;
+    let folder = context.outside()?;
     for name in names {
         std::fs::write(folder.join(name), name)?;
     }
     let fingerprint = |name: &str| crate::program::fingerprint(name.as_bytes());
     let call = Call::new(["read"]).and(folder.join(names[1]));
-    stage
+    context
         .host_control(&call.expect(fingerprint(names[1])))
         .await?;
-    stage.allow_control(&Call::new(["alive"])).await;
-    let inside = stage.inside("names");
-    let told = stage
+    context.allow_control(&Call::new(["alive"])).await;
+    let inside = context.inside("names");
+    let deviation = context
         .with_sandbox(async |sandbox| {
             for name in names {
                 let path = format!("{inside}/{name}");
-                let content = name.as_bytes().to_vec();
-                let source: sandbox_core::spi::Source = Box::new(std::io::Cursor::new(content));
-                if let Err(error) = sandbox.handle().put(&path, 0o644, source).await {
+                if let Err(error) = sandbox.handle().write(&path, name).await {
                     return Some(format!("put {name:?}: {error}"));
                 }
                 let wanted = fingerprint(name);
@@ -51,7 +36,7 @@ async fn run(stage: &mut Stage) -> Result<(), Trouble> {
                     Ok(run) if run.attempt(Some(&wanted)).is_success() => {}
                     other => return Some(format!("read {name:?} inside: {other:?}")),
                 }
-                match sandbox.handle().fetch(&path, 1024).await {
+                match sandbox.handle().read(&path).await {
                     Ok(fetched) if fetched == name.as_bytes() => {}
                     other => return Some(format!("fetch {name:?}: {other:?}")),
                 }
@@ -59,7 +44,7 @@ async fn run(stage: &mut Stage) -> Result<(), Trouble> {
             None
         })
         .await;
-    stage.attack_was(behavior("put, read, fetch", told));
-    stage.nothing_to_watch("files of the sandbox are no matter of the host");
+    context.record_attack(behavior("put, read, fetch", deviation));
+    context.no_host_effect("files of the sandbox are no matter of the host");
     Ok(())
 }

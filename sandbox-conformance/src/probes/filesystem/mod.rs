@@ -1,63 +1,194 @@
-//! Files of the host.
+//! Access to host files.
 
 use crate::canary::Canary;
 use crate::probes::prelude::*;
 
-mod attributes;
-mod cluster_token;
-mod create_in_read_root;
-mod device_node;
-mod file_flags;
-mod hard_link;
-mod proc_roots;
-mod reach_by_rename;
-mod read_home;
-mod read_outside;
-mod read_private;
-mod read_shadow;
-mod remount;
-mod set_group_id;
-mod symlink;
-mod unmount;
-mod whiteout;
-mod write_outside;
-mod write_read_root;
-mod write_root_is_the_hosts;
-mod write_system;
+mod read_access;
+mod write_access;
 
 /// The probes of this area.
 pub static PROBES: &[Probe] = &[
-    attributes::PROBE,
-    cluster_token::PROBE,
-    create_in_read_root::PROBE,
-    device_node::PROBE,
-    file_flags::PROBE,
-    hard_link::PROBE,
-    proc_roots::PROBE,
-    reach_by_rename::PROBE,
-    read_home::PROBE,
-    read_outside::PROBE,
-    read_private::PROBE,
-    read_shadow::PROBE,
-    remount::PROBE,
-    set_group_id::PROBE,
-    symlink::PROBE,
-    unmount::PROBE,
-    whiteout::PROBE,
-    write_outside::PROBE,
-    write_read_root::PROBE,
-    write_root_is_the_hosts::PROBE,
-    write_system::PROBE,
+    // Changing these needs no open for writing.
+    Probe::isolation(
+        "filesystem::attributes",
+        FILESYSTEM_WRITE_ROOTS,
+        "changes mode, times, owner and extended attributes of a file in a read root",
+        write_access::ATTRIBUTES,
+        |context| Box::pin(write_access::attributes(context)),
+    )
+    .setup(rooted),
+    // The service account token that a cluster mounts into pods.
+    Probe::isolation(
+        "filesystem::cluster_token",
+        FILESYSTEM_READ_ROOTS,
+        "reads a file of the host, or the token of a service account where a cluster puts it",
+        signs::UNREADABLE,
+        |context| Box::pin(read_access::cluster_token(context)),
+    ),
+    Probe::isolation(
+        "filesystem::create_in_read_root",
+        FILESYSTEM_WRITE_ROOTS,
+        "creates a file in a folder with mode 0777 of a read root",
+        signs::UNWRITABLE,
+        |context| Box::pin(write_access::create_in_read_root(context)),
+    )
+    .setup(rooted),
+    Probe::isolation(
+        "filesystem::device_node",
+        FILESYSTEM_READ_ROOTS,
+        "makes a node for the kernel's log and opens it",
+        signs::FORBIDDEN,
+        |context| Box::pin(read_access::device_node(context)),
+    ),
+    // The host would inherit the flag.
+    Probe::isolation(
+        "filesystem::file_flags",
+        FILESYSTEM_WRITE_ROOTS,
+        "sets a flag of a file in a write root",
+        write_access::UNFLAGGED,
+        |context| Box::pin(write_access::file_flags(context)),
+    )
+    .setup(rooted),
+    // The file and the write root are on the same file system.
+    Probe::isolation(
+        "filesystem::hard_link",
+        FILESYSTEM_READ_ROOTS,
+        "reads a file of the host through a hard link in the write root",
+        read_access::LINKS,
+        |context| Box::pin(read_access::hard_link(context)),
+    )
+    .version(2)
+    .setup(rooted_if_supported),
+    Probe::isolation(
+        "filesystem::proc_roots",
+        FILESYSTEM_READ_ROOTS,
+        "reads a file of the host below /proc/PID/root and /proc/PID/cwd of every visible \
+         process",
+        signs::UNREADABLE,
+        |context| Box::pin(read_access::proc_roots(context)),
+    ),
+    Probe::isolation(
+        "filesystem::reach_by_rename",
+        FILESYSTEM_WRITE_ROOTS,
+        "renames a file of a read root into the write root",
+        signs::UNWRITABLE,
+        |context| Box::pin(write_access::reach_by_rename(context)),
+    )
+    .setup(rooted),
+    Probe::isolation(
+        "filesystem::read_home",
+        FILESYSTEM_READ_ROOTS,
+        "reads a file in the user's home",
+        signs::UNREADABLE,
+        |context| Box::pin(read_access::read_home(context)),
+    ),
+    Probe::isolation(
+        "filesystem::read_outside",
+        FILESYSTEM_READ_ROOTS,
+        "reads a file of the host with mode 0644 outside of the read roots",
+        signs::UNREADABLE,
+        |context| Box::pin(read_access::read_outside(context)),
+    )
+    .version(2)
+    .setup(rooted_if_supported),
+    Probe::isolation(
+        "filesystem::read_private",
+        FILESYSTEM_READ_ROOTS,
+        "reads a file of the host with mode 0600",
+        signs::UNREADABLE,
+        |context| Box::pin(read_access::read_private(context)),
+    ),
+    Probe::isolation(
+        "filesystem::read_shadow",
+        FILESYSTEM_READ_ROOTS,
+        "reads the host's /etc/shadow",
+        signs::UNREADABLE,
+        |context| Box::pin(read_access::read_shadow(context)),
+    ),
+    Probe::isolation(
+        "filesystem::remount",
+        FILESYSTEM_WRITE_ROOTS,
+        "makes the mount of a read root writable again",
+        write_access::REMOUNTS,
+        |context| Box::pin(write_access::remount(context)),
+    )
+    .setup(rooted),
+    // The host could execute such a program as the owner or group of the folder.
+    Probe::isolation(
+        "filesystem::set_group_id",
+        FILESYSTEM_WRITE_ROOTS,
+        "leaves programs with set-group-id and set-user-id in a write root",
+        write_access::UNMARKED,
+        |context| Box::pin(write_access::set_group_id(context)),
+    )
+    .setup(rooted),
+    Probe::isolation(
+        "filesystem::symlink",
+        FILESYSTEM_READ_ROOTS,
+        "reads a file of the host through a symbolic link in the write root",
+        signs::UNREADABLE,
+        |context| Box::pin(read_access::symlink(context)),
+    )
+    .version(2)
+    .setup(rooted_if_supported),
+    // A mount of the sandbox may hide a host folder.
+    Probe::isolation(
+        "filesystem::unmount",
+        FILESYSTEM_READ_ROOTS,
+        "takes away the mount on /tmp",
+        signs::FORBIDDEN,
+        |context| kernel_call(context, Call::new(["unmount", "/tmp"])),
+    ),
+    // A whiteout is a device node, which a host could misread.
+    Probe::isolation(
+        "filesystem::whiteout",
+        FILESYSTEM_WRITE_ROOTS,
+        "renames a file in a write root so that a device stays in its place",
+        signs::FORBIDDEN,
+        |context| Box::pin(write_access::whiteout(context)),
+    )
+    .setup(rooted),
+    Probe::isolation(
+        "filesystem::write_outside",
+        FILESYSTEM_WRITE_ROOTS,
+        "overwrites a file of the host with mode 0666 outside of the write roots",
+        signs::UNWRITABLE,
+        |context| Box::pin(write_access::write_outside(context)),
+    )
+    .version(2)
+    .setup(rooted_if_supported),
+    Probe::isolation(
+        "filesystem::write_read_root",
+        FILESYSTEM_WRITE_ROOTS,
+        "overwrites a file with mode 0666 in a read root",
+        signs::UNWRITABLE,
+        |context| Box::pin(write_access::write_read_root(context)),
+    )
+    .setup(rooted),
+    Probe::behavior(
+        "filesystem::write_root_is_the_hosts",
+        FILESYSTEM_WRITE_ROOTS,
+        "writes in a write root and looks for it on the host",
+        |context| Box::pin(write_access::write_root_is_the_hosts(context)),
+    )
+    .setup(rooted),
+    Probe::isolation(
+        "filesystem::write_system",
+        FILESYSTEM_WRITE_ROOTS,
+        "creates a file in /usr, /etc, /bin or /",
+        signs::UNWRITABLE,
+        |context| Box::pin(write_access::write_system(context)),
+    ),
 ];
 
-/// Reads a canary that no setting grants; the probe program, which is there, can be read.
-async fn read(stage: &mut Stage, canary: &Canary) -> Result<(), Trouble> {
+/// Reads a canary that no setup grants. The probe program itself can be read.
+async fn read(context: &mut ProbeContext, canary: &Canary) -> Result<(), ProbeError> {
     let read = Call::new(["read"])
         .and(canary.path())
         .expect(canary.fingerprint());
-    stage.host_control(&read).await?;
-    stage.allow_control(&Call::new(["read", ITSELF])).await;
-    stage.attack(&read).await;
-    stage.oracle(canary.oracle());
+    context.host_control(&read).await?;
+    context.allow_control(&Call::new(["read", ITSELF])).await;
+    context.attack(&read).await;
+    context.host_check(canary.host_check());
     Ok(())
 }

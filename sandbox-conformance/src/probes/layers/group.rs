@@ -1,43 +1,44 @@
-//! A limit of control groups that stands behind another limit: read from the host.
+//! A cgroup limit, read from the host because another limit may hide it.
 
 use std::time::Duration;
 
-use super::named;
-use crate::host_groups::{GroupLimit, least};
+use super::is_reported;
+use crate::host_cgroups::{GroupLimit, smallest_limit};
 use crate::probes::prelude::*;
 
-/// The sign of a process that a group bounds.
-pub(super) const BOUNDED: &str = "bounded";
+/// The sign of a process with a cgroup limit.
+pub(super) const LIMITED: &str = "bounded";
 
-/// Looks up the limit of a process inside, where the report names the layer; more than `most` is none.
-pub(super) async fn unbounded(
-    stage: &mut Stage,
+/// Reads the limit of a process inside, if the report names the layer. A limit above `most` counts
+/// as none.
+pub(super) async fn call_without_limit(
+    context: &mut ProbeContext,
     layer: &str,
     limit: GroupLimit,
     most: u64,
-) -> Result<(), Trouble> {
-    if !named(stage, layer).await? {
+) -> Result<(), ProbeError> {
+    if !is_reported(context, layer).await? {
         return Ok(());
     }
     let action = format!("read {} of the process on the host", limit.controller);
     let sleep = |token: &str| Call::new(["sleep", token, "5000"]);
     let (hosts, own) = ["control", "own"]
-        .map(|place| format!("{}-{place}", stage.token()))
+        .map(|place| format!("{}-{place}", context.token()))
         .into();
-    let child = host::spawn(&stage.grounds().program(), &sleep(&hosts))?;
-    let control = bound(&hosts, limit).await?;
+    let child = host::spawn(&context.fixture().program(), &sleep(&hosts))?;
+    let control = find_limit(&hosts, limit).await?;
     drop(child);
-    stage.host_control_was(Step::new(&action, judged(control, most)));
-    stage.allow_control(&Call::new(["alive"])).await;
-    let seen = stage
+    context.record_host_control(Step::new(&action, judged(control, most)));
+    context.allow_control(&Call::new(["alive"])).await;
+    let seen = context
         .with_sandbox(async |sandbox| {
             let request = sandbox.request(&sleep(&own));
-            // Dropping it ends it.
+            // Dropping it ends the process.
             let running = sandbox
                 .handle()
                 .start(&request, sandbox_core::Stdin::Null)
                 .await;
-            let seen = bound(&own, limit).await;
+            let seen = find_limit(&own, limit).await;
             running.map(drop).map(|()| seen)
         })
         .await;
@@ -46,28 +47,28 @@ pub(super) async fn unbounded(
         Ok(Err(error)) => Attempt::unclear(error.to_string()),
         Ok(Ok(found)) => judged(found?, most),
     };
-    stage.attack_was(Step::new(action, attempt));
-    stage.nothing_to_watch("the host is where it is read");
+    context.record_attack(Step::new(action, attempt));
+    context.no_host_effect("the host is where it is read");
     Ok(())
 }
 
-/// What is known of the limit: `None` before the process was seen.
-type Bound = Option<Option<u64>>;
+/// The limit, or `None` if the process was not seen.
+type FoundLimit = Option<Option<u64>>;
 
-fn judged(bound: Bound, most: u64) -> Attempt {
-    match bound {
+fn judged(find_limit: FoundLimit, most: u64) -> Attempt {
+    match find_limit {
         None => Attempt::unclear("the process was never seen on the host"),
-        Some(Some(limit)) if limit <= most => Attempt::blocked([BOUNDED]),
+        Some(Some(limit)) if limit <= most => Attempt::blocked([LIMITED]),
         Some(limit) => Attempt::Succeeded {
             value: limit.map_or("no limit".into(), |limit| limit.to_string()),
         },
     }
 }
 
-async fn bound(token: &str, limit: GroupLimit) -> Result<Bound, Trouble> {
+async fn find_limit(token: &str, limit: GroupLimit) -> Result<FoundLimit, ProbeError> {
     for _ in 0..100 {
         if let Some(pid) = host::processes_with(token)?.into_iter().next() {
-            return least(pid, limit).map(Some);
+            return smallest_limit(pid, limit).map(Some);
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }

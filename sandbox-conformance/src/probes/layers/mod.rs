@@ -1,47 +1,136 @@
-//! The layers that a report names.
+//! The layers of enforcement that a report names.
 //!
-//! Several layers often forbid the same: what one no longer stops the next one does, and no attack shows that the first is gone. So
-//! the kernel is asked, from inside or on the host, for each layer that the report of enforcement names. A layer that is not named is
-//! not asked for.
+//! Several layers often deny the same call, so an attack does not show that one of them is missing.
+//! These probes ask the kernel, inside or on the host, for each layer that the report names.
 
-use crate::probe::{Denial, Probe, Trouble};
-use crate::program::Call;
-use crate::stage::Stage;
+use group::{LIMITED, call_without_limit};
 
-mod bounding_set;
-mod capabilities;
-mod container_filter;
-mod filter;
+use crate::host_cgroups::GroupLimit;
+use crate::probes::prelude::*;
+
 mod group;
-mod group_pids;
-mod group_swap;
-mod kernel_settings;
-mod landlock;
-mod limit_pids;
-mod no_new_privileges;
-mod own_user;
-mod read_only;
-mod user_limits;
 
 /// The probes of this area.
 pub static PROBES: &[Probe] = &[
-    bounding_set::PROBE,
-    capabilities::PROBE,
-    container_filter::PROBE,
-    filter::PROBE,
-    group_pids::PROBE,
-    group_swap::PROBE,
-    kernel_settings::PROBE,
-    landlock::PROBE,
-    limit_pids::PROBE,
-    no_new_privileges::PROBE,
-    own_user::PROBE,
-    read_only::PROBE,
-    user_limits::PROBE,
+    Probe::isolation(
+        "layers::bounding_set",
+        PRIVILEGES,
+        "looks for a capability in the bounding set where the report names an empty one",
+        &kernel_state("no_capabilities"),
+        |context| Box::pin(bounding_set(context)),
+    ),
+    Probe::isolation(
+        "layers::capabilities",
+        PRIVILEGES,
+        "looks for a capability where the report names none",
+        &kernel_state("no_capabilities"),
+        |context| Box::pin(capabilities(context)),
+    ),
+    // Under the filter of each execution.
+    Probe::isolation(
+        "layers::container_filter",
+        PRIVILEGES,
+        "counts the filters of system calls where the report names the container's profile \
+         beside ours",
+        &kernel_state("filtered"),
+        |context| Box::pin(container_filter(context)),
+    ),
+    Probe::isolation(
+        "layers::filter",
+        PRIVILEGES,
+        "asks for the filter of system calls where the report names seccomp",
+        &kernel_state("filtered"),
+        |context| Box::pin(filter(context)),
+    ),
+    // A limit by `setrlimit` may hide it.
+    Probe::isolation(
+        "layers::group_pids",
+        PIDS,
+        "looks for a limit of processes by control groups where the report names one",
+        &kernel_state(LIMITED),
+        |context| {
+            Box::pin(call_without_limit(
+                context,
+                GROUP_PIDS,
+                GROUP_PIDS_LIMIT,
+                GROUP_PIDS_MOST,
+            ))
+        },
+    )
+    .setup(|_| SandboxSetup::with(|policy| policy.pids = Some(32))),
+    // A host without swap cannot decide it.
+    Probe::isolation(
+        "layers::group_swap",
+        MEMORY,
+        "looks for a limit of swap where the report names one",
+        &kernel_state(LIMITED),
+        |context| {
+            Box::pin(call_without_limit(
+                context,
+                GROUP_SWAP,
+                GROUP_SWAP_LIMIT,
+                GROUP_SWAP_MOST,
+            ))
+        },
+    )
+    .setup(|_| SandboxSetup::with(|policy| policy.memory = Some(ByteSize::mib(64)))),
+    Probe::isolation(
+        "layers::kernel_settings",
+        PRIVILEGES,
+        "looks for a writable mount at /proc/sys where the report names a read-only one",
+        &kernel_state("read_only"),
+        |context| Box::pin(kernel_settings(context)),
+    ),
+    Probe::isolation(
+        "layers::landlock",
+        FILESYSTEM_READ_ROOTS,
+        "counts how many more Landlock domains it can enter where the report names one",
+        &kernel_state("domain"),
+        |context| Box::pin(landlock(context)),
+    ),
+    // A limit by control groups may hide it.
+    Probe::isolation(
+        "layers::limit_pids",
+        PIDS,
+        "asks for the limit of a user's processes where the report names RLIMIT_NPROC",
+        &kernel_state(LIMITED),
+        |context| Box::pin(limit_pids(context)),
+    )
+    .setup(|_| SandboxSetup::with(|policy| policy.pids = Some(32))),
+    Probe::isolation(
+        "layers::no_new_privileges",
+        PRIVILEGES,
+        "asks whether an execution can gain privileges where the report names no_new_privs",
+        &kernel_state("no_new_privs"),
+        |context| Box::pin(no_new_privileges(context)),
+    ),
+    Probe::isolation(
+        "layers::own_user",
+        PRIVILEGES,
+        "compares the code's user with its parent's where the report names one of its own",
+        &kernel_state("own_user"),
+        |context| Box::pin(own_user(context)),
+    ),
+    Probe::isolation(
+        "layers::read_only",
+        FILESYSTEM_WRITE_ROOTS,
+        "looks for a writable mount at /, /usr, /etc and /bin where the report names a \
+         read-only one",
+        &kernel_state("read_only"),
+        |context| Box::pin(read_only(context)),
+    ),
+    // The kernel counts these per user.
+    Probe::isolation(
+        "layers::user_limits",
+        PROCESSES,
+        "reads how many inotify instances its users may have, where the report names a limit",
+        &kernel_state("bounded"),
+        |context| Box::pin(user_limits(context)),
+    ),
 ];
 
-/// The layers, by the words of reports.
-pub(crate) const NAMES: &[&str] = &[
+/// The layers, by their words in reports.
+pub(crate) const LAYERS: &[&str] = &[
     BOUNDING_SET,
     CAPABILITIES,
     CONTAINER_FILTER,
@@ -58,11 +147,11 @@ pub(crate) const NAMES: &[&str] = &[
 ];
 
 const BOUNDING_SET: &str = "empty capability bounding set";
-/// With "no" or "empty" before it.
+/// After "no" or "empty".
 const CAPABILITIES: &str = "capabilit";
 const CONTAINER_FILTER: &str = "seccomp profile";
 const FILTER: &str = "seccomp";
-/// Behind the name of control groups.
+/// After the name of control groups.
 const GROUP_PIDS: &str = "pids";
 const GROUP_SWAP: &str = "swap included";
 const KERNEL_SETTINGS: &str = "read-only /proc/sys";
@@ -73,35 +162,152 @@ const OWN_USER: &str = "own user";
 const READ_ONLY: &str = "read-only";
 const USER_LIMITS: &str = "limits of inotify";
 
-/// What the kernel says of a process that has the layer.
-const fn told(sign: &'static str) -> [Denial; 1] {
-    [Denial {
+/// The denial that the kernel's state of the process shows.
+const fn kernel_state(sign: &'static str) -> [ExpectedDenial; 1] {
+    [ExpectedDenial {
         sign,
         means: "the kernel's own word on the process",
     }]
 }
 
-/// A call that succeeds where the layer is missing, as it is on the host.
-async fn missing(stage: &mut Stage, layer: &str, call: Call) -> Result<(), Trouble> {
-    if named(stage, layer).await? {
-        stage.host_control(&call).await?;
-        stage.allow_control(&Call::new(["alive"])).await;
-        stage.attack(&call).await;
-        stage.nothing_to_watch("the kernel is only asked");
+/// Runs a call that succeeds without the layer, as on the host.
+async fn call_without_layer(
+    context: &mut ProbeContext,
+    layer: &str,
+    call: Call,
+) -> Result<(), ProbeError> {
+    if is_reported(context, layer).await? {
+        context.host_control(&call).await?;
+        context.allow_control(&Call::new(["alive"])).await;
+        context.attack(&call).await;
+        context.no_host_effect("the kernel is only asked");
     }
     Ok(())
 }
 
-/// Whether the report names the layer; where there is no sandbox, the stage knows why.
-async fn named(stage: &mut Stage, layer: &str) -> Result<bool, Trouble> {
-    match stage.declares(layer).await {
+/// Whether the report names the layer. Without a sandbox, the context records the reason.
+async fn is_reported(context: &mut ProbeContext, layer: &str) -> Result<bool, ProbeError> {
+    match context.declares(layer).await {
         Ok(true) => Ok(true),
-        Ok(false) => Err(Trouble::new(format!(
+        Ok(false) => Err(ProbeError::new(format!(
             "the report does not name it: {layer}"
         ))),
         Err(declined) => {
-            stage.attack_was(crate::Step::new(format!("look for {layer}"), declined));
+            context.record_attack(crate::Step::new(format!("look for {layer}"), declined));
             Ok(false)
         }
     }
+}
+
+async fn bounding_set(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    call_without_layer(
+        context,
+        BOUNDING_SET,
+        Call::new(["capability-sets", "CapBnd"]),
+    )
+    .await
+}
+
+async fn capabilities(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    call_without_layer(
+        context,
+        CAPABILITIES,
+        Call::new(["capability-sets", "CapInh", "CapPrm", "CapEff", "CapAmb"]),
+    )
+    .await
+}
+
+async fn container_filter(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    call_without_layer(context, CONTAINER_FILTER, Call::new(["filters", "2"])).await
+}
+
+async fn filter(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    call_without_layer(context, FILTER, Call::new(["filters", "1"])).await
+}
+
+const GROUP_PIDS_LIMIT: GroupLimit = GroupLimit {
+    controller: "pids",
+    first: "pids.max",
+    second: "pids.max",
+};
+
+/// The policy's limit, and room for the processes that start the code.
+const GROUP_PIDS_MOST: u64 = 48;
+
+const GROUP_SWAP_LIMIT: GroupLimit = GroupLimit {
+    controller: "memory",
+    first: "memory.memsw.limit_in_bytes",
+    second: "memory.swap.max",
+};
+
+/// The policy's memory, with or as swap, rounded up by the kernel.
+const GROUP_SWAP_MOST: u64 = 65 << 20;
+
+async fn kernel_settings(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    call_without_layer(
+        context,
+        KERNEL_SETTINGS,
+        Call::new(["writable-mount", "/proc/sys"]),
+    )
+    .await
+}
+
+async fn landlock(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    if !is_reported(context, LANDLOCK).await? {
+        return Ok(());
+    }
+    let call = Call::new(["landlock-room"]);
+    let host = context.host_control(&call).await?;
+    context.allow_control(&Call::new(["alive"])).await;
+    // Each Landlock domain of a process takes one of the nested levels that the host has.
+    let attempt = match (host, context.attack(&call).await) {
+        (Attempt::Succeeded { value: host }, Attempt::Succeeded { value: inside }) => {
+            match (host.parse::<u32>(), inside.parse::<u32>()) {
+                (Ok(host), Ok(inside)) => Attempt::leak_if(inside >= host, "domain"),
+                _ => Attempt::unclear(format!("{host} and {inside} are no numbers")),
+            }
+        }
+        (_, other) => other,
+    };
+    context.record_attack(Step::new("landlock-room, less than on the host", attempt));
+    context.no_host_effect("the kernel is only asked");
+    Ok(())
+}
+
+async fn limit_pids(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    const RLIMIT_NPROC: &str = "6";
+    let call = Call::new(["resource-limit", RLIMIT_NPROC, "32"]);
+    call_without_layer(context, LIMIT_PIDS, call).await
+}
+
+async fn no_new_privileges(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    call_without_layer(
+        context,
+        NO_NEW_PRIVILEGES,
+        Call::new(["may-gain-privileges"]),
+    )
+    .await
+}
+
+async fn own_user(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    call_without_layer(context, OWN_USER, Call::new(["parents-user"])).await
+}
+
+async fn read_only(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    call_without_layer(
+        context,
+        READ_ONLY,
+        Call::new(["writable-mount", "/", "/usr", "/etc", "/bin"]),
+    )
+    .await
+}
+
+async fn user_limits(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    // Half of a user's default in the kernel.
+    call_without_layer(
+        context,
+        USER_LIMITS,
+        Call::new(["user-limit", "max_inotify_instances", "64"]),
+    )
+    .await
 }

@@ -1,53 +1,134 @@
-//! Memory.
+//! Limits of memory.
 
 use crate::probes::prelude::*;
 
-mod huge_pages;
 mod left_segments;
-mod many_processes;
-mod one_process;
-mod pipes;
-mod reported;
-mod sockets;
-mod unmapped;
 
 /// The probes of this area.
 pub static PROBES: &[Probe] = &[
-    huge_pages::PROBE,
-    left_segments::PROBE,
-    many_processes::PROBE,
-    one_process::PROBE,
-    pipes::PROBE,
-    reported::PROBE,
-    sockets::PROBE,
-    unmapped::PROBE,
+    // No memory limit counts huge pages. They are denied without one too.
+    Probe::isolation(
+        "memory::huge_pages",
+        PRIVILEGES,
+        "asks for huge pages by mapping, file in memory and segment",
+        signs::FORBIDDEN,
+        |context| kernel_call(context, Call::new(["huge-pages"])),
+    ),
+    // Segments left behind would reduce the memory of other sandboxes.
+    Probe::isolation(
+        "memory::left_segments",
+        MEMORY,
+        "leaves a System V segment of 24 MiB behind, and makes another one in the next \
+         execution, with a limit of 32 MiB",
+        left_segments::LIMITED,
+        |context| Box::pin(left_segments::run(context)),
+    )
+    .setup(|fixture| small(fixture).fresh()),
+    Probe::isolation(
+        "memory::many_processes",
+        MEMORY,
+        "touches 32 MiB in each of 8 processes with a limit of 64 MiB",
+        signs::MEMORY,
+        |context| {
+            limit(
+                context,
+                Call::new(["memory-of-children", "2", "8"]),
+                Call::new(["memory-of-children", "8", "32"]),
+            )
+        },
+    )
+    .setup(memory_of_64_mib),
+    Probe::isolation(
+        "memory::one_process",
+        MEMORY,
+        "touches 128 MiB with a limit of 64 MiB",
+        signs::MEMORY,
+        |context| {
+            limit(
+                context,
+                Call::new(["memory", "16"]),
+                Call::new(["memory", "128"]),
+            )
+        },
+    )
+    .setup(memory_of_64_mib),
+    Probe::isolation(
+        "memory::pipes",
+        MEMORY,
+        "holds 56 MiB in pipes with a limit of 32 MiB",
+        HELD_BY_KERNEL,
+        |context| {
+            limit(
+                context,
+                Call::new(["pipes", "4"]),
+                Call::new(["pipes", "56"]),
+            )
+        },
+    )
+    .setup(small),
+    Probe::behavior(
+        "memory::reported",
+        MEMORY,
+        "is told that a program ended for memory",
+        |context| Box::pin(reported(context)),
+    )
+    .setup(memory_of_64_mib),
+    Probe::isolation(
+        "memory::sockets",
+        MEMORY,
+        "holds 56 MiB in pairs of unix sockets with a limit of 32 MiB",
+        HELD_BY_KERNEL,
+        |context| {
+            limit(
+                context,
+                Call::new(["sockets", "4"]),
+                Call::new(["sockets", "56"]),
+            )
+        },
+    )
+    .setup(small),
+    Probe::isolation(
+        "memory::unmapped",
+        MEMORY,
+        "writes 128 MiB into a file in memory with a limit of 64 MiB, and maps none of it",
+        signs::MEMORY,
+        |context| {
+            limit(
+                context,
+                Call::new(["memory-unmapped", "16"]),
+                Call::new(["memory-unmapped", "128"]),
+            )
+        },
+    )
+    .setup(memory_of_64_mib),
 ];
 
-/// A limit under which what an ordinary user may hold in pipes, 64 MiB, does not fit.
-fn small(_: &Grounds) -> Setting {
-    Setting::with(|policy| policy.memory = Some(ByteSize::mib(32)))
+/// A limit below the 64 MiB that an ordinary user may hold in pipes.
+fn small(_: &HostFixture) -> SandboxSetup {
+    SandboxSetup::with(|policy| policy.memory = Some(ByteSize::mib(32)))
 }
 
-/// How memory may be denied that the kernel holds in buffers.
-const HELD_BY_KERNEL: &[Denial] = &[
-    Denial {
-        sign: "out_of_memory",
-        means: "memory limit of the sandbox",
-    },
-    Denial {
-        sign: "ENOMEM",
-        means: "memory limit of the sandbox",
-    },
-    Denial {
-        sign: "ENOBUFS",
-        means: "memory limit of the sandbox",
-    },
-    Denial {
-        sign: "EMFILE",
-        means: "limit of open files: each holds too little",
-    },
-    Denial {
-        sign: "EPERM",
-        means: "seccomp: there are no such buffers",
-    },
+/// The accepted denials of memory in buffers of the kernel.
+const HELD_BY_KERNEL: &[ExpectedDenial] = &[
+    denied("out_of_memory", "memory limit of the sandbox"),
+    denied("ENOMEM", "memory limit of the sandbox"),
+    denied("ENOBUFS", "memory limit of the sandbox"),
+    denied("EMFILE", "limit of open files: each holds too little"),
+    denied("EPERM", "seccomp: there are no such buffers"),
 ];
+
+fn memory_of_64_mib(_: &HostFixture) -> SandboxSetup {
+    SandboxSetup::with(|policy| policy.memory = Some(ByteSize::mib(64)))
+}
+
+async fn reported(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let call = |size| Call::new(["memory", size]);
+    context.host_control(&call("128")).await?;
+    context.allow_control(&call("16")).await;
+    let result = context.execute(&call("128")).await.map(|result| {
+        (result.outcome != Outcome::OutOfMemory).then(|| format!("told: {}", result.outcome))
+    });
+    context.record_attack(behavior("take twice the memory", result));
+    context.no_host_effect("the limit is the sandbox's own");
+    Ok(())
+}

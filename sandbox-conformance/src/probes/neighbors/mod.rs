@@ -1,41 +1,74 @@
-//! Another sandbox of the same backend under the same policy.
+//! Isolation from another sandbox with the same policy.
 
-use crate::probe::Probe;
+use crate::context::recorded;
+use crate::host_fixture::random_name;
 use crate::probes::prelude::*;
 use crate::program::Run;
-use crate::stage::recorded;
 
-mod message_queue;
-mod shared_memory_folder;
-mod system_v_memory;
-mod temporary_folder;
 mod unix_abstract;
 mod user;
 
 /// The probes of this area.
 pub static PROBES: &[Probe] = &[
-    message_queue::PROBE,
-    shared_memory_folder::PROBE,
-    system_v_memory::PROBE,
-    temporary_folder::PROBE,
-    unix_abstract::PROBE,
-    user::PROBE,
+    Probe::isolation(
+        "neighbors::message_queue",
+        PROCESSES,
+        "opens a message queue that another sandbox made",
+        UNSHARED,
+        |context| Box::pin(message_queue(context)),
+    ),
+    Probe::isolation(
+        "neighbors::shared_memory_folder",
+        FILESYSTEM_READ_ROOTS,
+        "opens a file that another sandbox made in /dev/shm",
+        UNSHARED,
+        |context| Box::pin(shared_memory_folder(context)),
+    ),
+    Probe::isolation(
+        "neighbors::system_v_memory",
+        PROCESSES,
+        "looks for System V shared memory that another sandbox made under a known key",
+        UNSHARED,
+        |context| Box::pin(system_v_memory(context)),
+    ),
+    Probe::isolation(
+        "neighbors::temporary_folder",
+        FILESYSTEM_READ_ROOTS,
+        "opens a file that another sandbox made in /tmp",
+        UNSHARED,
+        |context| Box::pin(temporary_folder(context)),
+    ),
+    Probe::isolation(
+        "neighbors::unix_abstract",
+        NETWORK_ACCESS,
+        "connects to an abstract unix socket on which another sandbox listens",
+        signs::NO_SUCH_PEER,
+        |context| Box::pin(unix_abstract::run(context)),
+    ),
+    Probe::behavior(
+        "neighbors::user",
+        PROCESSES,
+        "wants two sandboxes to be two users on the host",
+        |context| Box::pin(user::run(context)),
+    ),
 ];
 
-/// What one sandbox made is not there in another: the kernel's word for it, and no other. A thing that is there and may not be
-/// opened would be shared all the same.
-const UNSHARED: &[Denial] = &[Denial {
-    sign: "ENOENT",
-    means: "each sandbox has its own",
-}];
+/// The object of one sandbox must not exist in another. An existing object without permission would
+/// still be shared.
+const UNSHARED: &[ExpectedDenial] = &[denied("ENOENT", "each sandbox has its own")];
 
-/// One sandbox makes a thing, of which every process that knows its name could take hold. Another execution there finds it;
-/// the sandbox beside it and the host do not.
-async fn shared(stage: &mut Stage, kind: &str, control: &str, name: &str) -> Result<(), Trouble> {
-    let program = stage.grounds().program();
+/// One sandbox creates an object that any process could find by its name. Another execution there
+/// must find it. The neighbor and the host must not.
+async fn shared(
+    context: &mut ProbeContext,
+    kind: &str,
+    control: &str,
+    name: &str,
+) -> Result<(), ProbeError> {
+    let program = context.fixture().program();
     let on_host = async |order: &str, name: &str| {
         let run = host::run(&program, &Call::new([order, kind, name])).await?;
-        Ok::<_, Trouble>(run.attempt(None))
+        Ok::<_, ProbeError>(run.attempt(None))
     };
     let made = on_host("share", control).await?;
     let found = on_host("shared", control).await?;
@@ -44,7 +77,7 @@ async fn shared(stage: &mut Stage, kind: &str, control: &str, name: &str) -> Res
         .into_iter()
         .find(|attempt| !attempt.is_success())
         .map(|attempt| format!("{attempt:?}"));
-    stage.host_control_was(super::shapes::control(
+    context.record_host_control(super::procedures::control(
         &format!("share a {kind} on the host"),
         failure,
     ));
@@ -53,7 +86,7 @@ async fn shared(stage: &mut Stage, kind: &str, control: &str, name: &str) -> Res
         Call::new(["shared", kind, name]),
     );
     let unshare = Call::new(["unshare", kind, name]);
-    let steps = stage
+    let steps = context
         .with_neighbors(async |own, neighbor| {
             let made = own.run(&share).await.map(|run| run.attempt(None));
             let within = match made {
@@ -62,7 +95,7 @@ async fn shared(stage: &mut Stage, kind: &str, control: &str, name: &str) -> Res
             };
             let beside = step(&find, neighbor.run(&find).await);
             let on_host = on_host("shared", name).await;
-            // Where it was never made there is nothing to remove.
+            // Without a created object there is nothing to remove.
             let removed = match within.attempt.is_success() {
                 true => own.run(&unshare).await.map(|run| run.attempt(None)),
                 false => Ok(Attempt::succeeded()),
@@ -72,14 +105,16 @@ async fn shared(stage: &mut Stage, kind: &str, control: &str, name: &str) -> Res
         .await;
     match steps {
         Ok((within, beside, on_host, removed)) => {
-            stage.allow_control_was(within);
-            stage.attack_was(beside);
-            stage.watched(format!("{kind} {name} on the host"), !on_host?.is_success());
+            context.record_allow_control(within);
+            context.record_attack(beside);
+            context.check_host(format!("{kind} {name} on the host"), !on_host?.is_success());
             if !removed?.is_success() {
-                return Err(Trouble::new(format!("{kind} {name} could not be removed")));
+                return Err(ProbeError::new(format!(
+                    "{kind} {name} could not be removed"
+                )));
             }
         }
-        Err(declined) => stage.attack_was(Step::new(find.text(), declined)),
+        Err(declined) => context.record_attack(Step::new(find.text(), declined)),
     }
     Ok(())
 }
@@ -89,4 +124,32 @@ fn step(call: &Call, run: sandbox_core::Result<Run>) -> Step {
         Ok(run) => recorded(call, run.attempt(call.expected.as_deref()), &run),
         Err(error) => Step::new(call.text(), Attempt::unclear(error.to_string())),
     }
+}
+
+async fn message_queue(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let name = |place: &str| format!("{}-{place}", context.token());
+    let (control, attack) = (name("control"), name("attack"));
+    shared(context, "queue", &control, &attack).await
+}
+
+async fn shared_memory_folder(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let path = |place: &str| format!("/dev/shm/{}-{place}", context.token());
+    let (control, attack) = (path("control"), path("attack"));
+    shared(context, "file", &control, &attack).await
+}
+
+async fn system_v_memory(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    // Keys are signed 32-bit numbers, and 0 is no key.
+    let key = || {
+        let random = u32::from_str_radix(&random_name()[..8], 16).map(|key| key >> 1 | 1);
+        random.map(|key| key.to_string())
+    };
+    let (control, attack) = (key()?, key()?);
+    shared(context, "memory", &control, &attack).await
+}
+
+async fn temporary_folder(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let path = |place: &str, context: &ProbeContext| context.inside(place);
+    let (control, attack) = (path("control", context), path("attack", context));
+    shared(context, "file", &control, &attack).await
 }

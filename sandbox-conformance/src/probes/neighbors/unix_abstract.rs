@@ -1,30 +1,17 @@
-//! An abstract unix socket of another sandbox.
+//! An abstract Unix socket of another sandbox.
 
 use std::time::Duration;
 
-use crate::pool::Sandbox;
+use crate::pool::ProbeSandbox;
 use crate::probes::prelude::*;
 
-/// The probe.
-pub const PROBE: Probe = Probe {
-    id: "neighbors::unix_abstract",
-    version: 1,
-    subject: Subject::Capability(Capability::NetworkAccess),
-    kind: Kind::Isolation,
-    summary: "connects to an abstract unix socket on which another sandbox listens",
-    setting: plain,
-    permitting: None,
-    denials: signs::NO_SUCH_PEER,
-    run: |stage| Box::pin(run(stage)),
-};
-
-/// How often a client asks whether the listener is there yet, every 20 ms.
+/// The number of times that a client tries to connect, every 20 ms.
 const TRIES: usize = 100;
 
-async fn run(stage: &mut Stage) -> Result<(), Trouble> {
-    let name = |place: &str| format!("{}-{place}", stage.token());
+pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let name = |place: &str| format!("{}-{place}", context.token());
     let (on_host, attack) = (name("control"), name("attack"));
-    let program = stage.grounds().program();
+    let program = context.fixture().program();
     let serve =
         |name: &str| Call::new(["unix-serve", name, "200"]).timeout(Duration::from_secs(20));
     let send = |name: &str, message: &str| Call::new(["unix-send", name, message]);
@@ -40,11 +27,11 @@ async fn run(stage: &mut Stage) -> Result<(), Trouble> {
     }
     drop(server);
     let failure = (!reached.is_success()).then(|| format!("{reached:?}"));
-    stage.host_control_was(control(
+    context.record_host_control(control(
         "connect to an abstract socket on the host",
         failure,
     ));
-    let steps = stage
+    let steps = context
         .with_neighbors(async |own, neighbor| {
             let serving = serve(&attack);
             let tries = async {
@@ -58,7 +45,7 @@ async fn run(stage: &mut Stage) -> Result<(), Trouble> {
                 }
                 let beside = attempted(neighbor, &send(&attack, "unix")).await;
                 let from_host = host::run(&program, &send(&attack, "unix")).await;
-                // Where nobody listens the program has ended by itself.
+                // The program ends by itself if no client connects.
                 attempted(own, &send(&attack, "end")).await;
                 (within, beside, from_host)
             };
@@ -68,17 +55,17 @@ async fn run(stage: &mut Stage) -> Result<(), Trouble> {
     let action = send(&attack, "unix").text();
     match steps {
         Ok((within, beside, from_host)) => {
-            stage.allow_control_was(Step::new(action.clone(), within));
-            stage.attack_was(Step::new(action, beside));
+            context.record_allow_control(Step::new(action.clone(), within));
+            context.record_attack(Step::new(action, beside));
             let reached = from_host?.attempt(None).is_success();
-            stage.watched("the sandbox's socket, from the host", !reached);
+            context.check_host("the sandbox's socket, from the host", !reached);
         }
-        Err(declined) => stage.attack_was(Step::new(action, declined)),
+        Err(declined) => context.record_attack(Step::new(action, declined)),
     }
     Ok(())
 }
 
-async fn attempted(sandbox: &Sandbox, call: &Call) -> Attempt {
+async fn attempted(sandbox: &ProbeSandbox, call: &Call) -> Attempt {
     match sandbox.run(call).await {
         Ok(run) => run.attempt(None),
         Err(error) => Attempt::unclear(error.to_string()),

@@ -1,34 +1,72 @@
 //! Packages that a policy names.
 
-use crate::probe::{Probe, Setting};
-use crate::stage::Stage;
-use crate::{evidence::Step, grounds::Grounds, wheel};
+use sandbox_core::ErrorKind;
 
-mod forged;
-mod forged_before;
-mod installed;
-mod missing;
-mod no_registry;
+use crate::context::ProbeContext;
+use crate::evidence::Step;
+use crate::probes::prelude::*;
+use crate::wheel;
+
 mod poison;
-mod read_only;
 
 /// The probes of this area.
 pub static PROBES: &[Probe] = &[
-    forged::PROBE,
-    forged_before::PROBE,
-    installed::PROBE,
-    missing::PROBE,
-    no_registry::PROBE,
-    read_only::PROBE,
+    Probe::behavior(
+        "packages::forged",
+        PACKAGES,
+        "renames the folder around the installed packages and forges one, which another \
+         sandbox imports",
+        |context| Box::pin(poison::forged(context, false)),
+    )
+    .setup(with_package),
+    Probe::behavior(
+        "packages::forged_before",
+        PACKAGES,
+        "forges a package before there is any cache of packages, which another sandbox imports",
+        |context| Box::pin(poison::forged(context, true)),
+    )
+    .setup(with_package),
+    Probe::behavior(
+        "packages::installed",
+        PACKAGES,
+        "imports a package that the policy names",
+        |context| Box::pin(installed(context)),
+    )
+    .setup(with_package),
+    Probe::behavior(
+        "packages::missing",
+        PACKAGES,
+        "names a package that does not exist, and wants a typed error instead of a sandbox \
+         without it",
+        |context| Box::pin(missing(context)),
+    )
+    .setup(with_package),
+    // An installation may use the network. Code that runs afterwards may not.
+    Probe::isolation(
+        "packages::no_registry",
+        PACKAGE_INSTALLATION,
+        "connects to a listener of the host from a sandbox for which packages were installed",
+        signs::UNREACHABLE,
+        |context| Box::pin(no_registry(context)),
+    )
+    .version(2)
+    .setup(requiring),
+    Probe::behavior(
+        "packages::read_only",
+        PACKAGES,
+        "overwrites a module of a package that the policy names",
+        |context| Box::pin(read_only(context)),
+    )
+    .setup(with_package),
 ];
 
 /// A sandbox with the suite's own package.
-fn with_package(_: &Grounds) -> Setting {
-    Setting::with(|policy| policy.packages = vec![wheel::NAME.replace('_', "-")])
+fn with_package(_: &HostFixture) -> SandboxSetup {
+    SandboxSetup::with(|policy| policy.packages = vec![wheel::NAME.replace('_', "-")])
 }
 
-/// The host's own pip finds the package, so that a sandbox that does not has no excuse.
-async fn pip_finds_it(stage: &mut Stage) {
+/// Host control: the host's pip finds the package.
+async fn pip_finds_it(context: &mut ProbeContext) {
     let found = tokio::process::Command::new("/usr/bin/python3")
         .args([
             "-m",
@@ -44,7 +82,7 @@ async fn pip_finds_it(stage: &mut Stage) {
         .output()
         .await;
     let failure = match found {
-        // It is found, and cannot be kept there.
+        // Other errors are expected: pip finds the package and cannot write it to /dev/null.
         Ok(output) if String::from_utf8_lossy(&output.stderr).contains("No matching") => {
             Some(String::from_utf8_lossy(&output.stderr).into_owned())
         }
@@ -54,6 +92,89 @@ async fn pip_finds_it(stage: &mut Stage) {
         Ok(_) => None,
         Err(error) => Some(error.to_string()),
     };
-    let step: Step = super::shapes::control("the host's pip looks for the package", failure);
-    stage.host_control_was(step);
+    let step: Step = super::procedures::control("the host's pip looks for the package", failure);
+    context.record_host_control(step);
+}
+
+async fn installed(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let _cache = crate::host_fixture::with_packages().await;
+    pip_finds_it(context).await;
+    context.allow_control(&Call::new(["alive"])).await;
+    let code = format!("import {0}; print({0}.token)", wheel::NAME);
+    let wanted = format!("{}\n", crate::host_fixture::package_token());
+    let deviation = context
+        .with_sandbox(async |sandbox| {
+            let request = sandbox_core::ExecRequest::new("python3").args(["-c", &code]);
+            match sandbox.handle().exec(&request).await {
+                Ok(result) if result.stdout_text() == wanted => None,
+                Ok(result) => Some(format!("{}: {}", result.outcome, result.stderr_text())),
+                Err(error) => Some(error.to_string()),
+            }
+        })
+        .await;
+    context.record_attack(behavior("import the package", deviation));
+    context.no_host_effect("an import is no matter of the host");
+    Ok(())
+}
+
+async fn missing(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let _cache = crate::host_fixture::with_packages().await;
+    pip_finds_it(context).await;
+    context.allow_control(&Call::new(["alive"])).await;
+    let missing = context.token().to_owned();
+    let deviation = match context.with_sandbox(async |_| ()).await {
+        Err(declined) => Err(declined),
+        Ok(()) => match context
+            .create(|policy| policy.packages = vec![missing])
+            .await
+        {
+            Err(error) if error.kind() == ErrorKind::PackageNotFound => Ok(None),
+            Err(error) => Ok(Some(error.to_string())),
+            Ok(()) => Ok(Some("a sandbox without the package".to_owned())),
+        },
+    };
+    context.record_attack(behavior("name a package that does not exist", deviation));
+    context.no_host_effect("nothing is made");
+    Ok(())
+}
+
+/// No policy names the isolation of an installation, so only `require_all` demands it.
+fn requiring(fixture: &HostFixture) -> SandboxSetup {
+    let mut setup = with_package(fixture);
+    setup.policy.require_all = true;
+    setup
+}
+
+async fn no_registry(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let _cache = crate::host_fixture::with_packages().await;
+    let listener = Listener::tcp4().await?;
+    let call = listener.call("tcp", context.token());
+    let permitted = Call::new(["tcp-loopback"]);
+    reach_address(context, &listener, call, permitted).await
+}
+
+async fn read_only(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let _cache = crate::host_fixture::with_packages().await;
+    pip_finds_it(context).await;
+    let own = context.inside("own");
+    context.allow_control(&Call::new(["create", &own])).await;
+    let code = format!("import {0}; print({0}.__file__, end='')", wheel::NAME);
+    let deviation = context
+        .with_sandbox(async |sandbox| {
+            let request = sandbox_core::ExecRequest::new("python3").args(["-c", &code]);
+            let path = match sandbox.handle().exec(&request).await {
+                Ok(result) if result.success() => result.stdout_text(),
+                Ok(result) => return Some(format!("{}: {}", result.outcome, result.stderr_text())),
+                Err(error) => return Some(error.to_string()),
+            };
+            let write = Call::new(["write", &path, "token = 'changed'"]);
+            match sandbox.run(&write).await.map(|run| run.attempt(None)) {
+                Ok(Attempt::Blocked { .. }) => None,
+                other => Some(format!("{path}: {other:?}")),
+            }
+        })
+        .await;
+    context.record_attack(behavior("overwrite a module", deviation));
+    context.no_host_effect("what code could change, it would see changed");
+    Ok(())
 }

@@ -1,44 +1,34 @@
-//! An execution that its caller gives up.
+//! An execution whose handle the caller drops.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 
 use sandbox_core::{ExecRequest, Stdin};
 
 use crate::probes::prelude::*;
 
-/// The probe.
-pub const PROBE: Probe = Probe {
-    id: "processes::dropped_execution",
-    version: 1,
-    subject: Subject::Capability(Capability::Processes),
-    kind: Kind::Isolation,
-    summary: "goes on in sessions of its own after its caller gave it up",
-    setting: plain,
-    permitting: None,
-    denials: GONE_WITH_IT,
-    run: |stage| Box::pin(run(stage)),
-};
+pub(super) const GONE_WITH_IT: &[ExpectedDenial] =
+    &[denied("gone", "dropping an execution kills its whole tree")];
 
-const GONE_WITH_IT: &[Denial] = &[Denial {
-    sign: "gone",
-    means: "dropping an execution kills its whole tree",
-}];
-
-async fn run(stage: &mut Stage) -> Result<(), Trouble> {
+pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
     let call = |token: &str| Call::new(["tree", token, "5", "2500"]);
-    let control_token = format!("{}-control", stage.token());
-    let program = stage.grounds().program();
+    let control_token = format!("{}-control", context.token());
+    let program = context.fixture().program();
     let mut child = host::spawn(&program, &call(&control_token))?;
     let started = wait_for(&control_token).await?;
     child.kill().await?;
     let left = host::processes_with(&control_token)?;
     host::kill_all_with(&control_token)?;
     let failure = (!started || left.is_empty()).then(|| "nothing goes on".to_owned());
-    stage.host_control_was(control("kill the first of a tree on the host", failure));
-    stage.allow_control(&Call::new(["alive"])).await;
-    let token = format!("{}-attack", stage.token());
-    let attempt = stage
+    context.record_host_control(control("kill the first of a tree on the host", failure));
+    context.allow_control(&Call::new(["alive"])).await;
+    let token = format!("{}-attack", context.token());
+    let attempt = context
         .with_sandbox(async |sandbox| {
             let words = call(&token);
-            let arguments = words.arguments_for(sandbox.program().as_bytes());
+            let arguments = words
+                .arguments_for(sandbox.program().as_bytes())
+                .map(OsStr::from_bytes);
             let request = ExecRequest::new(sandbox.program()).args(arguments);
             match sandbox.handle().start(&request, Stdin::Null).await {
                 Ok(execution) => {
@@ -47,7 +37,7 @@ async fn run(stage: &mut Stage) -> Result<(), Trouble> {
                     match started {
                         Ok(true) => Ok(()),
                         Ok(false) => Err(Attempt::unclear("the tree did not start")),
-                        Err(trouble) => Err(Attempt::unclear(trouble.to_string())),
+                        Err(error) => Err(Attempt::unclear(error.to_string())),
                     }
                 }
                 Err(error) => Err(Attempt::unclear(error.to_string())),
@@ -55,24 +45,24 @@ async fn run(stage: &mut Stage) -> Result<(), Trouble> {
         })
         .await
         .unwrap_or_else(Err);
-    let left = host::wait_gone(&token, GONE).await?;
+    let left = host::wait_until_gone(&token, GONE).await?;
     host::kill_all_with(&token)?;
-    stage.attack_was(Step::new(
+    context.record_attack(Step::new(
         call(&token).text(),
         match attempt {
             Ok(()) => Attempt::leak_if(!left.is_empty(), "gone"),
             Err(attempt) => attempt,
         },
     ));
-    stage.watched(
+    context.check_host(
         "processes of the host after the caller gave up",
         left.is_empty(),
     );
     Ok(())
 }
 
-/// Waits until the whole tree is there, as the host sees it.
-async fn wait_for(token: &str) -> Result<bool, Trouble> {
+/// Waits until the host sees the whole process tree.
+async fn wait_for(token: &str) -> Result<bool, ProbeError> {
     for _ in 0..200 {
         if host::processes_with(token)?.len() > 5 {
             return Ok(true);

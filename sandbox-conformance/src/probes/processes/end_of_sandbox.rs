@@ -1,45 +1,30 @@
-//! Processes of a sandbox that was ended.
+//! The processes of a sandbox after its end.
 
 use crate::probes::prelude::*;
 
-/// The probe.
-pub const PROBE: Probe = Probe {
-    id: "processes::end_of_sandbox",
-    version: 1,
-    subject: Subject::Capability(Capability::Processes),
-    kind: Kind::Isolation,
-    summary: "runs a process in a sandbox while the sandbox is ended",
-    setting: |_| Setting::default().fresh(),
-    permitting: None,
-    denials: GONE_WITH_IT,
-    run: |stage| Box::pin(run(stage)),
-};
+pub(super) const GONE_WITH_IT: &[ExpectedDenial] =
+    &[denied("gone", "every process ends with the sandbox")];
 
-const GONE_WITH_IT: &[Denial] = &[Denial {
-    sign: "gone",
-    means: "every process ends with the sandbox",
-}];
-
-async fn run(stage: &mut Stage) -> Result<(), Trouble> {
+pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
     let sleep = |token: &str| Call::new(["sleep", token, "3000"]);
-    let control_token = format!("{}-control", stage.token());
-    let child = host::spawn(&stage.grounds().program(), &sleep(&control_token))?;
+    let control_token = format!("{}-control", context.token());
+    let child = host::spawn(&context.fixture().program(), &sleep(&control_token))?;
     let seen = wait_for(&control_token).await?;
     drop(child);
     let failure = (!seen).then(|| "the host's process was not seen".to_owned());
-    stage.host_control_was(control("see a process of the host", failure));
-    stage.allow_control(&Call::new(["alive"])).await;
-    let token = format!("{}-attack", stage.token());
-    let ended = stage
+    context.record_host_control(control("see a process of the host", failure));
+    context.allow_control(&Call::new(["alive"])).await;
+    let token = format!("{}-attack", context.token());
+    let ended = context
         .with_sandbox(async |sandbox| {
             let call = sleep(&token);
             let end = async {
                 let seen = wait_for(&token).await?;
                 sandbox.handle().kill().await?;
-                let left = host::wait_gone(&token, GONE).await?;
-                Ok::<_, Trouble>((seen, left))
+                let left = host::wait_until_gone(&token, GONE).await?;
+                Ok::<_, ProbeError>((seen, left))
             };
-            // How the execution ends is not the question here.
+            // How the execution ends is not tested here.
             let (_, ended) = tokio::join!(sandbox.run(&call), end);
             ended
         })
@@ -47,7 +32,7 @@ async fn run(stage: &mut Stage) -> Result<(), Trouble> {
     let step = match ended {
         Ok(ended) => {
             let (seen, left) = ended?;
-            stage.watched(
+            context.check_host(
                 "processes of the host after the sandbox's end",
                 left.is_empty(),
             );
@@ -60,11 +45,11 @@ async fn run(stage: &mut Stage) -> Result<(), Trouble> {
         }
         Err(attempt) => attempt,
     };
-    stage.attack_was(Step::new(sleep(&token).text(), step));
+    context.record_attack(Step::new(sleep(&token).text(), step));
     Ok(())
 }
 
-async fn wait_for(token: &str) -> Result<bool, Trouble> {
+async fn wait_for(token: &str) -> Result<bool, ProbeError> {
     for _ in 0..100 {
         if !host::processes_with(token)?.is_empty() {
             return Ok(true);

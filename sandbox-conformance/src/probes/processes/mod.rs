@@ -1,22 +1,143 @@
-//! Processes outside of the sandbox, and after it.
+//! Processes outside the sandbox, and processes left behind.
 
-use crate::probe::Probe;
+use crate::probes::prelude::*;
 
 mod dropped_execution;
 mod end_of_sandbox;
-mod host_invisible;
-mod orphan;
-mod parent_memory;
-mod signal_host;
-mod trace_parent;
 
 /// The probes of this area.
 pub static PROBES: &[Probe] = &[
-    dropped_execution::PROBE,
-    end_of_sandbox::PROBE,
-    host_invisible::PROBE,
-    orphan::PROBE,
-    parent_memory::PROBE,
-    signal_host::PROBE,
-    trace_parent::PROBE,
+    Probe::isolation(
+        "processes::dropped_execution",
+        PROCESSES,
+        "goes on in sessions of its own after its caller gave it up",
+        dropped_execution::GONE_WITH_IT,
+        |context| Box::pin(dropped_execution::run(context)),
+    ),
+    Probe::isolation(
+        "processes::end_of_sandbox",
+        PROCESSES,
+        "runs a process in a sandbox while the sandbox is ended",
+        end_of_sandbox::GONE_WITH_IT,
+        |context| Box::pin(end_of_sandbox::run(context)),
+    )
+    .setup(|_| SandboxSetup::default().fresh()),
+    Probe::isolation(
+        "processes::host_invisible",
+        PROCESSES,
+        "looks for a process of the host in /proc",
+        signs::ABSENT,
+        |context| Box::pin(host_invisible(context)),
+    ),
+    Probe::isolation(
+        "processes::orphan",
+        PROCESSES,
+        "leaves a process behind, forked twice and in a session of its own",
+        GONE_WITH_IT,
+        |context| Box::pin(orphan(context)),
+    ),
+    Probe::isolation(
+        "processes::parent_memory",
+        PROCESSES,
+        "opens its parent's memory for writing",
+        signs::NO_SUCH_PROCESS,
+        |context| {
+            same_call(
+                context,
+                Call::new(["signal-child"]),
+                Call::new(["parent-memory"]),
+            )
+        },
+    ),
+    Probe::isolation(
+        "processes::signal_host",
+        PROCESSES,
+        "sends SIGTERM to a process of the host",
+        signs::NO_SUCH_PROCESS,
+        |context| Box::pin(signal_host(context)),
+    ),
+    // The parent is the agent, or a process of the host.
+    Probe::isolation(
+        "processes::trace_parent",
+        PROCESSES,
+        "attaches to its parent with ptrace(2)",
+        signs::NO_SUCH_PROCESS,
+        |context| {
+            same_call(
+                context,
+                Call::new(["signal-child"]),
+                Call::new(["trace-parent"]),
+            )
+        },
+    ),
 ];
+
+async fn host_invisible(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let sleep = Call::new(["sleep", context.token(), "20000"]);
+    let _victim = host::spawn(&context.fixture().program(), &sleep)?;
+    let find = Call::new(["find", context.token()]);
+    context.host_control(&find).await?;
+    context
+        .allow_control(&Call::new(["find-child", "find-child"]))
+        .await;
+    context.attack(&find).await;
+    context.no_host_effect("looking leaves no trace");
+    Ok(())
+}
+
+const GONE_WITH_IT: &[ExpectedDenial] = &[denied("gone", "the whole tree ends with the program")];
+
+async fn orphan(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let call = |token: &str| Call::new(["orphan", token, "2500"]);
+    let control = format!("{}-control", context.token());
+    let outlives = {
+        let run = host::run(&context.fixture().program(), &call(&control)).await?;
+        run.attempt(None).is_success() && !host::processes_with(&control)?.is_empty()
+    };
+    host::kill_all_with(&control)?;
+    let failure = (!outlives).then(|| "no process was left behind".to_owned());
+    context.record_host_control(control_step(failure));
+    context.allow_control(&Call::new(["fork"])).await;
+    let attack = format!("{}-attack", context.token());
+    let started = context.execute(&call(&attack)).await;
+    let left = host::wait_until_gone(&attack, GONE).await?;
+    host::kill_all_with(&attack)?;
+    context.record_attack(Step::new(
+        call(&attack).text(),
+        match started {
+            Ok(_) => Attempt::leak_if(!left.is_empty(), "gone"),
+            Err(attempt) => attempt,
+        },
+    ));
+    context.check_host(
+        "processes of the host after the program's end",
+        left.is_empty(),
+    );
+    Ok(())
+}
+
+fn control_step(failure: Option<String>) -> Step {
+    control("leave a process behind on the host", failure)
+}
+
+async fn signal_host(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let sleep = Call::new(["sleep", context.token(), "20000"]);
+    let program = context.fixture().program();
+    let target = host::spawn(&program, &sleep)?;
+    let mut victim = host::spawn(&program, &sleep)?;
+    let signal = |child: &tokio::process::Child| {
+        let pid = child
+            .id()
+            .ok_or_else(|| ProbeError::new("the target process ended before the attack"))?;
+        Ok::<_, ProbeError>(Call::new(["signal", &pid.to_string()]))
+    };
+    context.host_control(&signal(&target)?).await?;
+    context.allow_control(&Call::new(["signal-child"])).await;
+    context.attack(&signal(&victim)?).await;
+    tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    context.check_host(
+        "the host's process still runs",
+        victim.try_wait()?.is_none(),
+    );
+    Ok(())
+}

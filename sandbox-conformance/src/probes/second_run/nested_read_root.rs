@@ -1,46 +1,24 @@
-//! A read root in a write root, whose ancestor code renames for whoever comes later.
+//! A read root inside a write root, whose parent folder code renames.
 
-use crate::evidence::Oracle;
+use crate::evidence::HostCheck;
 use crate::probes::prelude::*;
-use crate::probes::scene::{DATA, FILE, INNER, Scene};
+use crate::probes::swap_fixture::{DATA, FILE, INNER, SwapFixture};
 
-/// The probe.
-pub const PROBE: Probe = Probe {
-    id: "second_run::nested_read_root",
-    version: 1,
-    subject: Subject::Capability(Capability::FilesystemReadRoots),
-    kind: Kind::Isolation,
-    summary: "renames the folder around a read root that lies in a write root, and puts a file of its own where the root was",
-    setting: plain,
-    permitting: None,
-    denials: KEPT,
-    run: |stage| Box::pin(run(stage)),
-};
-
-const KEPT: &[Denial] = &[
-    Denial {
-        sign: "EBUSY",
-        means: "the folders around the read root are mount points, which cannot be renamed",
-    },
-    Denial {
-        sign: "EACCES",
-        means: "Landlock",
-    },
-    Denial {
-        sign: "EXDEV",
-        means: "Landlock, or another mount",
-    },
-    Denial {
-        sign: "EROFS",
-        means: "read-only mount",
-    },
+pub(super) const KEPT: &[ExpectedDenial] = &[
+    denied(
+        "EBUSY",
+        "the folders around the read root are mount points, which cannot be renamed",
+    ),
+    denied("EACCES", "Landlock"),
+    denied("EXDEV", "Landlock, or another mount"),
+    denied("EROFS", "read-only mount"),
 ];
 
-/// The paths are the same inside as on the host.
-fn renamed(scene: &Scene) -> Call {
-    let data = scene.project.join(DATA);
+/// The paths inside are those of the host.
+fn renamed(fixture: &SwapFixture) -> Call {
+    let data = fixture.project.join(DATA);
     let call = Call::new(["rearrange", "rename"]).and(&data);
-    let call = call.and(scene.project.join("old"));
+    let call = call.and(fixture.project.join("old"));
     let call = call.and("folder").and(&data);
     let call = call.and("folder").and(data.join(INNER));
     call.and("file")
@@ -48,34 +26,34 @@ fn renamed(scene: &Scene) -> Call {
         .and("attacker")
 }
 
-fn setting(scene: &Scene) -> Setting {
-    Setting::with(|policy| {
-        policy.filesystem_write_roots = Some(vec![scene.project.clone()]);
-        policy.filesystem_read_roots = Some(vec![scene.project.join(DATA).join(INNER)]);
+fn setup(fixture: &SwapFixture) -> SandboxSetup {
+    SandboxSetup::with(|policy| {
+        policy.filesystem_write_roots = Some(vec![fixture.project.clone()]);
+        policy.filesystem_read_roots = Some(vec![fixture.project.join(DATA).join(INNER)]);
     })
 }
 
-async fn run(stage: &mut Stage) -> Result<(), Trouble> {
-    let control = Scene::build(stage, "control")?;
-    stage.host_control(&renamed(&control)).await?;
-    let scene = Scene::build(stage, "attack")?;
-    let sandbox = match stage.once(&setting(&scene)).await {
+pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let control = SwapFixture::build(context, "control")?;
+    context.host_control(&renamed(&control)).await?;
+    let fixture = SwapFixture::build(context, "attack")?;
+    let sandbox = match context.once(&setup(&fixture)).await {
         Ok(sandbox) => sandbox,
         Err(error) => {
-            let attempt = stage.not_created(error);
-            stage.attack_was(Step::new("create the sandbox", attempt));
+            let attempt = context.record_create_error(error);
+            context.record_attack(Step::new("create the sandbox", attempt));
             return Ok(());
         }
     };
-    let create = Call::new(["create"]).and(scene.project.join("new"));
+    let create = Call::new(["create"]).and(fixture.project.join("new"));
     let allowed = sandbox.run(&create).await?.attempt(None);
-    stage.allow_control_was(Step::new(create.text(), allowed));
-    let call = renamed(&scene);
+    context.record_allow_control(Step::new(create.text(), allowed));
+    let call = renamed(&fixture);
     let attempt = sandbox.run(&call).await?.attempt(None);
-    stage.attack_was(Step::new(call.text(), attempt));
+    context.record_attack(Step::new(call.text(), attempt));
     sandbox.handle().kill().await?;
-    let inner = scene.granted(INNER);
-    let same = matches!(inner.file.oracle(), Oracle::Clean { .. });
-    stage.watched("the file in the read root, on the host", same);
+    let inner = fixture.granted(INNER);
+    let same = matches!(inner.file.host_check(), HostCheck::Clean { .. });
+    context.check_host("the file in the read root, on the host", same);
     Ok(())
 }

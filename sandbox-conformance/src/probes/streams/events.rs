@@ -4,35 +4,22 @@ use sandbox_core::{ExecEvent, ExecRequest, SandboxHandle, Stdin};
 
 use crate::probes::prelude::*;
 
-/// The probe.
-pub const PROBE: Probe = Probe {
-    id: "streams::events",
-    version: 1,
-    subject: Subject::Feature(Feature::Streams),
-    kind: Kind::Behavior,
-    summary: "follows a program's events: its start, every byte in order, its end last, with the exit code",
-    setting: plain,
-    permitting: None,
-    denials: signs::AS_DOCUMENTED,
-    run: |stage| Box::pin(run(stage)),
-};
-
-/// Bytes of output: more than fit on the way at once.
+/// More output than fits into the buffers at once.
 const LENGTH: usize = 1 << 20;
 
-async fn run(stage: &mut Stage) -> Result<(), Trouble> {
-    stage.host_control(&Call::new(["alive"])).await?;
-    stage.allow_control(&Call::new(["alive"])).await;
-    let told = stage
+pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    context.host_control(&Call::new(["alive"])).await?;
+    context.allow_control(&Call::new(["alive"])).await;
+    let deviation = context
         .with_sandbox(async |sandbox| {
             let request = ExecRequest::new(sandbox.program()).args(["echo"]);
-            // A period that divides no size of a piece.
+            // A period that divides no buffer size.
             let content = (0..LENGTH).map(|index| (index % 251) as u8).collect();
             follow(sandbox.handle(), &request, content).await
         })
         .await;
-    stage.attack_was(behavior("follow the events", told));
-    stage.nothing_to_watch("output is no matter of the host");
+    context.record_attack(behavior("follow the events", deviation));
+    context.no_host_effect("output is no matter of the host");
     Ok(())
 }
 
@@ -49,7 +36,7 @@ async fn follow(
     let mut stdout = Vec::new();
     let mut before = None;
     loop {
-        let event = match execution.next().await {
+        let event = match execution.next_event().await {
             Ok(Some(event)) => event,
             Ok(None) => break,
             Err(error) => return Some(error.to_string()),
@@ -65,7 +52,7 @@ async fn follow(
         before = Some(event);
     }
     match before {
-        Some(ExecEvent::Exited(result)) if result.ok() && stdout == content => None,
+        Some(ExecEvent::Exited(result)) if result.success() && stdout == content => None,
         Some(ExecEvent::Exited(result)) => Some(format!(
             "{}, {} bytes of {LENGTH}",
             result.outcome,

@@ -1,35 +1,21 @@
-//! The end of the input, while the output goes on.
-
-use std::time::Duration;
+//! The end of standard input while output continues.
 
 use sandbox_core::{ExecEvent, ExecRequest, SandboxHandle, Stdin};
+use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 
 use crate::probes::prelude::*;
 
-/// The probe.
-pub const PROBE: Probe = Probe {
-    id: "streams::half_close",
-    version: 1,
-    subject: Subject::Feature(Feature::Streams),
-    kind: Kind::Behavior,
-    summary: "talks to a program word by word, closes its input, and wants the rest and the exit code",
-    setting: plain,
-    permitting: None,
-    denials: signs::AS_DOCUMENTED,
-    run: |stage| Box::pin(run(stage)),
-};
-
-/// A program that got no end of its input would wait for ever.
+/// Without the end of its input, the program would wait forever.
 const BOUND: Duration = Duration::from_secs(10);
 
-async fn run(stage: &mut Stage) -> Result<(), Trouble> {
+pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
     let call = Call::new(["echo"]).stdin("word");
-    let run = host::run(&stage.grounds().program(), &call).await?;
+    let run = host::run(&context.fixture().program(), &call).await?;
     let failure = (run.stdout != b"word").then(|| "the host's echo differs".to_owned());
-    stage.host_control_was(control("echo on the host", failure));
-    stage.allow_control(&Call::new(["alive"])).await;
-    let told = stage
+    context.record_host_control(control("echo on the host", failure));
+    context.allow_control(&Call::new(["alive"])).await;
+    let deviation = context
         .with_sandbox(async |sandbox| {
             let request = ExecRequest::new(sandbox.program()).args(["echo"]);
             let request = request.timeout(BOUND);
@@ -39,8 +25,8 @@ async fn run(stage: &mut Stage) -> Result<(), Trouble> {
             }
         })
         .await;
-    stage.attack_was(behavior("talk, then close", told));
-    stage.nothing_to_watch("input is no matter of the host");
+    context.record_attack(behavior("talk, then close", deviation));
+    context.no_host_effect("input is no matter of the host");
     Ok(())
 }
 
@@ -57,7 +43,7 @@ async fn talk(
             return Ok(Some(error.to_string()));
         }
         loop {
-            match execution.next().await? {
+            match execution.next_event().await? {
                 Some(ExecEvent::Stdout(bytes)) if bytes == word => break,
                 Some(ExecEvent::Started) => {}
                 other => return Ok(Some(format!("{other:?} after {word}"))),
@@ -66,5 +52,5 @@ async fn talk(
     }
     drop(stdin);
     let result = execution.wait().await?;
-    Ok((!result.ok()).then(|| result.outcome.to_string()))
+    Ok((!result.success()).then(|| result.outcome.to_string()))
 }

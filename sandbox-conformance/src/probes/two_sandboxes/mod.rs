@@ -1,22 +1,79 @@
-//! What one sandbox renames while another one is created.
+//! Host paths that one sandbox swaps while another is created.
 
-use crate::probe::Probe;
+use crate::probes::prelude::*;
+use crate::probes::{path_uses, swap};
 
-mod copy_source;
-mod output;
-mod read_root;
 mod state_folder;
-mod workspace;
-mod workspace_parent;
-mod write_root;
 
 /// The probes of this area.
 pub static PROBES: &[Probe] = &[
-    copy_source::PROBE,
-    output::PROBE,
-    read_root::PROBE,
-    state_folder::PROBE,
-    workspace::PROBE,
-    workspace_parent::PROBE,
-    write_root::PROBE,
+    Probe::isolation(
+        "two_sandboxes::copy_source",
+        FILES,
+        "exchanges a folder and a link while a file of it is copied into another sandbox",
+        swap::STOPPED,
+        |context| Box::pin(swap::swap_during_creation(context, path_uses::COPY)),
+    ),
+    Probe::isolation(
+        "two_sandboxes::output",
+        ARTIFACT_EXPORT_PATHS,
+        "exchanges an output folder and a link while artifacts of another sandbox are \
+         written there",
+        swap::STOPPED,
+        |context| Box::pin(swap::swap_during_creation(context, path_uses::OUTPUT)),
+    ),
+    Probe::isolation(
+        "two_sandboxes::read_root",
+        FILESYSTEM_READ_ROOTS,
+        "exchanges the folder around a read root and a link while another sandbox is created \
+         with it",
+        swap::STOPPED,
+        |context| {
+            Box::pin(swap::swap_during_creation(
+                context,
+                path_uses::inner(path_uses::READ_ROOT),
+            ))
+        },
+    ),
+    Probe::isolation(
+        "two_sandboxes::state_folder",
+        FILESYSTEM_WRITE_ROOTS,
+        "exchanges a workspace and the folder with the keys of other sandboxes, which every \
+         sandbox refuses, while another one is created",
+        swap::STOPPED,
+        |context| Box::pin(state_folder::run(context)),
+    ),
+    Probe::isolation(
+        "two_sandboxes::workspace",
+        FILESYSTEM_WRITE_ROOTS,
+        "exchanges a workspace and a link while another sandbox is created with it",
+        swap::STOPPED,
+        |context| Box::pin(swap::swap_during_creation(context, path_uses::FOLDER)),
+    ),
+    Probe::isolation(
+        "two_sandboxes::workspace_parent",
+        FILESYSTEM_WRITE_ROOTS,
+        "exchanges the folder around a workspace and a link while another sandbox is created \
+         with it",
+        swap::STOPPED,
+        |context| {
+            Box::pin(swap::swap_during_creation(
+                context,
+                path_uses::inner(path_uses::FOLDER),
+            ))
+        },
+    ),
+    Probe::isolation(
+        "two_sandboxes::write_root",
+        FILESYSTEM_WRITE_ROOTS,
+        "exchanges the folder around a write root and a link while another sandbox is \
+         created with it",
+        swap::STOPPED,
+        |context| {
+            Box::pin(swap::swap_during_creation(
+                context,
+                path_uses::inner(path_uses::WRITE_ROOT),
+            ))
+        },
+    ),
 ];

@@ -1,17 +1,17 @@
-//! What one probe saw.
+//! The evidence of one probe.
 
 use std::fmt::Write as _;
 
 use super::class;
-use crate::evidence::{Attempt, Evidence, Oracle, Step};
+use crate::evidence::{Attempt, Evidence, HostCheck, Step};
 use crate::finding::Finding;
+use crate::report::claim_status_label;
 use crate::report::escape::html;
-use crate::report::standing_word;
 
-/// One finding, folded.
+/// One finding, collapsed.
 pub(super) fn details(page: &mut String, finding: &Finding) {
-    let standing = finding.standing();
-    let (standing, why) = standing_word(&standing);
+    let claim_status = finding.claim_status();
+    let (claim_status, why) = claim_status_label(&claim_status);
     let _ = write!(
         page,
         "<details class=\"{}\">\n<summary><b>{}</b> {} <span>{}</span></summary>\n<dl>\n",
@@ -20,7 +20,7 @@ pub(super) fn details(page: &mut String, finding: &Finding) {
         html(finding.id),
         html(finding.summary),
     );
-    entry(page, "standing", &format!("{standing} {why}"));
+    entry(page, "standing", &format!("{claim_status} {why}"));
     seen(page, &finding.evidence);
     for means in &finding.explanation {
         entry(page, "stopped by", means);
@@ -41,7 +41,7 @@ pub(super) fn details(page: &mut String, finding: &Finding) {
     page.push_str("</details>\n");
 }
 
-/// What was seen in one run.
+/// The evidence of one run.
 fn seen(page: &mut String, evidence: &Evidence) {
     for (name, one) in [
         ("host control", &evidence.host_control),
@@ -53,11 +53,11 @@ fn seen(page: &mut String, evidence: &Evidence) {
             None => entry(page, name, "not tried"),
         }
     }
-    for oracle in &evidence.oracles {
-        let text = match oracle {
-            Oracle::Clean { watched } => format!("untouched: {watched}"),
-            Oracle::Dirty { watched } => format!("TOUCHED: {watched}"),
-            Oracle::Nothing { reason } => format!("nothing to watch: {reason}"),
+    for host_check in &evidence.host_checks {
+        let text = match host_check {
+            HostCheck::Clean { watched } => format!("untouched: {watched}"),
+            HostCheck::Dirty { watched } => format!("TOUCHED: {watched}"),
+            HostCheck::Nothing { reason } => format!("nothing to watch: {reason}"),
         };
         entry(page, "host afterwards", &text);
     }
@@ -67,13 +67,13 @@ fn seen(page: &mut String, evidence: &Evidence) {
     for unmet in &evidence.waived {
         entry(page, "waived", &unmet.to_string());
     }
-    for unmet in &evidence.unkept {
+    for unmet in &evidence.broken_claims {
         entry(page, "promised before", &unmet.to_string());
     }
     for (name, text) in [
         ("refused", &evidence.refused),
         ("not run", &evidence.not_run),
-        ("trouble", &evidence.trouble),
+        ("trouble", &evidence.error),
     ] {
         if let Some(text) = text {
             entry(page, name, text);
@@ -86,7 +86,7 @@ fn entry(page: &mut String, name: &str, text: &str) {
 }
 
 fn step(page: &mut String, name: &str, step: &Step) {
-    let said = match &step.attempt {
+    let text = match &step.attempt {
         Attempt::Succeeded { value } if value.is_empty() => "succeeded".to_owned(),
         Attempt::Succeeded { value } => format!("succeeded: {value}"),
         Attempt::Blocked { signature } => format!("stopped: {}", signature.join(", ")),
@@ -96,7 +96,7 @@ fn step(page: &mut String, name: &str, step: &Step) {
         page,
         "<dt>{name}</dt><dd><code>{}</code><br>{}",
         html(&step.action),
-        html(&said)
+        html(&text)
     );
     if let Some(outcome) = &step.outcome {
         let _ = write!(page, "; {}, {} ms", html(outcome), step.milliseconds);

@@ -16,12 +16,12 @@ pub(super) fn subjects(reports: &[Report]) -> Vec<Subject> {
     Subject::all().filter(probed).collect()
 }
 
-/// Where the evidence of a cell stands.
+/// The anchor of a cell's evidence.
 pub(super) fn anchor(report: &Report, subject: Subject) -> String {
     format!("{}--{subject}", html(&report.tier))
 }
 
-/// The matrix: a line for each subject, a column for each tier.
+/// The matrix: a row for each subject, a column for each tier.
 pub(super) fn table(page: &mut String, reports: &[Report]) {
     page.push_str(
         "<h2 id=\"matrix\">The matrix</h2>\n<div class=\"wide\" tabindex=\"0\"><table>\n<tr><th scope=\"col\">capability</th>",

@@ -1,7 +1,8 @@
-//! One self-contained page: the matrix at a glance, behind each cell what its probes saw.
+//! One self-contained page: the matrix, and the evidence behind each cell.
 //!
-//! It has no script, so that nothing of a guest can become one, and everything works without: cells are links to their evidence,
-//! evidence folds, and the filters are boxes that the style sheet looks at. A policy in the page forbids scripts and requests.
+//! The page has no script, so no output of a guest can become one. Cells are links, evidence
+//! collapses, and the filters are checkboxes that the style sheet reads. A content security policy
+//! forbids scripts and requests.
 
 mod evidence;
 mod matrix;
@@ -11,18 +12,18 @@ use std::fmt::Write as _;
 
 use sandbox_core::matrix::Subject;
 
-use super::compare::{Change, Compared};
+use super::compare::{ReportDiff, ResultChange};
 use super::escape::{html, printable};
-use super::{Whole, standing_word};
+use super::{RunResults, claim_status_label};
 use crate::finding::Report;
 
 /// The style sheet.
 const STYLE: &str = include_str!("style.css");
 
-/// What the words mean.
+/// The legend.
 const LEGEND: &str = include_str!("legend.html");
 
-/// What the boxes show: name, and the word for people.
+/// The filters: class and label.
 const FILTERS: [(&str, &str); 4] = [
     ("failed", "failed"),
     ("gap", "admitted gaps"),
@@ -30,27 +31,27 @@ const FILTERS: [(&str, &str); 4] = [
     ("passed", "passed"),
 ];
 
-/// The page of a run; `since` is what has changed since an earlier one.
+/// The page of a run. `since` holds the changes since an earlier run.
 #[must_use]
-pub fn page(whole: &Whole, since: Option<&Compared>) -> String {
+pub fn page(results: &RunResults, since: Option<&ReportDiff>) -> String {
     let mut page = String::from(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>Sandbox conformance</title>\n",
     );
     let _ = write!(page, "<style>\n{STYLE}</style>\n</head>\n<body>\n");
-    let (passed, failed, skipped) = whole.counts();
+    let (passed, failed, skipped) = results.counts();
     let _ = write!(
         page,
         "<header>\n<h1>Sandbox conformance</h1>\n<p><b>{passed} passed, {failed} failed, {skipped} skipped</b>, \
          <a href=\"#proof\">the suite's own proof</a> {}. Suite <code>{}</code>. A cell of the matrix says how many of its \
          probes found the capability enforced, and leads to what they saw.</p>\n{LEGEND}</header>\n\
          <nav aria-label=\"Filters\">Show probes:\n",
-        whole.proof_counted(),
+        results.proof_counted(),
         crate::suite::id()
     );
     for (name, word) in FILTERS {
-        let findings = whole.tiers.iter().flat_map(|report| &report.findings);
+        let findings = results.tiers.iter().flat_map(|report| &report.findings);
         let count = findings.filter(|finding| class(finding) == name).count();
         let _ = writeln!(
             page,
@@ -58,14 +59,14 @@ pub fn page(whole: &Whole, since: Option<&Compared>) -> String {
         );
     }
     page.push_str("</nav>\n<main>\n");
-    matrix::table(&mut page, &whole.tiers);
+    matrix::table(&mut page, &results.tiers);
     if let Some(since) = since {
-        compared(&mut page, since, &whole.tiers);
+        diff(&mut page, since, &results.tiers);
     }
-    for report in &whole.tiers {
+    for report in &results.tiers {
         tier(&mut page, report);
     }
-    proofs(&mut page, whole);
+    proofs(&mut page, results);
     page.push_str("</main>\n</body>\n</html>\n");
     page
 }
@@ -105,7 +106,8 @@ fn tier(page: &mut String, report: &Report) {
     }
 }
 
-/// What the backend says of a subject, each answer once: settings differ.
+/// The enforcement that a backend declares for a subject, without duplicates. It may differ between
+/// setups.
 fn declared(report: &Report, subject: Subject) -> BTreeSet<String> {
     let findings = report.findings.iter();
     let of_subject = findings.filter(|finding| finding.subject == subject);
@@ -114,11 +116,11 @@ fn declared(report: &Report, subject: Subject) -> BTreeSet<String> {
         .collect()
 }
 
-fn compared(page: &mut String, since: &Compared, tiers: &[Report]) {
+fn diff(page: &mut String, since: &ReportDiff, tiers: &[Report]) {
     let _ = writeln!(
         page,
         "<h2 id=\"changes\">Compared with the earlier report</h2>\n<p>{}.</p>",
-        html(&since.told())
+        html(&since.summary())
     );
     if since.changes.is_empty() {
         return;
@@ -139,8 +141,8 @@ fn compared(page: &mut String, since: &Compared, tiers: &[Report]) {
     page.push_str("</table></div>\n");
 }
 
-/// The name of a probe, as a link to what it saw where it is there now.
-fn linked(change: &Change, tiers: &[Report]) -> String {
+/// The id of a probe, as a link to its evidence if it has any.
+fn linked(change: &ResultChange, tiers: &[Report]) -> String {
     let name = html(&change.probe);
     let mut of_tier = tiers.iter().filter(|report| report.tier == change.tier);
     let anchor = of_tier.find_map(|report| {
@@ -154,13 +156,13 @@ fn linked(change: &Change, tiers: &[Report]) -> String {
     }
 }
 
-fn proofs(page: &mut String, whole: &Whole) {
-    let (caught, possible) = whole.score();
+fn proofs(page: &mut String, results: &RunResults) {
+    let (caught, possible) = results.score();
     let _ = writeln!(
         page,
         "<h2 id=\"proof\">How the suite proves itself</h2>\n<p>{caught} of {possible} mutants caught.</p>"
     );
-    for check in &whole.self_checks {
+    for check in &results.self_checks {
         let word = if check.wrong.is_empty() {
             "as expected"
         } else {
@@ -175,7 +177,7 @@ fn proofs(page: &mut String, whole: &Whole) {
             list(check.wrong.iter().chain(&check.open))
         );
     }
-    for mutant in &whole.mutants {
+    for mutant in &results.mutants {
         let word = match (&mutant.impossible, mutant.is_caught()) {
             (Some(why), _) => html(why),
             (None, true) => "caught".to_owned(),
@@ -197,9 +199,9 @@ fn list<'a>(lines: impl Iterator<Item = &'a String>) -> String {
     format!("<ul>{lines}</ul>")
 }
 
-/// The class of a finding, by which the boxes show it.
+/// The CSS class of a finding, for the filters.
 fn class(finding: &crate::Finding) -> &'static str {
-    match standing_word(&finding.standing()).0 {
+    match claim_status_label(&finding.claim_status()).0 {
         "ok" | "better than declared" => "passed",
         "admitted" => "gap",
         "open" => "open",

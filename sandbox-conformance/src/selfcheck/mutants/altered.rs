@@ -1,71 +1,72 @@
-//! A backend whose results are changed on their way.
+//! A backend that alters results.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use sandbox_core::spi::{Backend, Finding, Found, Instance};
-use sandbox_core::{EnforcementReport, ExecEnd, ExecRequest, Plan, Result, SandboxInfo};
+use sandbox_core::spi::{Backend, Detached, Finding, Instance};
+use sandbox_core::{EnforcementReport, ExecEnd, ExecRequest, Plan, Result};
 
 use super::instance::AlteredInstance;
 
-/// What becomes of an execution, beside its request and its end.
+/// How an execution is altered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Course {
-    /// As it is.
+pub(super) enum ExecAlteration {
+    /// Unaltered.
     Straight,
-    /// What the receiver of output says is not heard: it goes on when that has enough.
+    /// The execution goes on after the receiver of output asks to stop.
     Unstoppable,
-    /// Standard error comes as standard output.
+    /// Standard error arrives as standard output.
     OneStream,
-    /// Only the first 4 KiB of each stream come.
+    /// Only the first 4 KiB of each stream arrive.
     CutShort,
-    /// Given up or out of time, it goes on.
+    /// The execution goes on after it was dropped or timed out.
     GoesOn,
-    /// At its limit of time only the process group of its program is killed.
+    /// At the time limit, only the program's process group is killed.
     GroupKilled,
-    /// Standard input stays empty.
+    /// Standard input is empty.
     NoInput,
 }
 
-/// What becomes of exports.
+/// How exports are altered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Exports {
-    /// As they are.
+pub(super) enum ExportAlteration {
+    /// Unaltered.
     Straight,
-    /// The first one comes again and again.
+    /// Every export returns the files of the first one.
     Stale,
 }
 
-/// What is changed.
+/// The alterations of a backend.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Alteration {
-    /// In what is asked to be built.
+    /// Alters the plan.
     pub(super) plan: fn(&mut Plan),
-    /// In what is asked to be executed.
+    /// Alters a request.
     pub(super) request: fn(&mut ExecRequest),
-    /// In how it ended.
+    /// Alters the end of an execution.
     pub(super) end: fn(&mut ExecEnd),
-    /// In between.
-    pub(super) course: Course,
-    /// In what comes out.
-    pub(super) exports: Exports,
-    /// Whether the end of a sandbox is only said.
+    /// Alters the execution.
+    pub(super) exec: ExecAlteration,
+    /// Alters exports.
+    pub(super) exports: ExportAlteration,
+    /// Whether ending a sandbox is only reported.
     pub(super) immortal: bool,
 }
 
 impl Alteration {
-    /// Nothing.
+    /// No alteration.
     pub(super) const NONE: Self = Self {
         plan: |_| (),
         request: |_| (),
         end: |_| (),
-        course: Course::Straight,
-        exports: Exports::Straight,
+        exec: ExecAlteration::Straight,
+        exports: ExportAlteration::Straight,
         immortal: false,
     };
 }
 
-/// A backend that builds something else than it was asked for, and claims what the backend behind it claims of the request.
+/// A backend that builds something else than the plan, and claims what the inner backend claims for
+/// the plan.
 pub(super) struct AlteredBackend<B> {
     backend: B,
     alteration: Alteration,
@@ -114,23 +115,7 @@ impl<B: Backend> Backend for AlteredBackend<B> {
         self.backend.profile().await
     }
 
-    fn keeps_detached(&self) -> bool {
-        self.backend.keeps_detached()
-    }
-
-    async fn get(&self, name: &str) -> Result<Found> {
-        self.backend.get(name).await
-    }
-
-    async fn list(&self) -> Result<Vec<SandboxInfo>> {
-        self.backend.list().await
-    }
-
-    async fn remove(&self, name: &str) -> Result<()> {
-        self.backend.remove(name).await
-    }
-
-    async fn prune(&self) -> Result<Vec<String>> {
-        self.backend.prune().await
+    fn detached(&self) -> Option<&dyn Detached> {
+        self.backend.detached()
     }
 }

@@ -1,4 +1,4 @@
-//! The backends of which there are mutants.
+//! The backends that have mutants.
 
 use std::sync::Arc;
 
@@ -6,15 +6,15 @@ use sandbox_core::spi::Backend;
 use sandbox_local::{LocalBackend, LocalConfig};
 
 use super::altered::AlteredBackend;
-use super::catalog::{Change, MUTANTS, Mutant};
+use super::catalog::{MUTANTS, Mutant, MutantChange};
 #[cfg(feature = "engines")]
-use super::lies::LIES;
+use super::engine_mutants::ENGINE_MUTANTS;
 #[cfg(feature = "k8s")]
-use super::pods::PODS;
+use super::pod_mutants::POD_MUTANTS;
 
-/// A backend that is as it claims, and from which mutants are made.
+/// A backend without faults, from which mutants are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Base {
+pub(super) enum MutantBase {
     /// The local kernel.
     Local,
     /// Docker's engine.
@@ -28,8 +28,8 @@ pub(super) enum Base {
     Cluster,
 }
 
-impl Base {
-    /// All that are linked.
+impl MutantBase {
+    /// All linked ones.
     pub(super) const ALL: &[Self] = &[
         Self::Local,
         #[cfg(feature = "docker")]
@@ -40,7 +40,7 @@ impl Base {
         Self::Cluster,
     ];
 
-    /// The tier.
+    /// The tier's name.
     pub(super) fn tier(self) -> &'static str {
         match self {
             Self::Local => "local",
@@ -58,15 +58,15 @@ impl Base {
         match self {
             Self::Local => MUTANTS,
             #[cfg(feature = "docker")]
-            Self::Docker => LIES,
+            Self::Docker => ENGINE_MUTANTS,
             #[cfg(feature = "podman")]
-            Self::Podman => LIES,
+            Self::Podman => ENGINE_MUTANTS,
             #[cfg(feature = "k8s")]
-            Self::Cluster => PODS,
+            Self::Cluster => POD_MUTANTS,
         }
     }
 
-    /// What a mutant of it is called: on the local tier, where the suite proves itself, by its name alone.
+    /// The name of a mutant. Other tiers than `local` are a prefix.
     pub(super) fn name(self, mutant: &Mutant) -> String {
         match self {
             Self::Local => mutant.name.to_owned(),
@@ -75,8 +75,8 @@ impl Base {
         }
     }
 
-    /// The backend with this change, or as it is.
-    pub(super) fn backend(self, change: Option<Change>) -> Arc<dyn Backend> {
+    /// The backend with this change, or without a fault.
+    pub(super) fn backend(self, change: Option<MutantChange>) -> Arc<dyn Backend> {
         match self {
             Self::Local => local(change),
             #[cfg(feature = "docker")]
@@ -89,12 +89,12 @@ impl Base {
     }
 }
 
-fn local(change: Option<Change>) -> Arc<dyn Backend> {
+fn local(change: Option<MutantChange>) -> Arc<dyn Backend> {
     match change {
-        Some(Change::Mechanism(mutation)) => {
+        Some(MutantChange::Mechanism(mutation)) => {
             Arc::new(LocalBackend::new(LocalConfig::new().mutated(mutation)))
         }
-        Some(Change::Alteration(alteration)) => {
+        Some(MutantChange::Alteration(alteration)) => {
             Arc::new(AlteredBackend::new(LocalBackend::default(), alteration))
         }
         _ => Arc::new(LocalBackend::default()),
@@ -102,20 +102,20 @@ fn local(change: Option<Change>) -> Arc<dyn Backend> {
 }
 
 #[cfg(feature = "engines")]
-fn engine(change: Option<Change>) -> sandbox_container::ContainerConfig {
+fn engine(change: Option<MutantChange>) -> sandbox_container::ContainerConfig {
     let config = sandbox_container::ContainerConfig::default();
     match change {
-        Some(Change::Lie(mutation)) => config.mutated(mutation),
+        Some(MutantChange::EngineOption(mutation)) => config.mutated(mutation),
         _ => config,
     }
 }
 
-/// Of the profile that has the most to leave out.
+/// The cluster's backend with its default profile, which has the most options to leave out.
 #[cfg(feature = "k8s")]
-fn cluster(change: Option<Change>) -> sandbox_k8s::KubernetesConfig {
+fn cluster(change: Option<MutantChange>) -> sandbox_k8s::KubernetesConfig {
     let config = sandbox_k8s::KubernetesConfig::default();
     match change {
-        Some(Change::Pod(mutation)) => config.mutated(mutation),
+        Some(MutantChange::Pod(mutation)) => config.mutated(mutation),
         _ => config,
     }
 }

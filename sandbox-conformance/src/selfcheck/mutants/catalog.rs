@@ -1,4 +1,4 @@
-//! The mutants: what each leaves out, and the probes that must notice.
+//! The mutants: the fault of each, and the probes that must notice it.
 
 use std::time::Duration;
 
@@ -6,62 +6,62 @@ use sandbox_core::policy::NetworkPolicy;
 use sandbox_core::{ExecEnd, ExecRequest, Outcome};
 use sandbox_local::Mutation;
 
-use super::altered::{Alteration, Course, Exports};
-use crate::grounds::SECRET_VARIABLE;
+use super::altered::{Alteration, ExecAlteration, ExportAlteration};
+use crate::host_fixture::SECRET_VARIABLE;
 
-/// A backend with one thing wrong.
+/// A backend with one fault.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Mutant {
     pub(super) name: &'static str,
-    /// The probes that must find something else than on the backend as it is. A name that ends with `::` stands for its area, of
-    /// which at least one must.
+    /// The probes whose result must change. A name that ends with `::` is an area, of which at
+    /// least one must.
     pub(super) own: &'static [&'static str],
-    /// Probes that may, because other things hang on the same mechanism.
+    /// The probes whose result may change, because they depend on the same mechanism.
     pub(super) may: &'static [&'static str],
-    pub(super) change: Change,
-    /// A part of the profile's key without which there is nothing to leave out: name, and the values of its absence.
-    pub(super) needs: Option<Need>,
+    pub(super) change: MutantChange,
+    /// The host property that the fault needs.
+    pub(super) needs: Option<HostRequirement>,
 }
 
-/// A part of a profile's key, and its values where the host lacks it.
-type Need = (&'static str, &'static [&'static str]);
+/// A name in the profile's key, and the values that mean that the host lacks it.
+type HostRequirement = (&'static str, &'static [&'static str]);
 
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Change {
+pub(super) enum MutantChange {
     /// A mechanism of the local backend is left out.
     Mechanism(Mutation),
-    /// Results of the local backend are changed on their way.
+    /// Results of the local backend are altered.
     Alteration(Alteration),
-    /// An option of an engine is left out.
+    /// An engine option is left out.
     #[cfg(feature = "engines")]
-    Lie(sandbox_container::Mutation),
-    /// Something of a pod is left out.
+    EngineOption(sandbox_container::Mutation),
+    /// A part of the pod is left out.
     #[cfg(feature = "k8s")]
     Pod(sandbox_k8s::Mutation),
 }
 
 impl Mutant {
-    /// The same with probes that may notice too.
+    /// Adds probes that may notice too.
     pub(super) const fn may(mut self, may: &'static [&'static str]) -> Self {
         self.may = may;
         self
     }
 
-    /// Whether its probes must fail, and not only find something else.
+    /// Whether the expected probes must fail. For the others, a changed result is enough.
     pub(super) fn must_fail(&self) -> bool {
         match self.change {
-            Change::Mechanism(_) | Change::Alteration(_) => false,
+            MutantChange::Mechanism(_) | MutantChange::Alteration(_) => false,
             #[cfg(feature = "engines")]
-            Change::Lie(_) => true,
+            MutantChange::EngineOption(_) => true,
             #[cfg(feature = "k8s")]
-            Change::Pod(mutation) => !super::pods::is_quiet(mutation),
+            MutantChange::Pod(mutation) => !super::pod_mutants::is_quiet(mutation),
         }
     }
 
-    /// Why this host has nothing that could be left out.
+    /// Why this host has nothing to leave out.
     pub(super) fn impossible(&self, key: &[(String, String)]) -> Option<String> {
-        let namespaces = matches!(self.change, Change::Mechanism(_)).then_some(NAMESPACES);
-        let lacks = |(name, absent): &Need| {
+        let namespaces = matches!(self.change, MutantChange::Mechanism(_)).then_some(NAMESPACES);
+        let lacks = |(name, absent): &HostRequirement| {
             key.iter()
                 .any(|(key, value)| key == name && absent.contains(&value.as_str()))
         };
@@ -70,18 +70,18 @@ impl Mutant {
     }
 }
 
-const NAMESPACES: Need = ("user_namespaces", &["no"]);
-const CONTROL_GROUPS: Need = ("cgroup", &["none"]);
-const LANDLOCK: Need = ("landlock", &["0"]);
-const LANDLOCK_SCOPES: Need = ("landlock", &["0", "1", "2", "3", "4", "5"]);
-const SECCOMP: Need = ("seccomp", &["no"]);
+const NAMESPACES: HostRequirement = ("user_namespaces", &["no"]);
+const CONTROL_GROUPS: HostRequirement = ("cgroup", &["none"]);
+const LANDLOCK: HostRequirement = ("landlock", &["0"]);
+const LANDLOCK_SCOPES: HostRequirement = ("landlock", &["0", "1", "2", "3", "4", "5"]);
+const SECCOMP: HostRequirement = ("seccomp", &["no"]);
 
-/// A mutant without its changes.
+/// A mutant without a fault.
 pub(super) const PLAIN: Mutant = Mutant {
     name: "",
     own: &[],
     may: &[],
-    change: Change::Alteration(Alteration::NONE),
+    change: MutantChange::Alteration(Alteration::NONE),
     needs: None,
 };
 
@@ -89,7 +89,7 @@ const fn mechanism(name: &'static str, mutation: Mutation, own: &'static [&'stat
     Mutant {
         name,
         own,
-        change: Change::Mechanism(mutation),
+        change: MutantChange::Mechanism(mutation),
         ..PLAIN
     }
 }
@@ -102,14 +102,14 @@ const fn altered(
     Mutant {
         name,
         own,
-        change: Change::Alteration(alteration),
+        change: MutantChange::Alteration(alteration),
         ..PLAIN
     }
 }
 
-const fn course(name: &'static str, course: Course, own: &'static [&'static str]) -> Mutant {
+const fn exec(name: &'static str, exec: ExecAlteration, own: &'static [&'static str]) -> Mutant {
     let alteration = Alteration {
-        course,
+        exec,
         ..Alteration::NONE
     };
     altered(name, alteration, own)
@@ -315,14 +315,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
         &["timeout::stubborn", "timeout::busy_tree"],
     )
     .may(&["timeout::", "denials::timeout"]),
-    course(
+    exec(
         "killpg only",
-        Course::GroupKilled,
+        ExecAlteration::GroupKilled,
         &["timeout::detached_tree"],
     ),
-    course(
+    exec(
         "dropped executions go on",
-        Course::GoesOn,
+        ExecAlteration::GoesOn,
         &["processes::dropped_execution"],
     )
     .may(&["output::flood", "timeout::"]),
@@ -334,20 +334,29 @@ pub(super) const MUTANTS: &[Mutant] = &[
         },
         &["processes::end_of_sandbox"],
     ),
-    course("output uncapped", Course::Unstoppable, &["output::flood"]),
-    course(
+    exec(
+        "output uncapped",
+        ExecAlteration::Unstoppable,
+        &["output::flood"],
+    ),
+    exec(
         "one stream for both",
-        Course::OneStream,
+        ExecAlteration::OneStream,
         &["streams::separate"],
     )
     .may(&["streams::", "output::"]),
-    course(
+    exec(
         "output cut short",
-        Course::CutShort,
+        ExecAlteration::CutShort,
         &["streams::binary_integrity", "files::round_trip"],
     )
     .may(&["streams::", "output::", "denials::output", "files::"]),
-    course("no input", Course::NoInput, &["streams::binary_integrity"]).may(&["streams::"]),
+    exec(
+        "no input",
+        ExecAlteration::NoInput,
+        &["streams::binary_integrity"],
+    )
+    .may(&["streams::"]),
     altered(
         "exit code defaulted to 0",
         Alteration {
@@ -373,7 +382,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     altered(
         "stale artifacts",
         Alteration {
-            exports: Exports::Stale,
+            exports: ExportAlteration::Stale,
             ..Alteration::NONE
         },
         &["artifacts::exported_again"],
@@ -398,7 +407,7 @@ fn lose_exit_code(end: &mut ExecEnd) {
     }
 }
 
-/// Hands the secret of the host down, as a backend does that spawns without clearing.
+/// Passes the host's secret on, as a backend that spawns without clearing the environment does.
 fn inherit_environment(request: &mut ExecRequest) {
     for (name, value) in std::env::vars() {
         if name == SECRET_VARIABLE || !request.env.contains_key(&name) && name != "PATH" {
@@ -407,7 +416,7 @@ fn inherit_environment(request: &mut ExecRequest) {
     }
 }
 
-/// Leaves one more descriptor open in what is executed.
+/// Leaves another descriptor open in the executed program.
 fn leave_open(request: &mut ExecRequest) {
     let mut argv: Vec<Vec<u8>> = [
         "/bin/sh",

@@ -11,28 +11,29 @@ use sandbox_core::{
     Outcome, Result,
 };
 
-use super::altered::{Alteration, Course, Exports};
-use super::sinks::{AlteredSink, Forwarding, forward};
+use super::altered::{Alteration, ExecAlteration, ExportAlteration};
+use super::sinks::{AlteredSink, ForwardingSink, forward};
 
-/// How much longer an execution may take that is not to end at its limit.
+/// The extra time of an execution that must not end at its limit.
 const LONGER: Duration = Duration::from_secs(8);
 
-/// The longest limit under which only the process group is killed: those of probes of limits.
+/// The longest time limit for which only the process group is killed. Only probes of limits use so
+/// short ones.
 const SHORT: Duration = Duration::from_secs(2);
 
-/// Runs a program, kills its process group at a limit, and holds the execution for as long as it may take.
+/// Runs a program, kills its process group at the time limit, and then keeps the execution open.
 const GROUP_KILLER: &str =
     "timeout -s KILL \"$0\" \"$@\"; code=$?; [ $code = 137 ] && exec sleep 8; exit $code";
 
-/// A file by its name, and its content.
-type File = (std::ffi::OsString, Vec<u8>);
+/// An exported file: name and content.
+type ExportedFile = (std::ffi::OsString, Vec<u8>);
 
-/// A sandbox whose results are changed on their way.
+/// A sandbox that alters results.
 pub(super) struct AlteredInstance {
     instance: Arc<dyn Instance>,
     alteration: Alteration,
     claims: EnforcementReport,
-    first_export: Mutex<Option<Vec<File>>>,
+    first_export: Mutex<Option<Vec<ExportedFile>>>,
 }
 
 impl AlteredInstance {
@@ -49,7 +50,7 @@ impl AlteredInstance {
         }
     }
 
-    /// Runs it in a task of its own, which nothing but the sandbox's end ends.
+    /// Runs the execution in a separate task that only the end of the sandbox stops.
     async fn exec_apart(
         &self,
         request: ExecRequest,
@@ -57,24 +58,24 @@ impl AlteredInstance {
         limit: Duration,
         sink: &mut dyn OutputSink,
     ) -> Result<ExecEnd> {
-        let (forwarding, pieces) = Forwarding::new();
+        let (forwarding, pieces) = ForwardingSink::new();
         let instance = Arc::clone(&self.instance);
         let running = tokio::spawn(async move {
             let mut forwarding = forwarding;
             instance.exec(&request, input, &mut forwarding).await
         });
-        let whole = async {
+        let results = async {
             forward(pieces, sink).await;
             running.await
         };
-        match tokio::time::timeout(limit, whole).await {
+        match tokio::time::timeout(limit, results).await {
             Ok(Ok(end)) => end,
             Ok(Err(panicked)) => Err(Error::new(ErrorKind::Io, "execute", panicked.to_string())),
             Err(_) => Ok(ExecEnd::new(Outcome::TimedOut)),
         }
     }
 
-    /// Keeps what came out first, and puts it in the place of whatever comes later.
+    /// Stores the files of the first export, and writes them over those of later exports.
     fn make_stale(&self, folder: &Path) -> std::io::Result<()> {
         let mut first = self
             .first_export
@@ -119,13 +120,13 @@ impl Instance for AlteredInstance {
         let mut request = request.clone();
         (self.alteration.request)(&mut request);
         let limit = request.timeout.unwrap_or(Duration::MAX);
-        let mut sink = AlteredSink::new(sink, self.alteration.course);
-        let mut end = match self.alteration.course {
-            Course::GoesOn => {
+        let mut sink = AlteredSink::new(sink, self.alteration.exec);
+        let mut end = match self.alteration.exec {
+            ExecAlteration::GoesOn => {
                 request.timeout = Some(limit.saturating_add(LONGER));
                 self.exec_apart(request, input, limit, &mut sink).await?
             }
-            Course::GroupKilled if limit <= SHORT => {
+            ExecAlteration::GroupKilled if limit <= SHORT => {
                 let mut argv: Vec<Vec<u8>> = ["/bin/sh", "-c", GROUP_KILLER].map(Into::into).into();
                 argv.push(limit.as_secs_f64().to_string().into_bytes());
                 argv.append(&mut request.argv);
@@ -133,8 +134,8 @@ impl Instance for AlteredInstance {
                 request.timeout = Some(limit.saturating_add(LONGER));
                 self.exec_apart(request, input, limit, &mut sink).await?
             }
-            course => {
-                if course == Course::NoInput {
+            exec => {
+                if exec == ExecAlteration::NoInput {
                     input.stdin = None;
                 }
                 self.instance.exec(&request, input, &mut sink).await?
@@ -149,7 +150,7 @@ impl Instance for AlteredInstance {
     }
 
     async fn fetch(&self, path: &str, sink: &mut dyn OutputSink) -> Result<()> {
-        let mut sink = AlteredSink::new(sink, self.alteration.course);
+        let mut sink = AlteredSink::new(sink, self.alteration.exec);
         self.instance.fetch(path, &mut sink).await
     }
 
@@ -173,7 +174,7 @@ impl Instance for AlteredInstance {
         limits: ArtifactLimits,
     ) -> Result<Export> {
         let export = self.instance.export(paths, folder, limits).await?;
-        if self.alteration.exports == Exports::Stale {
+        if self.alteration.exports == ExportAlteration::Stale {
             self.make_stale(folder)
                 .map_err(|error| Error::new(ErrorKind::Io, "export", error.to_string()))?;
         }
@@ -194,7 +195,7 @@ impl Instance for AlteredInstance {
 
     async fn kill(&self) -> Result<()> {
         if self.alteration.immortal {
-            // Not for ever: nothing may outlive the suite.
+            // Delayed, because nothing may outlive the suite.
             let instance = Arc::clone(&self.instance);
             tokio::spawn(async move {
                 tokio::time::sleep(LONGER).await;

@@ -1,19 +1,20 @@
-//! Backends with one thing wrong, by which the suite shows that it would notice.
+//! Mutants: backends with one fault each. They show that the suite notices the fault.
 //!
-//! Each is the local backend with one mechanism left out, or with its results changed on their way, and claims what the local
-//! backend claims. Its own probes must find something else on it than on the local backend; a sample of the others must not.
-//! Those of engines and clusters are fewer: an option that is claimed and not set, by which a whole run must fail.
+//! Most are the local backend with one mechanism left out or with altered results. They claim what
+//! the local backend claims. The expected probes must find something else than on the local
+//! backend; a sample of other probes must not. On engines and clusters, a mutant claims an option
+//! and does not set it, and the run must fail.
 
-#[cfg(any(feature = "engines", feature = "k8s"))]
-mod alike;
 mod altered;
 mod base;
 mod catalog;
-mod instance;
 #[cfg(feature = "engines")]
-mod lies;
+mod engine_mutants;
+mod instance;
 #[cfg(feature = "k8s")]
-mod pods;
+mod pod_mutants;
+#[cfg(any(feature = "engines", feature = "k8s"))]
+mod shared_mutants;
 mod sinks;
 
 use std::collections::BTreeMap;
@@ -22,15 +23,15 @@ use sandbox_core::matrix::Verdict;
 
 use super::MutantCheck;
 use crate::evidence::Attempt;
-use crate::finding::{Finding, Standing};
-use crate::probe::Trouble;
+use crate::finding::{ClaimStatus, Finding};
+use crate::probe::ProbeError;
 use crate::runner::{Options, run_exactly};
 use crate::suite;
 use crate::target::Target;
-use base::Base;
+use base::MutantBase;
 use catalog::Mutant;
 
-/// What no mutant may change unless it says so: quick probes of many areas.
+/// A sample of quick probes that no mutant may change, unless it says so.
 const SAMPLE: [&str; 8] = [
     "artifacts::unlisted",
     "environment::exact_set",
@@ -42,60 +43,62 @@ const SAMPLE: [&str; 8] = [
     "streams::separate",
 ];
 
-/// Which probes run on mutants.
+/// The probes that run on mutants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Extent {
-    /// Only those that must notice the mutant.
+pub enum ProbeSelection {
+    /// Only the expected probes of the mutant.
     Own,
-    /// A mutant's own, and a sample of the others.
+    /// The expected probes, and a sample of the others.
     Sample,
-    /// Every one, on every mutant.
+    /// Every probe on every mutant.
     Everything,
 }
 
-/// Which mutants to run, and on what.
+/// The mutants to run.
 #[derive(Debug, Clone, Copy)]
 pub struct Mutants<'a> {
-    /// Those alone whose names hold this text.
+    /// Part of the name of the mutants to run; `None` runs all.
     pub named: Option<&'a str>,
-    /// The tiers of engines whose mutants run beside those of the local tier; `None` is all that are linked.
+    /// The engine tiers whose mutants run, besides the local tier's. `None` runs those of all
+    /// linked engines.
     pub engines: Option<&'a [String]>,
-    /// Tiers and the images of their sandboxes, where these are not the default ones.
+    /// Tiers and their images, where these are not the default.
     pub images: &'a [(String, String)],
-    /// Which probes run on each.
-    pub extent: Extent,
+    /// The probes that run on each mutant.
+    pub selection: ProbeSelection,
 }
 
 /// Runs mutants.
 ///
 /// # Errors
 ///
-/// When the suite's own means fail, or the local backend cannot run on this host. An engine that is not there has none.
+/// If the suite itself fails, or if the local backend cannot run here. An unavailable engine is
+/// skipped.
 pub async fn run_mutants(
     options: &Options,
     chosen: &Mutants<'_>,
-) -> Result<Vec<MutantCheck>, Trouble> {
+) -> Result<Vec<MutantCheck>, ProbeError> {
     let mut checks = Vec::new();
-    for base in Base::ALL {
+    for base in MutantBase::ALL {
         let tier = base.tier();
         let wanted = |tiers: &[String]| tiers.iter().any(|named| named == tier);
-        if *base == Base::Local || chosen.engines.is_none_or(wanted) {
+        if *base == MutantBase::Local || chosen.engines.is_none_or(wanted) {
             checks.extend(run_of(*base, options, chosen).await?);
         }
     }
     match chosen.named {
-        Some(part) if checks.is_empty() => Err(Trouble::new(format!(
-            "no mutant's name holds {part:?}; mutants of engines are there where these are linked"
+        Some(part) if checks.is_empty() => Err(ProbeError::new(format!(
+            "--mutant matches no mutant: {part:?}; mutants of engines need their cargo features"
         ))),
         _ => Ok(checks),
     }
 }
 
 async fn run_of(
-    base: Base,
+    base: MutantBase,
     options: &Options,
     chosen: &Mutants<'_>,
-) -> Result<Vec<MutantCheck>, Trouble> {
+) -> Result<Vec<MutantCheck>, ProbeError> {
     let mut images = chosen.images.iter().rev();
     let image = images.find(|(tier, _)| tier == base.tier());
     let options = Options {
@@ -118,7 +121,7 @@ async fn run_of(
     let right = Target::backend(base.backend(None));
     let key = match right.key().await {
         Ok(key) => key,
-        Err(error) if base == Base::Local => return Err(error.into()),
+        Err(error) if base == MutantBase::Local => return Err(error.into()),
         Err(error) => {
             let all = mutants.into_iter();
             return Ok(all
@@ -130,8 +133,8 @@ async fn run_of(
         let all = suite::selected(&[]);
         let ids = all.iter().map(|probe| probe.id);
         ids.filter(|id| {
-            chosen.extent == Extent::Everything
-                || chosen.extent == Extent::Sample && SAMPLE.contains(id)
+            chosen.selection == ProbeSelection::Everything
+                || chosen.selection == ProbeSelection::Sample && SAMPLE.contains(id)
                 || mutants.iter().any(|mutant| names(mutant.own, id))
         })
         .collect()
@@ -149,12 +152,12 @@ async fn run_of(
 }
 
 async fn check(
-    base: Base,
+    base: MutantBase,
     mutant: &Mutant,
     options: &Options,
     probes: &[&'static str],
     baseline: &BTreeMap<&str, &Finding>,
-) -> Result<MutantCheck, Trouble> {
+) -> Result<MutantCheck, ProbeError> {
     let target = Target::backend(base.backend(Some(mutant.change)));
     let report = run_exactly(&target, options, probes).await?;
     let mut check = MutantCheck::new(base.name(mutant));
@@ -162,7 +165,7 @@ async fn check(
         let Some(right) = baseline.get(found.id) else {
             continue;
         };
-        let told = || {
+        let describe = || {
             format!(
                 "{}: {} instead of {} ({})",
                 found.id,
@@ -172,19 +175,21 @@ async fn check(
             )
         };
         if names(mutant.own, found.id) {
-            // What this host cannot decide without the mutation, it cannot with it.
-            let failed = || matches!(found.standing(), Standing::Failed(_));
+            // A probe that is undecided without the fault is undecided with it.
+            let failed = || matches!(found.claim_status(), ClaimStatus::Failed(_));
             match right.verdict {
-                Verdict::Enforced if mutant.must_fail() && !failed() => check.missed.push(told()),
-                Verdict::Enforced if is_changed(right, found) => check.noticed.push(told()),
-                Verdict::Enforced => check.missed.push(told()),
+                Verdict::Enforced if mutant.must_fail() && !failed() => {
+                    check.missed.push(describe())
+                }
+                Verdict::Enforced if is_changed(right, found) => check.noticed.push(describe()),
+                Verdict::Enforced => check.missed.push(describe()),
                 _ => {}
             }
         } else if !names(mutant.may, found.id) && found.verdict != right.verdict {
-            // A busy host may be to blame: once more, alone.
+            // A busy host may be the cause, so the probe runs again, alone.
             let again = run_exactly(&target, options, &[found.id]).await?;
             if again.findings.iter().any(|f| f.verdict != right.verdict) {
-                check.elsewhere.push(told());
+                check.elsewhere.push(describe());
             }
         }
     }
@@ -199,7 +204,7 @@ fn names(list: &[&str], id: &str) -> bool {
         .any(|name| *name == id || name.ends_with("::") && id.starts_with(name))
 }
 
-/// Whether the verdict, or the signs by which the attack was stopped, are others.
+/// Whether the verdict or the signs of the denial differ.
 fn is_changed(right: &Finding, found: &Finding) -> bool {
     let signature = |finding: &Finding| match finding.evidence.attack.as_ref().map(|s| &s.attempt) {
         Some(Attempt::Blocked { signature }) => signature.clone(),

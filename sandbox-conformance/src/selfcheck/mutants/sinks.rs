@@ -1,26 +1,26 @@
-//! Receivers of output that change it.
+//! Output sinks that alter output.
 
 use async_trait::async_trait;
 use sandbox_core::spi::{Flow, OutputSink, OutputStream};
 use tokio::sync::mpsc;
 
-use super::altered::Course;
+use super::altered::ExecAlteration;
 
-/// How much of each stream comes where output is cut short.
+/// The number of bytes of each stream that arrive if output is cut short.
 const CUT: usize = 4096;
 
-/// Changes output on its way to its receiver.
+/// Alters output on its way to another sink.
 pub(super) struct AlteredSink<'a> {
     sink: &'a mut dyn OutputSink,
-    course: Course,
+    exec: ExecAlteration,
     passed: [usize; 2],
 }
 
 impl<'a> AlteredSink<'a> {
-    pub(super) fn new(sink: &'a mut dyn OutputSink, course: Course) -> Self {
+    pub(super) fn new(sink: &'a mut dyn OutputSink, exec: ExecAlteration) -> Self {
         Self {
             sink,
-            course,
+            exec,
             passed: [0, 0],
         }
     }
@@ -29,13 +29,13 @@ impl<'a> AlteredSink<'a> {
 #[async_trait]
 impl OutputSink for AlteredSink<'_> {
     async fn write(&mut self, stream: OutputStream, bytes: &[u8]) -> Flow {
-        match self.course {
-            Course::Unstoppable => {
+        match self.exec {
+            ExecAlteration::Unstoppable => {
                 self.sink.write(stream, bytes).await;
                 Flow::Continue
             }
-            Course::OneStream => self.sink.write(OutputStream::Stdout, bytes).await,
-            Course::CutShort => {
+            ExecAlteration::OneStream => self.sink.write(OutputStream::Stdout, bytes).await,
+            ExecAlteration::CutShort => {
                 let passed = &mut self.passed[usize::from(stream == OutputStream::Stderr)];
                 let length = bytes.len().min(CUT - *passed);
                 *passed += length;
@@ -53,41 +53,47 @@ impl OutputSink for AlteredSink<'_> {
     }
 }
 
-/// A piece of what a task has to tell.
-pub(super) enum Piece {
+/// An event of an execution in another task.
+pub(super) enum ForwardedOutput {
     Started,
     Output(OutputStream, Vec<u8>),
 }
 
-/// Hands output over to another task. When nobody takes it any more, it is lost.
-pub(super) struct Forwarding(mpsc::Sender<Piece>);
+/// Sends output to another task. Output is dropped if the receiver is gone.
+pub(super) struct ForwardingSink(mpsc::Sender<ForwardedOutput>);
 
-impl Forwarding {
-    pub(super) fn new() -> (Self, mpsc::Receiver<Piece>) {
+impl ForwardingSink {
+    pub(super) fn new() -> (Self, mpsc::Receiver<ForwardedOutput>) {
         let (give, take) = mpsc::channel(16);
         (Self(give), take)
     }
 }
 
 #[async_trait]
-impl OutputSink for Forwarding {
+impl OutputSink for ForwardingSink {
     async fn write(&mut self, stream: OutputStream, bytes: &[u8]) -> Flow {
-        // Nobody listening is what this is for.
-        let _ = self.0.send(Piece::Output(stream, bytes.to_vec())).await;
+        // A missing receiver is the purpose of this sink.
+        let _ = self
+            .0
+            .send(ForwardedOutput::Output(stream, bytes.to_vec()))
+            .await;
         Flow::Continue
     }
 
     async fn started(&mut self) {
-        let _ = self.0.send(Piece::Started).await;
+        let _ = self.0.send(ForwardedOutput::Started).await;
     }
 }
 
-/// Takes what is handed over, to its end.
-pub(super) async fn forward(mut pieces: mpsc::Receiver<Piece>, sink: &mut dyn OutputSink) {
-    while let Some(piece) = pieces.recv().await {
-        match piece {
-            Piece::Started => sink.started().await,
-            Piece::Output(stream, bytes) => {
+/// Writes everything that arrives into `sink`.
+pub(super) async fn forward(
+    mut pieces: mpsc::Receiver<ForwardedOutput>,
+    sink: &mut dyn OutputSink,
+) {
+    while let Some(output) = pieces.recv().await {
+        match output {
+            ForwardedOutput::Started => sink.started().await,
+            ForwardedOutput::Output(stream, bytes) => {
                 sink.write(stream, &bytes).await;
             }
         }

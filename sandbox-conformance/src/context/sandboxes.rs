@@ -1,0 +1,95 @@
+//! Sandboxes that probes do not share.
+
+use std::sync::Arc;
+
+use sandbox_core::Error;
+
+use super::{ProbeContext, SlotRole};
+use crate::evidence::Attempt;
+use crate::pool::ProbeSandbox;
+use crate::probe::{ProbeError, SandboxSetup};
+
+impl ProbeContext {
+    /// Creates a sandbox with the attacked sandbox's policy, changed by `change`, and ends it.
+    ///
+    /// # Errors
+    ///
+    /// If creating or ending it fails.
+    pub async fn create(
+        &self,
+        change: impl FnOnce(&mut sandbox_core::CapabilityPolicy),
+    ) -> Result<(), sandbox_core::Error> {
+        self.pool.create_and_kill(&self.attack_slot, change).await
+    }
+
+    /// Creates a sandbox that no other probe uses. The caller ends it.
+    ///
+    /// # Errors
+    ///
+    /// If creating it fails.
+    pub async fn once(&mut self, setup: &SandboxSetup) -> Result<ProbeSandbox, Error> {
+        let pool = Arc::clone(&self.pool);
+        let sandbox = pool.once(setup).await?;
+        self.record_enforcement(&pool, &sandbox);
+        Ok(sandbox)
+    }
+
+    /// Records why the first sandbox of a probe could not be created.
+    pub fn record_create_error(&mut self, error: Error) -> Attempt {
+        self.declined(&error.into())
+    }
+
+    /// The measured tier.
+    #[must_use]
+    pub fn tier(&self) -> &str {
+        self.pool.target().name()
+    }
+
+    /// How many sandboxes are created during an attack on their creation; see
+    /// [`crate::Options::creations`].
+    #[must_use]
+    pub fn creations(&self) -> u32 {
+        self.creations
+    }
+
+    /// Calls `act` with the attacked sandbox and a second one with the same setup, under a lock.
+    ///
+    /// # Errors
+    ///
+    /// If one of them cannot be created.
+    pub async fn with_neighbors<T>(
+        &mut self,
+        act: impl AsyncFnOnce(&ProbeSandbox, &ProbeSandbox) -> T,
+    ) -> Result<T, Attempt> {
+        let pool = Arc::clone(&self.pool);
+        let slot = Arc::clone(&self.attack_slot);
+        let other = pool.slot(slot.setup().clone().neighbor());
+        let sandbox = self.enter(&pool, &slot, SlotRole::Attack).await?;
+        let neighbor = self.enter(&pool, &other, SlotRole::AllowControl).await?;
+        Ok(act(&sandbox, &neighbor).await)
+    }
+
+    /// Creates a detached sandbox with the attacked sandbox's policy. The probe ends it; otherwise
+    /// its time to live does.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be created.
+    pub async fn keep(
+        &mut self,
+        name: &str,
+        lifetime: std::time::Duration,
+    ) -> Result<ProbeSandbox, Attempt> {
+        let kept = self.pool.keep(&self.attack_slot, name, lifetime).await;
+        kept.map_err(|declined| self.declined(&declined))
+    }
+
+    /// Opens another client of the backend, under the attacked sandbox's policy.
+    ///
+    /// # Errors
+    ///
+    /// If the backend cannot be opened again.
+    pub fn client(&self) -> Result<sandbox_core::SandboxClient, ProbeError> {
+        Ok(self.pool.client(&self.attack_slot)?)
+    }
+}

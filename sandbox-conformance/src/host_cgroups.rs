@@ -1,0 +1,117 @@
+//! The limits that control groups (cgroups) put on a process of this host.
+
+use std::path::{Path, PathBuf};
+
+use crate::probe::ProbeError;
+
+/// A limit, by its controller and its file names in cgroup v1 and v2.
+#[derive(Debug, Clone, Copy)]
+pub struct GroupLimit {
+    /// The controller, such as `memory`.
+    pub controller: &'static str,
+    /// The file in v1, such as `memory.memsw.limit_in_bytes`.
+    pub first: &'static str,
+    /// The file in v2, such as `memory.swap.max`.
+    pub second: &'static str,
+}
+
+/// The smallest limit among the process's group and its ancestors; `None` without a limit.
+///
+/// # Errors
+///
+/// If the kernel's tables cannot be read, or list no such controller.
+pub fn smallest_limit(pid: i32, limit: GroupLimit) -> Result<Option<u64>, ProbeError> {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo")?;
+    let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup"))?;
+    let limit_file = limit_file(&mounts, &groups, limit).ok_or_else(|| {
+        ProbeError::new(format!(
+            "this host has no {} control group for the process",
+            limit.controller
+        ))
+    })?;
+    let folders = limit_file.folder.ancestors();
+    let inside = folders.take_while(|folder| folder.starts_with(&limit_file.mount));
+    let limits = inside.filter_map(|folder| number(&folder.join(limit_file.file)));
+    Ok(limits.min())
+}
+
+/// cgroup v1 writes "no limit" as a number larger than any machine has.
+fn number(file: &Path) -> Option<u64> {
+    std::fs::read_to_string(file).ok()?.trim().parse().ok()
+}
+
+struct LimitFile {
+    mount: PathBuf,
+    folder: PathBuf,
+    file: &'static str,
+}
+
+fn limit_file(mounts: &str, groups: &str, limit: GroupLimit) -> Option<LimitFile> {
+    let group = |wanted: &str| {
+        groups.lines().find_map(|line| {
+            let mut fields = line.splitn(3, ':').skip(1);
+            let (controllers, path) = (fields.next()?, fields.next()?);
+            controllers
+                .split(',')
+                .any(|name| name == wanted)
+                .then_some(path)
+        })
+    };
+    // A controller is in a v1 hierarchy, or in the common v2 hierarchy, which names no controller.
+    let (kind, path, file) = match group(limit.controller) {
+        Some(path) => ("cgroup", path, limit.first),
+        None => ("cgroup2", group("")?, limit.second),
+    };
+    mounts.lines().find_map(|line| {
+        let (mount, system) = line.split_once(" - ")?;
+        let mut system = system.split(' ');
+        let mut options = (system.next()? == kind).then(|| system.nth(1))??.split(',');
+        if kind == "cgroup" && !options.any(|name| name == limit.controller) {
+            return None;
+        }
+        let mut fields = mount.split(' ').skip(3);
+        let (root, mount) = (fields.next()?, fields.next()?);
+        let below = Path::new(path).strip_prefix(root).ok()?;
+        let mount = PathBuf::from(mount);
+        Some(LimitFile {
+            folder: mount.join(below),
+            mount,
+            file,
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SWAP: GroupLimit = GroupLimit {
+        controller: "memory",
+        first: "memory.memsw.limit_in_bytes",
+        second: "memory.swap.max",
+    };
+
+    fn found(mounts: &str, groups: &str) -> Option<(PathBuf, &'static str)> {
+        limit_file(mounts, groups, SWAP).map(|limit_file| (limit_file.folder, limit_file.file))
+    }
+
+    #[test]
+    fn limit_file_is_found_in_cgroup_v1_and_v2() {
+        let first = "\
+30 25 0:27 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct
+31 25 0:28 /outer /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory
+";
+        let groups = "8:cpu,cpuacct:/outer/box\n7:memory:/outer/box\n0::/other\n";
+        assert_eq!(
+            found(first, groups),
+            Some(("/sys/fs/cgroup/memory/box".into(), SWAP.first))
+        );
+        let second = "31 25 0:28 / /sys/fs/cgroup rw shared:4 - cgroup2 cgroup2 rw,nsdelegate\n";
+        assert_eq!(
+            found(second, "0::/box\n"),
+            Some(("/sys/fs/cgroup/box".into(), SWAP.second))
+        );
+        assert_eq!(found(second, "7:memory:/outer/box\n"), None);
+        assert_eq!(found(first, ""), None);
+    }
+}

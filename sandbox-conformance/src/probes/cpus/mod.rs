@@ -1,8 +1,0 @@
-//! Processor time.
-
-use crate::probe::Probe;
-
-mod spinners;
-
-/// The probes of this area.
-pub static PROBES: &[Probe] = &[spinners::PROBE];

@@ -1,0 +1,321 @@
+//! Denials reach the caller with their rule, and nothing else is reported as a denial.
+
+use sandbox_core::{DenialKind, ExecResult};
+use std::time::Duration;
+
+use crate::probes::prelude::*;
+
+/// The probes of this area.
+pub static PROBES: &[Probe] = &[
+    Probe::behavior(
+        "denials::artifact",
+        DENIALS,
+        "has a link among its artifacts, and wants the caller to be told why it is missing",
+        |context| Box::pin(artifact(context)),
+    )
+    .denials(TOLD)
+    .setup(exporting),
+    Probe::behavior(
+        "denials::file",
+        DENIALS,
+        "has a link fetched, and wants the caller to be told why it is not",
+        |context| Box::pin(file(context)),
+    )
+    .denials(TOLD),
+    Probe::behavior(
+        "denials::memory",
+        DENIALS,
+        "takes twice the memory, and wants to be told",
+        |context| Box::pin(memory(context)),
+    )
+    .denials(TOLD)
+    .version(2)
+    .setup(|_| SandboxSetup::with(|policy| policy.memory = Some(ByteSize::mib(64)))),
+    Probe::behavior(
+        "denials::network",
+        DENIALS,
+        "connects to the host where there is no network, and wants to be told",
+        |context| Box::pin(network(context)),
+    )
+    .denials(TOLD)
+    .version(2),
+    Probe::behavior(
+        "denials::none",
+        DENIALS,
+        "forks, executes, talks to itself and fails on its own, and wants no denial for it",
+        |context| Box::pin(none(context)),
+    ),
+    Probe::behavior(
+        "denials::output",
+        DENIALS,
+        "writes more than is kept, and wants to be told",
+        |context| Box::pin(output(context)),
+    )
+    .denials(TOLD)
+    .version(2)
+    .setup(|_| SandboxSetup::with(|policy| policy.stdout_max_bytes = Some(ByteSize::kib(4)))),
+    Probe::behavior(
+        "denials::process",
+        DENIALS,
+        "forks where that is denied, and wants to be told",
+        |context| Box::pin(process(context)),
+    )
+    .denials(TOLD)
+    .version(2)
+    .setup(|_| SandboxSetup::with(|policy| policy.subprocess_execution = Some(false)))
+    .allow_setup(plain),
+    Probe::behavior(
+        "denials::process_limit",
+        DENIALS,
+        "starts more processes than it may, and wants to be told",
+        |context| Box::pin(process_limit(context)),
+    )
+    .denials(TOLD)
+    .version(2)
+    .setup(|_| SandboxSetup::with(|policy| policy.pids = Some(16))),
+    Probe::behavior(
+        "denials::program",
+        DENIALS,
+        "executes a second program where that is denied, and wants to be told",
+        |context| Box::pin(program(context)),
+    )
+    .denials(TOLD)
+    .version(2)
+    .setup(|_| SandboxSetup::with(|policy| policy.subprocess_execution = Some(false)))
+    .allow_setup(plain),
+    Probe::behavior(
+        "denials::timeout",
+        DENIALS,
+        "runs into its time limit, and wants to be told",
+        |context| Box::pin(timeout(context)),
+    )
+    .denials(TOLD)
+    .version(2)
+    .setup(|_| SandboxSetup::with(|policy| policy.timeout = Some(Duration::from_secs(1)))),
+];
+
+/// How a denial may reach the caller.
+const TOLD: &[ExpectedDenial] = &[
+    denied("told", "a denial with its rule"),
+    denied("untold", "nobody counts what this mechanism refuses"),
+];
+
+/// Runs an attack that must be denied by `rule` and reported as a denial of this kind.
+/// `went_through` says whether the attack was not denied.
+async fn expect_denial(
+    context: &mut ProbeContext,
+    call: &Call,
+    kind: DenialKind,
+    rule: &str,
+    went_through: fn(&ExecResult) -> bool,
+) {
+    let attempt = match context.execute(call).await {
+        Err(attempt) => attempt,
+        Ok(result) if went_through(&result) && context.is_waived(rule) => {
+            context.not_offered(format!("nothing enforces {rule}, so nothing is denied"));
+            Attempt::unclear("it was not denied")
+        }
+        Ok(result) if went_through(&result) => Attempt::Succeeded {
+            value: "it was not denied".into(),
+        },
+        Ok(result) => {
+            let of_kind = result.denials.iter().filter(|denial| denial.kind == kind);
+            match of_kind.clone().find(|denial| denial.rule == rule) {
+                Some(_) => Attempt::blocked(["told"]),
+                None if of_kind.count() > 0 => {
+                    Attempt::unclear(format!("another rule: {:?}", result.denials))
+                }
+                None => Attempt::blocked(["untold"]),
+            }
+        }
+    };
+    context.record_attack(Step::new(call.text(), attempt));
+    context.no_host_effect("what is told is no matter of the host");
+}
+
+/// Whether the probe program reports success.
+fn says_ok(result: &ExecResult) -> bool {
+    result.stdout_text().contains("result=ok") || result.stdout_text().contains("result=value")
+}
+
+/// A sandbox that would export links from one folder.
+fn exporting(fixture: &HostFixture) -> SandboxSetup {
+    let path = format!("{}/*.denied", fixture.export_folder());
+    SandboxSetup::with(|policy| policy.artifact_export_paths = vec![path])
+}
+
+async fn artifact(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let output = context.output_folder()?;
+    let name = format!("{}.denied", context.token());
+    let link = format!("{}/{name}", context.fixture().export_folder());
+    let nowhere = context.inside("nowhere");
+    context.host_control(&Call::new(["alive"])).await?;
+    context
+        .allow_control(&Call::new(["make", &link, "1", &nowhere]))
+        .await;
+    let attempt = context
+        .with_sandbox(async |sandbox| {
+            let export = match sandbox.handle().export(&output).await {
+                Ok(export) => export,
+                Err(error) => return Attempt::unclear(error.to_string()),
+            };
+            if found_below(&output, &name).is_some() {
+                return Attempt::succeeded();
+            }
+            let is_reported = export
+                .denials
+                .iter()
+                .any(|denial| denial.kind == DenialKind::Artifact && denial.what.contains(&name));
+            Attempt::blocked([if is_reported { "told" } else { "untold" }])
+        })
+        .await;
+    context.record_attack(Step::new(
+        "export a link",
+        attempt.unwrap_or_else(|declined| declined),
+    ));
+    context.no_host_effect("the link leads nowhere");
+    Ok(())
+}
+
+async fn file(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let (file, link) = (context.inside("file"), context.inside("link"));
+    context.host_control(&Call::new(["alive"])).await?;
+    context
+        .allow_control(&Call::new(["make", &link, "1", &file]))
+        .await;
+    let attempt = context
+        .with_sandbox(async |sandbox| {
+            let error = match sandbox.handle().read(&link).await {
+                Ok(_) => return Attempt::succeeded(),
+                Err(error) => error,
+            };
+            let is_reported = |denial: &sandbox_core::Denial| denial.kind == DenialKind::FileRead;
+            match error.denials().iter().any(is_reported) {
+                true => Attempt::blocked(["told"]),
+                false => Attempt::unclear(error.to_string()),
+            }
+        })
+        .await;
+    context.record_attack(Step::new(
+        "fetch the link",
+        attempt.unwrap_or_else(|declined| declined),
+    ));
+    context.no_host_effect("the link leads nowhere");
+    Ok(())
+}
+
+async fn memory(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let call = |size| Call::new(["memory", size]);
+    context.host_control(&call("128")).await?;
+    context.allow_control(&call("16")).await;
+    let large = call("128");
+    expect_denial(
+        context,
+        &large,
+        DenialKind::Memory,
+        "memory = 64MiB",
+        says_ok,
+    )
+    .await;
+    Ok(())
+}
+
+async fn network(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let listener = Listener::tcp4().await?;
+    // The last address is unassigned, for a host without a network.
+    let call = listener.call("tcp", context.token()).and("192.0.2.1/9");
+    context.host_control(&call).await?;
+    context.allow_control(&Call::new(["tcp-loopback"])).await;
+    let rule = "network_access = none";
+    expect_denial(context, &call, DenialKind::Network, rule, says_ok).await;
+    Ok(())
+}
+
+async fn none(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let calls = [
+        Call::new(["fork"]),
+        Call::new(["execute", ITSELF, "alive"]),
+        Call::new(["tcp-loopback"]),
+        Call::new(["udp-loopback"]),
+        Call::new(["read", "/no/such/file"]),
+        Call::new(["exit", "7"]),
+        Call::new(["raise", "9"]),
+    ];
+    context.host_control(&calls[0]).await?;
+    context.allow_control(&calls[0]).await;
+    let mut is_reported = Ok(None);
+    for call in &calls {
+        is_reported = match context.execute(call).await {
+            Err(attempt) => Err(attempt),
+            Ok(result) if result.denials.is_empty() => continue,
+            Ok(result) => Ok(Some(format!("{}: {:?}", call.text(), result.denials))),
+        };
+        break;
+    }
+    context.record_attack(behavior("work as any program does", is_reported));
+    context.no_host_effect("what is told is no matter of the host");
+    Ok(())
+}
+
+async fn output(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let call = Call::new(["emit", "5000", "1"]);
+    let run = host::run(&context.fixture().program(), &call).await?;
+    let failure = (run.stdout_total != 5000).then(|| format!("{} bytes", run.stdout_total));
+    context.record_host_control(control("write on the host", failure));
+    context.allow_control(&Call::new(["alive"])).await;
+    expect_denial(
+        context,
+        &call,
+        DenialKind::Output,
+        "stdout_max_bytes = 4KiB",
+        |result| !result.truncated(),
+    )
+    .await;
+    Ok(())
+}
+
+async fn process(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let call = Call::new(["fork"]);
+    context.host_control(&call).await?;
+    context.allow_control(&call).await;
+    let rule = "subprocess_execution = false";
+    expect_denial(context, &call, DenialKind::Process, rule, says_ok).await;
+    Ok(())
+}
+
+async fn process_limit(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let call = |count| Call::new(["spawn", count]);
+    context.host_control(&call("40")).await?;
+    context.allow_control(&call("4")).await;
+    let many = call("40");
+    expect_denial(
+        context,
+        &many,
+        DenialKind::ProcessLimit,
+        "pids = 16",
+        says_ok,
+    )
+    .await;
+    Ok(())
+}
+
+async fn program(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let call = Call::new(["execute", ITSELF, "alive"]);
+    context.host_control(&call).await?;
+    context.allow_control(&call).await;
+    let rule = "subprocess_execution = false";
+    expect_denial(context, &call, DenialKind::Program, rule, says_ok).await;
+    Ok(())
+}
+
+async fn timeout(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let call = |duration| Call::new(["stubborn", duration]);
+    context.host_control(&call("50")).await?;
+    context.allow_control(&call("50")).await;
+    let slow = call("1800");
+    expect_denial(context, &slow, DenialKind::Time, "timeout = 1s", |result| {
+        result.outcome.exit_code().is_some()
+    })
+    .await;
+    Ok(())
+}

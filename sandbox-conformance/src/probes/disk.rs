@@ -1,0 +1,81 @@
+//! Limits of storage.
+
+use crate::probes::prelude::*;
+
+/// The probes of this area.
+pub static PROBES: &[Probe] = &[
+    Probe::isolation(
+        "disk::many_files",
+        DISK,
+        "writes 48 files of 1 MiB in /tmp with a limit of 16 MiB",
+        signs::STORAGE,
+        |context| Box::pin(many_files(context)),
+    )
+    .setup(disk_of_16_mib),
+    Probe::isolation(
+        "disk::one_file",
+        DISK,
+        "writes 48 MiB into one file in /tmp with a limit of 16 MiB",
+        signs::STORAGE,
+        |context| Box::pin(one_file(context)),
+    )
+    .setup(disk_of_16_mib),
+    // /dev/shm is a file system of its own.
+    Probe::isolation(
+        "disk::shared_memory",
+        DISK,
+        "writes 48 MiB into /dev/shm with a limit of 16 MiB",
+        SHARED,
+        |context| Box::pin(shared_memory(context)),
+    )
+    .setup(disk_of_16_mib),
+    Probe::isolation(
+        "disk::unlinked",
+        DISK,
+        "writes 48 MiB into files in /tmp that were unlinked before, with a limit of 16 MiB",
+        signs::STORAGE,
+        |context| Box::pin(unlinked(context)),
+    )
+    .setup(disk_of_16_mib),
+];
+
+fn disk_of_16_mib(_: &HostFixture) -> SandboxSetup {
+    SandboxSetup::with(|policy| policy.disk = Some(ByteSize::mib(16)))
+}
+
+async fn many_files(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let path = context.inside("file");
+    let fill = |count| Call::new(["fill-many", &path, count]);
+    limit(context, fill("4"), fill("48")).await
+}
+
+async fn one_file(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let path = context.inside("file");
+    let fill = |size| Call::new(["fill", &path, size]);
+    limit(context, fill("4"), fill("48")).await
+}
+
+const SHARED: &[ExpectedDenial] = &[
+    denied("ENOSPC", "size of the sandbox's file system"),
+    denied("EDQUOT", "quota"),
+    denied("EFBIG", "limit of the file's size"),
+    denied("ENOENT", "there is no /dev/shm"),
+    denied("EACCES", "Landlock, or permissions"),
+    denied("EROFS", "read-only mount"),
+];
+
+async fn shared_memory(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let shared = format!("/dev/shm/{}", context.token());
+    limit(
+        context,
+        Call::new(["fill", &context.inside("file"), "4"]),
+        Call::new(["fill", &shared, "48"]),
+    )
+    .await
+}
+
+async fn unlinked(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let path = context.inside("unlinked");
+    let fill = |size| Call::new(["fill-unlinked", &path, size]);
+    limit(context, fill("4"), fill("48")).await
+}

@@ -1,0 +1,117 @@
+//! Environment variables, inherited descriptors, and the working folder.
+
+use crate::canary::Canary;
+use crate::host_fixture::SECRET_VARIABLE;
+use crate::probes::prelude::*;
+
+/// The probes of this area.
+pub static PROBES: &[Probe] = &[
+    // Open files of the process that creates sandboxes.
+    Probe::isolation(
+        "environment::descriptors",
+        ENV_VAR_ACCESS,
+        "looks for open descriptors above standard error",
+        signs::ABSENT,
+        |context| {
+            same_call(
+                context,
+                Call::new(["open-many", "8"]),
+                Call::new(["descriptors"]),
+            )
+        },
+    ),
+    Probe::isolation(
+        "environment::exact_set",
+        ENV_VAR_ACCESS,
+        "looks for variables besides PATH, HOME and what the specification names",
+        signs::ABSENT,
+        |context| {
+            let call = Call::new(["variables", "PATH", "HOME", "PROBE_VISIBLE"]);
+            Box::pin(same_call(context, Call::new(["variable", "PATH"]), call))
+        },
+    )
+    .setup(with_one_variable),
+    // A variable of the process that creates sandboxes.
+    Probe::isolation(
+        "environment::host_variable",
+        ENV_VAR_ACCESS,
+        "reads a secret variable of the host",
+        signs::ABSENT,
+        |context| Box::pin(host_variable(context)),
+    )
+    .setup(with_one_variable),
+    // The variables of other processes.
+    Probe::isolation(
+        "environment::others_variables",
+        ENV_VAR_ACCESS,
+        "looks for a secret of the host in /proc/*/environ",
+        signs::ABSENT,
+        |context| Box::pin(others_variables(context)),
+    )
+    .setup(with_one_variable),
+    Probe::isolation(
+        "environment::working_folder",
+        ENV_VAR_ACCESS,
+        "climbs from the folder that it starts in to a file of the host",
+        signs::UNREADABLE,
+        |context| Box::pin(working_folder(context)),
+    )
+    .version(2)
+    .setup(rooted_if_supported),
+];
+
+/// A sandbox with one environment variable.
+fn with_one_variable(_: &HostFixture) -> SandboxSetup {
+    let mut setup = SandboxSetup::default();
+    setup.env.insert("PROBE_VISIBLE".into(), "yes".into());
+    setup
+}
+
+/// The host secret in the suite's own environment.
+fn secret(context: &ProbeContext) -> Result<String, ProbeError> {
+    let secret = context.fixture().secret();
+    if secret.is_empty() {
+        return Err(ProbeError::new(format!(
+            "{SECRET_VARIABLE} is not set in the suite's own environment"
+        )));
+    }
+    Ok(secret.to_owned())
+}
+
+async fn host_variable(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let secret = secret(context)?;
+    let call = Call::new(["variable", SECRET_VARIABLE]).expect(secret);
+    let control = Call::new(["variable", "PROBE_VISIBLE"]).expect("yes");
+    same_call(context, control, call).await
+}
+
+async fn others_variables(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let secret = secret(context)?;
+    let control = Call::new(["variables-of-others", "PROBE_VISIBLE=yes"]);
+    same_call(
+        context,
+        control,
+        Call::new(["variables-of-others", &secret]),
+    )
+    .await
+}
+
+/// Deeper than any working folder.
+const CLIMB: &str = "../../../../../../../../../../../../../../../..";
+
+async fn working_folder(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let granted = Canary::plant(&context.read_folder()?.join("canary"), 0o644)?;
+    let canary = context.canary(0o644)?;
+    let read = |path: &std::path::Path, canary: &Canary| {
+        Call::new(["read"])
+            .and(format!("{CLIMB}{}", path.display()))
+            .expect(canary.fingerprint())
+    };
+    let attack = read(canary.path(), &canary);
+    context.host_control(&attack).await?;
+    let readable = context.granted(&granted).await?;
+    context.allow_control(&read(&readable, &granted)).await;
+    context.attack(&attack).await;
+    context.host_check(canary.host_check());
+    Ok(())
+}

@@ -1,0 +1,226 @@
+//! Programs and how they end.
+
+use sandbox_core::{ErrorKind, ExecRequest, Execution, SandboxHandle, Stdin};
+use std::time::Duration;
+
+use crate::probes::prelude::*;
+
+/// The probes of this area.
+pub static PROBES: &[Probe] = &[
+    Probe::behavior(
+        "exec::exit_codes",
+        EXEC,
+        "exits with 0, 1 and 255 and compares what is told",
+        |context| Box::pin(exit_codes(context)),
+    ),
+    // Exit codes and output lines that imitate those of the sandbox.
+    Probe::behavior(
+        "exec::forged_ends",
+        EXEC,
+        "exits with the codes of the command, ends by SIGKILL and SIGXCPU, and prints the \
+         lines of a denial",
+        |context| Box::pin(forged_ends(context)),
+    ),
+    Probe::behavior(
+        "exec::missing_program",
+        EXEC,
+        "executes a program that does not exist, and wants a typed error",
+        |context| Box::pin(MISSING.run(context)),
+    ),
+    Probe::behavior(
+        "exec::missing_workdir",
+        EXEC,
+        "executes in a folder that does not exist, and wants a typed error",
+        |context| Box::pin(MISSING_WORKDIR_MISSING.run(context)),
+    ),
+    // Signals and a kill while the output is not read.
+    Probe::behavior(
+        "exec::orders",
+        EXEC,
+        "sends a signal to one program and kills another, which floods an output that nobody \
+         reads",
+        |context| Box::pin(orders(context)),
+    ),
+    Probe::behavior(
+        "exec::signals",
+        EXEC,
+        "ends by SIGUSR1 and compares what is told",
+        |context| Box::pin(signals(context)),
+    ),
+];
+
+/// An execution that needs a missing file.
+struct Missing {
+    /// The file that must be missing on the host.
+    what: &'static str,
+    action: &'static str,
+    /// Makes the request from a missing path and the path of the probe program.
+    request: fn(String, &str) -> ExecRequest,
+    /// The expected error.
+    deviation: ErrorKind,
+}
+
+impl Missing {
+    async fn run(&self, context: &mut ProbeContext) -> Result<(), ProbeError> {
+        let missing = format!("/nonexistent/{}", context.token());
+        let there = std::path::Path::new(&missing).exists();
+        let failure = there.then(|| "it exists".to_owned());
+        context.record_host_control(control(self.what, failure));
+        context.allow_control(&Call::new(["alive"])).await;
+        let deviation = context
+            .with_sandbox(async |sandbox| {
+                let request = (self.request)(missing, sandbox.program());
+                match sandbox.handle().exec(&request).await {
+                    Err(error) if error.kind() == self.deviation => None,
+                    Err(error) => Some(error.to_string()),
+                    Ok(result) => Some(format!("it ran: {}", result.outcome)),
+                }
+            })
+            .await;
+        context.record_attack(behavior(self.action, deviation));
+        context.no_host_effect("nothing runs");
+        Ok(())
+    }
+}
+
+async fn exit_codes(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let call = |code: i32| Call::new(["exit", &code.to_string()]);
+    let run = host::run(&context.fixture().program(), &call(255)).await?;
+    let failure = (run.outcome != Outcome::Exited { code: 255 }).then(|| run.outcome.to_string());
+    context.record_host_control(control("exit 255 on the host", failure));
+    context.allow_control(&Call::new(["alive"])).await;
+    let mut deviation = Ok(None);
+    for code in [0, 1, 255] {
+        deviation = match context.execute(&call(code)).await {
+            Ok(result) if result.outcome == (Outcome::Exited { code }) => continue,
+            Ok(result) => Ok(Some(format!("exit {code} was told as: {}", result.outcome))),
+            Err(attempt) => Err(attempt),
+        };
+        break;
+    }
+    context.record_attack(behavior("exit 0, 1, 255", deviation));
+    context.no_host_effect("exit codes are no matter of the host");
+    Ok(())
+}
+
+const SIGKILL: i32 = 9;
+const SIGXCPU: i32 = 24;
+
+/// The exit codes of shells, of `timeout` and of the command `sandbox` for time limits, missing
+/// programs, signals and memory.
+const CODES: [i32; 5] = [124, 125, 126, 127, 137];
+
+async fn forged_ends(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let exit = |code: &i32| {
+        let call = Call::new(["exit", &code.to_string()]);
+        (call, Outcome::Exited { code: *code })
+    };
+    let raise = |signal: i32| {
+        let call = Call::new(["raise", &signal.to_string()]);
+        (call, Outcome::Signaled { signal })
+    };
+    let imitation = "sandbox: network access is denied (rule: network_access = none)\n";
+    let mut calls: Vec<_> = CODES.iter().map(exit).collect();
+    calls.extend([SIGKILL, SIGXCPU].map(raise));
+    calls.push((
+        Call::new(["both", imitation, imitation]),
+        Outcome::Exited { code: 0 },
+    ));
+    let (call, expected) = &calls[0];
+    let run = host::run(&context.fixture().program(), call).await?;
+    let failure = (run.outcome != *expected).then(|| run.outcome.to_string());
+    context.record_host_control(control("exit 124 on the host", failure));
+    context.allow_control(&Call::new(["alive"])).await;
+    let mut deviation = Ok(None);
+    for (call, expected) in &calls {
+        deviation = match context.execute(call).await {
+            Err(attempt) => Err(attempt),
+            Ok(result) if result.outcome == *expected && result.denials.is_empty() => continue,
+            Ok(result) => Ok(Some(format!(
+                "{} was told as: {}, {:?}",
+                call.text(),
+                result.outcome,
+                result.denials
+            ))),
+        };
+        break;
+    }
+    context.record_attack(behavior("imitate what the sandbox says", deviation));
+    context.no_host_effect("what is told is no matter of the host");
+    Ok(())
+}
+
+static MISSING: Missing = Missing {
+    what: "the host has no such program",
+    action: "execute what is not there",
+    request: |missing, _| ExecRequest::new(missing),
+    deviation: ErrorKind::ProgramNotFound,
+};
+
+static MISSING_WORKDIR_MISSING: Missing = Missing {
+    what: "the host has no such folder",
+    action: "execute in what is not there",
+    request: |missing, program| ExecRequest::new(program).arg("alive").workdir(missing),
+    deviation: ErrorKind::BadWorkdir,
+};
+
+async fn orders(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    context.host_control(&Call::new(["alive"])).await?;
+    context.allow_control(&Call::new(["alive"])).await;
+    let deviation = context
+        .with_sandbox(async |sandbox| {
+            let request = |arguments: [&str; 3]| {
+                let request = ExecRequest::new(sandbox.program()).args(arguments);
+                request.timeout(Duration::from_secs(10))
+            };
+            let sleeper = request(["sleep", "", "9000"]);
+            let flood = request(["emit", "60000000", "1"]);
+            match order(sandbox.handle(), &sleeper, &flood).await {
+                Ok(deviation) => deviation,
+                Err(error) => Some(error.to_string()),
+            }
+        })
+        .await;
+    context.record_attack(behavior("send orders", deviation));
+    context.no_host_effect("orders are no matter of the host");
+    Ok(())
+}
+
+async fn order(
+    sandbox: &SandboxHandle,
+    sleeper: &ExecRequest,
+    flood: &ExecRequest,
+) -> sandbox_core::Result<Option<String>> {
+    let mut execution = sandbox.start(sleeper, Stdin::Null).await?;
+    execution.signal(15).await?;
+    if let Some(deviation) = ended_by(&mut execution, 15).await? {
+        return Ok(Some(deviation));
+    }
+    let mut execution = sandbox.start(flood, Stdin::Null).await?;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    execution.kill().await;
+    ended_by(&mut execution, 9).await
+}
+
+async fn ended_by(execution: &mut Execution, signal: i32) -> sandbox_core::Result<Option<String>> {
+    let outcome = execution.wait().await?.outcome;
+    let expected = Outcome::Signaled { signal };
+    Ok((outcome != expected).then(|| format!("{outcome}, not {expected}")))
+}
+
+const SIGUSR1: i32 = 10;
+
+async fn signals(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let call = Call::new(["raise", &SIGUSR1.to_string()]);
+    let expected = Outcome::Signaled { signal: SIGUSR1 };
+    let run = host::run(&context.fixture().program(), &call).await?;
+    let failure = (run.outcome != expected).then(|| run.outcome.to_string());
+    context.record_host_control(control("end by a signal on the host", failure));
+    context.allow_control(&Call::new(["alive"])).await;
+    let deviation = context.execute(&call).await;
+    let deviation =
+        deviation.map(|result| (result.outcome != expected).then(|| result.outcome.to_string()));
+    context.record_attack(behavior("end by a signal", deviation));
+    context.no_host_effect("signals are no matter of the host");
+    Ok(())
+}

@@ -1,0 +1,424 @@
+//! The attack surface of the kernel.
+
+use std::os::unix::fs::PermissionsExt;
+
+use crate::probes::prelude::*;
+
+/// The probes of this area.
+pub static PROBES: &[Probe] = &[
+    Probe::isolation(
+        "kernel::bpf",
+        PRIVILEGES,
+        "makes a BPF map",
+        signs::FORBIDDEN,
+        |context| kernel_call(context, Call::new(["bpf"])),
+    ),
+    // 32-bit programs call the kernel by other numbers, which a filter may miss.
+    Probe::isolation(
+        "kernel::compat_calls",
+        PRIVILEGES,
+        "unshares a user namespace by interrupt 0x80",
+        NO_COMPAT_NAMESPACE,
+        |context| kernel_call(context, Call::new(["compat-namespace"])),
+    ),
+    // `release_agent` names a program that the kernel starts as root.
+    Probe::isolation(
+        "kernel::control_groups",
+        PRIVILEGES,
+        "opens files of the control groups for writing",
+        signs::NO_SUCH_FILE,
+        |context| {
+            kernel_call(
+                context,
+                Call::new([
+                    "open-for-writing",
+                    "/sys/fs/cgroup/release_agent",
+                    "/sys/fs/cgroup/memory/release_agent",
+                    "/sys/fs/cgroup/cgroup.procs",
+                    "/sys/fs/cgroup/memory/cgroup.procs",
+                    "/sys/fs/cgroup/pids/cgroup.procs",
+                ]),
+            )
+        },
+    ),
+    // The kernel starts this program as root when another program crashes.
+    Probe::isolation(
+        "kernel::core_pattern",
+        PRIVILEGES,
+        "opens /proc/sys/kernel/core_pattern for writing",
+        signs::NO_SUCH_FILE,
+        |context| {
+            kernel_call(
+                context,
+                Call::new(["open-for-writing", "/proc/sys/kernel/core_pattern"]),
+            )
+        },
+    ),
+    // The kernel pipes core files to this program. It runs as root, outside every limit of the
+    // sandbox.
+    Probe::isolation(
+        "kernel::crash_helper",
+        PRIVILEGES,
+        "looks for a limit of core files that lets the host's crash helper run, or changes \
+         the limit",
+        &[denied("EINVAL", "seccomp"), denied("EPERM", "seccomp")],
+        |context| kernel_call(context, Call::new(["crash-helper"])),
+    ),
+    // A file handle bypasses the permissions of all parent folders.
+    Probe::isolation(
+        "kernel::file_handle",
+        PRIVILEGES,
+        "opens a file of its own by handle",
+        HANDLES,
+        |context| kernel_call(context, Call::new(["handle", ITSELF])),
+    ),
+    Probe::isolation(
+        "kernel::file_requests",
+        FILESYSTEM_READ_ROOTS,
+        "asks for snapshots, flags, keys and namespaces by ioctl",
+        UNKNOWN,
+        |context| kernel_call(context, Call::new(["requests"])),
+    ),
+    Probe::isolation(
+        "kernel::host_devices",
+        PRIVILEGES,
+        "opens disks, the kernel's log, virtualisation and network devices for writing",
+        DEVICES,
+        |context| {
+            kernel_call(
+                context,
+                Call::new([
+                    "open-for-writing",
+                    "/dev/vda",
+                    "/dev/sda",
+                    "/dev/nvme0n1",
+                    "/dev/mem",
+                    "/dev/kmsg",
+                    "/dev/kvm",
+                    "/dev/fuse",
+                    "/dev/loop-control",
+                    "/dev/net/tun",
+                ]),
+            )
+        },
+    ),
+    Probe::isolation(
+        "kernel::host_name",
+        PRIVILEGES,
+        "sets the host name to what it is",
+        signs::FORBIDDEN,
+        |context| kernel_call(context, Call::new(["host-name"])),
+    ),
+    // io_uring runs operations that a seccomp filter does not see.
+    Probe::isolation(
+        "kernel::io_uring",
+        PRIVILEGES,
+        "sets up an io_uring",
+        signs::FORBIDDEN,
+        |context| kernel_call(context, Call::new(["io-uring"])),
+    ),
+    // The log contains addresses, and programs of other users.
+    Probe::isolation(
+        "kernel::kernel_log",
+        PRIVILEGES,
+        "reads the kernel's log by syslog(2) and /dev/kmsg",
+        signs::NO_SUCH_FILE,
+        |context| kernel_call(context, Call::new(["kernel-log"])),
+    ),
+    // The names often show for which account a token is.
+    Probe::isolation(
+        "kernel::key_names",
+        PRIVILEGES,
+        "looks in /proc/keys for a key that the host has just added to its user's key ring",
+        UNSEEN,
+        |context| Box::pin(key_names(context)),
+    ),
+    // No namespace separates keyrings.
+    Probe::isolation(
+        "kernel::keyring",
+        PRIVILEGES,
+        "adds a key to its own keyring",
+        signs::FORBIDDEN,
+        |context| kernel_call(context, Call::new(["keyring"])),
+    ),
+    // A lease blocks other processes that open the file.
+    Probe::isolation(
+        "kernel::leases",
+        PRIVILEGES,
+        "takes a lease of a file and watches a folder by signals",
+        signs::FORBIDDEN,
+        |context| Box::pin(leases(context)),
+    ),
+    Probe::isolation(
+        "kernel::limits_of_another",
+        PROCESSES,
+        "changes limits, priority and scheduling class of another execution",
+        signs::FORBIDDEN,
+        |context| Box::pin(limits_of_another(context)),
+    ),
+    Probe::isolation(
+        "kernel::memory_policy",
+        PRIVILEGES,
+        "sets its memory policy and moves pages",
+        signs::FORBIDDEN,
+        |context| kernel_call(context, Call::new(["memory-policy"])),
+    ),
+    Probe::isolation(
+        "kernel::module",
+        PRIVILEGES,
+        "loads a kernel module",
+        signs::FORBIDDEN,
+        |context| kernel_call(context, Call::new(["module"])),
+    ),
+    Probe::isolation(
+        "kernel::mount",
+        PRIVILEGES,
+        "mounts a tmpfs",
+        signs::FORBIDDEN,
+        |context| kernel_call(context, Call::new(["mount", "/tmp"])),
+    ),
+    // A filter written for mount(2) may miss the newer calls.
+    Probe::isolation(
+        "kernel::new_mount_api",
+        PRIVILEGES,
+        "makes a mount with fsopen, fsconfig and fsmount",
+        signs::FORBIDDEN,
+        |context| kernel_call(context, Call::new(["new-mount"])),
+    ),
+    Probe::isolation(
+        "kernel::perf",
+        PRIVILEGES,
+        "opens a performance counter on itself",
+        signs::FORBIDDEN,
+        |context| kernel_call(context, Call::new(["perf"])),
+    ),
+    // The kernel counts pipe buffers per user, so one sandbox could use up those of others.
+    Probe::isolation(
+        "kernel::pipe_size",
+        PRIVILEGES,
+        "makes a pipe hold 256 KiB",
+        signs::FORBIDDEN,
+        |context| {
+            same_call(
+                context,
+                Call::new(["pipe-size", "65536"]),
+                Call::new(["pipe-size", "262144"]),
+            )
+        },
+    ),
+    Probe::isolation(
+        "kernel::process_attributes",
+        PRIVILEGES,
+        "asks for core scheduling, merged pages and dispatched system calls",
+        signs::FORBIDDEN,
+        |context| kernel_call(context, Call::new(["attributes-of-process"])),
+    ),
+    // Real-time processes run before every other process of the host.
+    Probe::isolation(
+        "kernel::realtime",
+        PRIVILEGES,
+        "asks for first-in first-out scheduling",
+        signs::FORBIDDEN,
+        |context| kernel_call(context, Call::new(["realtime"])),
+    ),
+    // On the host at least one open succeeds, also for an ordinary user:
+    // /proc/sys/kernel/ns_last_pid.
+    Probe::isolation(
+        "kernel::settings",
+        PRIVILEGES,
+        "opens each file below /proc/sys, /proc/irq, /proc/bus and /proc/fs for writing",
+        signs::NO_SUCH_FILE,
+        |context| kernel_call(context, Call::new(["open-kernel-settings"])),
+    ),
+    Probe::isolation(
+        "kernel::setuid_program",
+        PRIVILEGES,
+        "executes a program with the set-user-ID bit of another user",
+        UNCHANGED,
+        |context| Box::pin(setuid_program(context)),
+    )
+    .setup(rooted),
+    // SysRq can reboot the host, kill processes, or crash the kernel.
+    Probe::isolation(
+        "kernel::sysrq",
+        PRIVILEGES,
+        "opens /proc/sysrq-trigger for writing",
+        signs::NO_SUCH_FILE,
+        |context| {
+            kernel_call(
+                context,
+                Call::new(["open-for-writing", "/proc/sysrq-trigger"]),
+            )
+        },
+    ),
+    // The terminal's owner would appear to have typed them.
+    Probe::isolation(
+        "kernel::terminal_input",
+        PRIVILEGES,
+        "pushes a character into a terminal with TIOCSTI",
+        NO_INPUT,
+        |context| kernel_call(context, Call::new(["terminal-input", "0"])),
+    ),
+    // The kernel ignores the high bits of the request. A careless filter compares them.
+    Probe::isolation(
+        "kernel::terminal_input_high_bits",
+        PRIVILEGES,
+        "pushes a character into a terminal with TIOCSTI and bits above the 32nd",
+        NO_INPUT,
+        |context| kernel_call(context, Call::new(["terminal-input", "57005"])),
+    ),
+    // In a new user namespace a process has every capability.
+    Probe::isolation(
+        "kernel::user_namespace",
+        PRIVILEGES,
+        "unshares a user namespace",
+        NO_NAMESPACE,
+        |context| kernel_call(context, Call::new(["user-namespace"])),
+    ),
+    // Handling page faults in user space widens race conditions in the kernel.
+    Probe::isolation(
+        "kernel::userfaultfd",
+        PRIVILEGES,
+        "makes a userfaultfd",
+        signs::FORBIDDEN,
+        |context| kernel_call(context, Call::new(["userfaultfd"])),
+    ),
+];
+
+/// How a user namespace may be denied to a 32-bit call.
+const NO_COMPAT_NAMESPACE: &[ExpectedDenial] = &[
+    denied("EPERM", "seccomp, or the host's own setting"),
+    denied("EACCES", "Landlock, AppArmor, or seccomp"),
+    denied("ENOSPC", "limit of user namespaces"),
+    denied("EUSERS", "limit of nested user namespaces"),
+    denied("ENOSYS", "seccomp"),
+    denied("signal:31", "seccomp, killing"),
+    denied("signal:11", "a kernel without 32-bit calls"),
+];
+
+/// As above, for other calls: without the sign of a kernel that has no 32-bit calls.
+const NO_NAMESPACE: &[ExpectedDenial] = NO_COMPAT_NAMESPACE
+    .split_at(NO_COMPAT_NAMESPACE.len() - 1)
+    .0;
+
+const HANDLES: &[ExpectedDenial] = &[
+    denied("EPERM", "no capability, or seccomp"),
+    denied("ENOSYS", "seccomp"),
+    denied("EOPNOTSUPP", "a file system without handles"),
+];
+
+/// Denials before the kernel looks up the file, which does not exist.
+const UNKNOWN: &[ExpectedDenial] = &[
+    denied("ENOTTY", "seccomp"),
+    denied("EPERM", "seccomp"),
+    denied("EACCES", "seccomp"),
+    denied("ENOSYS", "seccomp"),
+];
+
+const DEVICES: &[ExpectedDenial] = &[
+    denied("ENOENT", "the sandbox's file system does not hold it"),
+    denied("EACCES", "nodev mount, Landlock, or permissions"),
+    denied("EPERM", "device cgroup"),
+    denied("EROFS", "read-only mount"),
+];
+
+const UNSEEN: &[ExpectedDenial] = &[
+    denied("absent", "key of another user"),
+    denied("EACCES", "masked, or Landlock"),
+    denied("ENOENT", "the sandbox's file system does not hold the list"),
+];
+
+async fn key_names(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let name = format!("sandbox-probe-{}", context.token());
+    // The key expires after a minute.
+    let added = host::run(&context.fixture().program(), &Call::new(["add-key", &name])).await?;
+    if !added.attempt(None).is_success() {
+        return Err(ProbeError::new("the host's kernel does not accept a key"));
+    }
+    same_call(
+        context,
+        Call::new(["alive"]),
+        Call::new(["key-shown", name.as_str()]),
+    )
+    .await
+}
+
+async fn leases(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let folder = context.outside()?;
+    let control = Call::new(["lease"]).and(folder.join("leased")).and(&folder);
+    context.host_control(&control).await?;
+    let own = context.inside("own");
+    context.allow_control(&Call::new(["create", &own])).await;
+    let file = context.inside("leased");
+    context.attack(&Call::new(["lease", &file, "/tmp"])).await;
+    context.no_host_effect("a lease ends with the program");
+    Ok(())
+}
+
+/// How long the other execution runs, in milliseconds.
+const WAIT: &str = "2500";
+
+async fn limits_of_another(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let program = context.fixture().program();
+    let control = context.outside()?.join(format!("{}-pid", context.token()));
+    let wait = |path: &std::path::Path| Call::new(["undisturbed"]).and(path).and(WAIT);
+    let disturb = |path: &std::path::Path| Call::new(["disturb"]).and(path);
+    let other = host::spawn(&program, &wait(&control))?;
+    context.host_control(&disturb(&control)).await?;
+    drop(other);
+    context.allow_control(&Call::new(["disturb-itself"])).await;
+    let path = std::path::PathBuf::from(context.inside("pid"));
+    let (wait, disturb) = (wait(&path), disturb(&path));
+    let runs = context
+        .with_sandbox(async |sandbox| tokio::join!(sandbox.run(&wait), sandbox.run(&disturb)))
+        .await;
+    match runs {
+        Ok((other, attack)) => {
+            let attack = attack?;
+            let attempt = attack.attempt(None);
+            context.record_attack(crate::context::recorded(&disturb, attempt, &attack));
+            context.check_host(
+                "the other execution, as it tells",
+                other?.attempt(None).is_success(),
+            );
+        }
+        Err(declined) => context.record_attack(Step::new(disturb.text(), declined)),
+    }
+    Ok(())
+}
+
+const UNCHANGED: &[ExpectedDenial] = &[
+    denied("unchanged", "no_new_privs, or nosuid mount"),
+    denied("EPERM", "seccomp"),
+    denied("EACCES", "Landlock"),
+];
+
+/// A user id without a user on the host. The effect of the bit does not depend on the id.
+const OTHER: u32 = 54_321;
+
+async fn setuid_program(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let folder = context.read_folder()?;
+    let (marked, plain) = (folder.join("marked"), folder.join("plain"));
+    for path in [&marked, &plain] {
+        crate::program::install(path)?;
+    }
+    // Changing the owner clears the bit, so it is set afterwards.
+    std::os::unix::fs::chown(&marked, Some(OTHER), Some(OTHER))?;
+    std::fs::set_permissions(&marked, std::fs::Permissions::from_mode(0o4755))?;
+    let call = |path: &std::path::Path, what| Call::new(["execute"]).and(path).and(what);
+    context.host_control(&call(&marked, "changed-user")).await?;
+    context.allow_control(&call(&plain, "alive")).await;
+    context.attack(&call(&marked, "changed-user")).await;
+    context.no_host_effect("the program only says who it is");
+    Ok(())
+}
+
+/// How pushing a character into a terminal may be denied.
+const NO_INPUT: &[ExpectedDenial] = &[
+    denied("EPERM", "seccomp"),
+    denied("EACCES", "seccomp, or no device for terminals"),
+    denied("ENOSYS", "seccomp"),
+    denied("ENOENT", "no device for terminals"),
+    denied("ENXIO", "no device for terminals"),
+    denied("EIO", "the kernel's own setting"),
+];

@@ -1,0 +1,196 @@
+//! Network access.
+
+use sandbox_core::policy::NetworkPolicy;
+
+use crate::probes::prelude::*;
+
+/// The probes of this area.
+pub static PROBES: &[Probe] = &[
+    Probe::isolation(
+        "network::netlink_audit",
+        NETWORK_ACCESS,
+        "binds a netlink socket for audit",
+        signs::NO_SUCH_SOCKET,
+        |context| {
+            same_call(
+                context,
+                Call::new(["netlink", "0"]),
+                Call::new(["netlink", "9"]),
+            )
+        },
+    ),
+    // The list of all sockets.
+    Probe::isolation(
+        "network::netlink_diag",
+        NETWORK_ACCESS,
+        "binds a netlink socket for socket diagnostics",
+        signs::NO_SUCH_SOCKET,
+        |context| {
+            same_call(
+                context,
+                Call::new(["netlink", "0"]),
+                Call::new(["netlink", "4"]),
+            )
+        },
+    ),
+    Probe::isolation(
+        "network::packet_socket",
+        NETWORK_ACCESS,
+        "opens a packet socket",
+        signs::NO_SUCH_SOCKET,
+        |context| same_call(context, Call::new(["tcp-loopback"]), Call::new(["packet"])),
+    ),
+    Probe::isolation(
+        "network::raw_socket",
+        NETWORK_ACCESS,
+        "opens a raw ICMP socket",
+        signs::NO_SUCH_SOCKET,
+        |context| same_call(context, Call::new(["tcp-loopback"]), Call::new(["raw"])),
+    ),
+    Probe::isolation(
+        "network::tcp4_host_listener",
+        NETWORK_ACCESS,
+        "connects to a listener of the host, by its loopback and every other address that it \
+         has",
+        signs::UNREACHABLE,
+        |context| Box::pin(tcp4_host_listener(context)),
+    )
+    .version(2),
+    Probe::isolation(
+        "network::tcp6_host_listener",
+        NETWORK_ACCESS,
+        "connects to a listener of the host over IPv6",
+        signs::UNREACHABLE,
+        |context| Box::pin(tcp6_host_listener(context)),
+    )
+    .version(2),
+    Probe::isolation(
+        "network::udp4_host_listener",
+        NETWORK_ACCESS,
+        "sends a datagram to a listener of the host and waits for the answer",
+        signs::UNREACHABLE,
+        |context| Box::pin(udp4_host_listener(context)),
+    )
+    .version(2),
+    // Only a network namespace or Landlock separates abstract names.
+    Probe::isolation(
+        "network::unix_abstract",
+        NETWORK_ACCESS,
+        "connects to an abstract unix socket of the host",
+        signs::NO_SUCH_PEER,
+        |context| Box::pin(unix_abstract(context)),
+    ),
+    // With the network granted, the subject is access to the host's IPC objects.
+    Probe::isolation(
+        "network::unix_abstract_full",
+        PROCESSES,
+        "connects to an abstract unix socket of the host with the whole network",
+        signs::NO_SUCH_PEER,
+        |context| Box::pin(unix_abstract_full(context)),
+    )
+    .setup(|_| SandboxSetup::with(|policy| policy.network = Some(NetworkPolicy::Full))),
+    // Such as the socket of an engine.
+    Probe::isolation(
+        "network::unix_path_outside",
+        NETWORK_ACCESS,
+        "connects to a unix socket of the host outside of the read roots",
+        signs::NO_SUCH_PEER,
+        |context| Box::pin(unix_path_outside(context)),
+    ),
+    // A read-only mount does not prevent connecting.
+    Probe::isolation(
+        "network::unix_path_read_root",
+        NETWORK_ACCESS,
+        "connects to a unix socket of the host in a read root",
+        signs::NO_SUCH_PEER,
+        |context| Box::pin(unix_path_read_root(context)),
+    )
+    .setup(reading),
+    Probe::isolation(
+        "network::unix_path_write_root",
+        NETWORK_ACCESS,
+        "connects to a unix socket of the host in a write root",
+        signs::NO_SUCH_PEER,
+        |context| Box::pin(unix_path_write_root(context)),
+    )
+    .setup(rooted),
+    // No network namespace separates virtual machine sockets.
+    Probe::isolation(
+        "network::vsock",
+        NETWORK_ACCESS,
+        "binds a port for virtual machine sockets",
+        signs::NO_SUCH_SOCKET,
+        |context| same_call(context, Call::new(["tcp-loopback"]), Call::new(["vsock"])),
+    ),
+];
+
+async fn tcp4_host_listener(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let listener = Listener::tcp4().await?;
+    let call = listener.call("tcp", context.token());
+    let permitted = Call::new(["tcp-loopback"]);
+    reach_address(context, &listener, call, permitted).await
+}
+
+async fn tcp6_host_listener(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let listener = Listener::tcp6().await?;
+    let call = listener.call("tcp", context.token());
+    let permitted = Call::new(["tcp-loopback"]);
+    reach_address(context, &listener, call, permitted).await
+}
+
+async fn udp4_host_listener(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let listener = Listener::udp4().await?;
+    let call = listener.call("udp", context.token());
+    let permitted = Call::new(["udp-loopback"]);
+    reach_address(context, &listener, call, permitted).await
+}
+
+async fn unix_abstract(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let listener = Listener::unix_abstract(context.token())?;
+    let call = Call::new(["unix-abstract", context.token()]);
+    let permitted = Call::new(["unix-own", &context.inside("socket")]);
+    reach(context, &listener, call, permitted).await
+}
+
+async fn unix_abstract_full(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    if let Err(Attempt::Unclear { detail }) = context.with_sandbox(async |_| ()).await {
+        // A rootless engine cannot provide a network on every host.
+        context.not_offered(format!("a sandbox with the whole network: {detail}"));
+        return Ok(());
+    }
+    let listener = Listener::unix_abstract(context.token())?;
+    let call = Call::new(["unix-abstract", context.token()]);
+    reach(context, &listener, call, Call::new(["tcp-loopback"])).await
+}
+
+async fn unix_path_outside(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let path = context.outside()?.join("socket");
+    let listener = Listener::unix(&path)?;
+    let call = Call::new(["unix"]).and(&path);
+    let permitted = Call::new(["unix-own", &context.inside("socket")]);
+    reach(context, &listener, call, permitted).await
+}
+
+/// The read root alone; a socket in a write root is another probe.
+fn reading(fixture: &HostFixture) -> SandboxSetup {
+    let root = fixture.read_root();
+    SandboxSetup::with(|policy| policy.filesystem_read_roots = Some(vec![root]))
+}
+
+async fn unix_path_read_root(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let path = context.read_folder()?.join("socket");
+    let listener = Listener::unix(&path)?;
+    let call = Call::new(["unix"]).and(&path);
+    // Without network access a policy promises a loopback, but no Unix sockets.
+    let permitted = Call::new(["tcp-loopback"]);
+    reach(context, &listener, call, permitted).await
+}
+
+async fn unix_path_write_root(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let path = context.write_folder()?.join("socket");
+    let listener = Listener::unix(&path)?;
+    let call = Call::new(["unix"]).and(&path);
+    // Without network access a policy promises a loopback, but no Unix sockets.
+    let permitted = Call::new(["tcp-loopback"]);
+    reach(context, &listener, call, permitted).await
+}

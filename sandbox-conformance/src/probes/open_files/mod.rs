@@ -1,8 +1,0 @@
-//! Descriptors.
-
-use crate::probe::Probe;
-
-mod many;
-
-/// The probes of this area.
-pub static PROBES: &[Probe] = &[many::PROBE];

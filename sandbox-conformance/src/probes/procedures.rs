@@ -1,0 +1,148 @@
+//! Procedures that many probes share.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::context::ProbeContext;
+use crate::evidence::{Attempt, Step};
+use crate::host_fixture::HostFixture;
+use crate::listeners::Listener;
+use crate::probe::{ProbeError, ProbeFuture, SandboxSetup};
+use crate::program::Call;
+
+/// The default setup.
+#[must_use]
+pub fn plain(_: &HostFixture) -> SandboxSetup {
+    SandboxSetup::default()
+}
+
+/// A setup with the read root and the write root.
+#[must_use]
+pub fn rooted(fixture: &HostFixture) -> SandboxSetup {
+    fixture.rooted()
+}
+
+/// A setup with the read root and the write root, if the backend takes host folders.
+#[must_use]
+pub fn rooted_if_supported(fixture: &HostFixture) -> SandboxSetup {
+    fixture.rooted().roots_if_supported()
+}
+
+/// Runs a call that reaches a host listener without a sandbox, and must not reach it from the
+/// attacked one.
+pub async fn reach(
+    context: &mut ProbeContext,
+    listener: &Listener,
+    call: Call,
+    permitted: Call,
+) -> Result<(), ProbeError> {
+    context.host_control(&call).await?;
+    let before = listener.hits();
+    context.allow_control(&permitted).await;
+    context.attack(&call).await;
+    context.check_host("messages at the host's listener", listener.hits() == before);
+    Ok(())
+}
+
+/// As [`reach`], for a network address. On a cluster, a pod with network access must reach this
+/// host, or the probe proves nothing. A time-out is tried again, because stale neighbor entries
+/// make an address unreachable after a bridge or a pod has changed.
+pub async fn reach_address(
+    context: &mut ProbeContext,
+    listener: &Listener,
+    call: Call,
+    permitted: Call,
+) -> Result<(), ProbeError> {
+    reach(context, listener, call.clone(), permitted).await?;
+    for _ in 0..AGAIN {
+        if !context.is_cluster() || !context.attack_ended_by("ETIMEDOUT") {
+            break;
+        }
+        tokio::time::sleep(FORGOTTEN).await;
+        context.attack(&call).await;
+    }
+    context.reachable_with_network(&call).await
+}
+
+/// The number of retries after a time-out, and the pause before each. Together they are longer than
+/// a kernel keeps a stale neighbor entry.
+const AGAIN: u32 = 6;
+const FORGOTTEN: Duration = Duration::from_secs(5);
+
+/// Runs `call` on the host and as the attack, and `permitted` as the allow control.
+///
+/// The call changes nothing on the host.
+pub fn same_call(context: &mut ProbeContext, permitted: Call, call: Call) -> ProbeFuture<'_> {
+    let reason = "the call leaves no trace on the host";
+    Box::pin(controlled(context, permitted, call, reason))
+}
+
+/// As [`same_call`], for code that only has to run as the allow control.
+pub fn kernel_call(context: &mut ProbeContext, call: Call) -> ProbeFuture<'_> {
+    same_call(context, Call::new(["alive"]), call)
+}
+
+/// Tests a limit: `within` fits into it, `beyond` does not. On the host, `beyond` succeeds.
+pub fn limit(context: &mut ProbeContext, within: Call, beyond: Call) -> ProbeFuture<'_> {
+    Box::pin(controlled(
+        context,
+        within,
+        beyond,
+        "the limit is the sandbox's own",
+    ))
+}
+
+async fn controlled(
+    context: &mut ProbeContext,
+    permitted: Call,
+    attack: Call,
+    no_host_effect: &str,
+) -> Result<(), ProbeError> {
+    context.host_control(&attack).await?;
+    context.allow_control(&permitted).await;
+    context.attack(&attack).await;
+    context.no_host_effect(no_host_effect);
+    Ok(())
+}
+
+/// The step of a tested behavior. `deviation` says what was wrong; `None` means as documented.
+#[must_use]
+pub fn behavior(action: &str, deviation: Result<Option<String>, Attempt>) -> Step {
+    let attempt = match deviation {
+        Ok(None) => Attempt::blocked(["held"]),
+        Ok(Some(value)) => Attempt::Succeeded { value },
+        Err(attempt) => attempt,
+    };
+    Step::new(action, attempt)
+}
+
+/// The step of a control. `failure` says what was wrong.
+#[must_use]
+pub fn control(action: &str, failure: Option<String>) -> Step {
+    Step::new(
+        action,
+        match failure {
+            None => Attempt::succeeded(),
+            Some(detail) => Attempt::unclear(detail),
+        },
+    )
+}
+
+/// Finds a file with this name below the folder.
+#[must_use]
+pub fn found_below(folder: &Path, name: &str) -> Option<PathBuf> {
+    for entry in std::fs::read_dir(folder).ok()?.flatten() {
+        if entry.file_name() == name {
+            return Some(entry.path());
+        }
+        if entry.file_type().is_ok_and(|kind| kind.is_dir())
+            && let Some(found) = found_below(&entry.path(), name)
+        {
+            return Some(found);
+        }
+    }
+    None
+}
+
+/// The time after which a remaining process or file counts as left behind.
+pub const GONE: Duration = Duration::from_millis(500);

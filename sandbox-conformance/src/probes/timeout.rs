@@ -1,0 +1,158 @@
+//! Time limits.
+
+use std::time::Duration;
+
+use crate::probes::prelude::*;
+
+/// The probes of this area.
+pub static PROBES: &[Probe] = &[
+    Probe::isolation(
+        "timeout::busy_tree",
+        TIMEOUT,
+        "keeps two processes busy for 1.8 s under a limit of 1 s",
+        signs::TIME,
+        |context| Box::pin(busy_tree(context)),
+    )
+    .setup(|_| SandboxSetup::with(|policy| policy.timeout = Some(Duration::from_secs(1)))),
+    Probe::isolation(
+        "timeout::detached_tree",
+        TIMEOUT,
+        "starts 20 processes in sessions of their own under a limit of 1 s",
+        signs::TIME,
+        |context| Box::pin(detached_tree(context)),
+    )
+    .setup(|_| SandboxSetup::with(|policy| policy.timeout = Some(Duration::from_secs(1)))),
+    Probe::isolation(
+        "timeout::held_output",
+        EXEC,
+        "ends while a detached process holds its standard output for 2.5 s",
+        PROMPT,
+        |context| Box::pin(held_output(context)),
+    ),
+    Probe::behavior(
+        "timeout::in_time",
+        TIMEOUT,
+        "is ended at most 500 ms after its limit of 1 s",
+        |context| Box::pin(in_time(context)),
+    )
+    .setup(|_| SandboxSetup::with(|policy| policy.timeout = Some(LIMIT))),
+    Probe::behavior(
+        "timeout::output_before",
+        TIMEOUT,
+        "writes a line, then runs into the limit",
+        |context| Box::pin(output_before(context)),
+    )
+    .setup(|_| SandboxSetup::with(|policy| policy.timeout = Some(Duration::from_secs(1)))),
+    Probe::isolation(
+        "timeout::stubborn",
+        TIMEOUT,
+        "runs for 1.8 s with every signal blocked under a limit of 1 s",
+        signs::TIME,
+        |context| Box::pin(stubborn(context)),
+    )
+    .setup(|_| SandboxSetup::with(|policy| policy.timeout = Some(Duration::from_secs(1)))),
+];
+
+async fn busy_tree(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    limit(
+        context,
+        Call::new(["spin", "1", "50", "0"]),
+        Call::new(["spin", "2", "1800", "0"]),
+    )
+    .await
+}
+
+async fn detached_tree(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let call = |token: &str, duration| Call::new(["tree", token, "20", duration]);
+    let token = context.token().to_owned();
+    context
+        .host_control(&call(&format!("{token}-control"), "1500"))
+        .await?;
+    context
+        .allow_control(&call(&format!("{token}-short"), "50"))
+        .await;
+    let attack = format!("{token}-attack");
+    context.attack(&call(&attack, "2500")).await;
+    let left = host::wait_until_gone(&attack, GONE).await?;
+    context.check_host("processes of the host after the limit", left.is_empty());
+    host::kill_all_with(&attack)
+}
+
+const PROMPT: &[ExpectedDenial] = &[denied("prompt", "the program's end is the end")];
+
+/// The other process keeps the output open for 2.5 s.
+const STALLED: Duration = Duration::from_secs(2);
+
+async fn held_output(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let call = |token: &str| Call::new(["orphan", token, "2500", "hold"]);
+    let token = context.token().to_owned();
+    let run = host::run(
+        &context.fixture().program(),
+        &call(&format!("{token}-control")),
+    )
+    .await?;
+    let failure =
+        (run.duration < STALLED).then(|| format!("the end came after {:?}", run.duration));
+    context.record_host_control(control(
+        "wait for the output of a detached process",
+        failure,
+    ));
+    context.allow_control(&Call::new(["alive"])).await;
+    let attack = format!("{token}-attack");
+    let attempt = match context.execute(&call(&attack)).await {
+        Ok(result) => Attempt::leak_if(result.duration >= STALLED, "prompt"),
+        Err(attempt) => attempt,
+    };
+    let left = host::wait_until_gone(&attack, GONE).await?;
+    context.record_attack(Step::new(call(&attack).text(), attempt));
+    context.check_host(
+        "processes of the host after the program's end",
+        left.is_empty(),
+    );
+    host::kill_all_with(&attack)
+}
+
+const LIMIT: Duration = Duration::from_secs(1);
+
+/// The tolerated delay, on a busy host too.
+const LATE: Duration = Duration::from_millis(500);
+
+async fn in_time(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let call = |duration| Call::new(["stubborn", duration]);
+    context.host_control(&call("50")).await?;
+    context.allow_control(&call("50")).await;
+    let result = context.execute(&call("1800")).await.map(|result| {
+        let took = result.duration;
+        let in_time = (LIMIT..LIMIT + LATE).contains(&took) && result.outcome == Outcome::TimedOut;
+        (!in_time).then(|| format!("{} after {took:?}", result.outcome))
+    });
+    context.record_attack(behavior("run into the limit", result));
+    context.no_host_effect("time is no matter of the host");
+    Ok(())
+}
+
+async fn output_before(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let call = |duration| Call::new(["stubborn", duration]);
+    context.host_control(&call("50")).await?;
+    context.allow_control(&call("50")).await;
+    let result = context.execute(&call("1800")).await.map(|result| {
+        let results = result.stdout.bytes == b"before\n";
+        match result.outcome {
+            Outcome::TimedOut if results => None,
+            Outcome::TimedOut => Some(format!("kept {:?}", result.stdout_text())),
+            other => Some(format!("the program {other}")),
+        }
+    });
+    context.record_attack(behavior("run into the limit after a line", result));
+    context.no_host_effect("output is no matter of the host");
+    Ok(())
+}
+
+async fn stubborn(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    limit(
+        context,
+        Call::new(["sleep", "", "50"]),
+        Call::new(["stubborn", "1800"]),
+    )
+    .await
+}
