@@ -4,12 +4,12 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// How often a list is requested again after an error.
-const ATTEMPTS: u32 = 5;
+/// The longest time in which a failed list is requested again.
+const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The names and the state of a container in a list.
 ///
@@ -66,21 +66,22 @@ pub fn remove_all(socket: &Path) {
     }
 }
 
-/// A list of the engine. Podman inspects every container for each list and answers with an error
-/// while one is half created or half removed, so a failed request is repeated.
+/// A list of the engine. A failed request is repeated: Podman inspects each entry of a list, and
+/// fails if a container (podman #11810) or an image (podman #18980) is removed meanwhile.
 ///
 /// # Panics
 ///
-/// If every request fails.
+/// If every request within 10 s fails.
 pub fn list(socket: &Path, path: &str) -> Value {
-    for _ in 0..ATTEMPTS {
+    let deadline = Instant::now() + LIST_TIMEOUT;
+    loop {
         match request(socket, "GET", path, "") {
             Ok(listed) => return listed,
+            Err(error) if Instant::now() > deadline => panic!("{path}: {error}"),
             Err(error) => eprintln!("{path} is requested again: {error}"),
         }
         std::thread::sleep(Duration::from_millis(200));
     }
-    request(socket, "GET", path, "").unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
 /// Sends one request with a JSON body (which may be empty) over a new connection. A response

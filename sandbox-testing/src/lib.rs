@@ -23,3 +23,7 @@ pub mod package_index;
 pub mod pip;
 pub mod processes;
 pub mod requirements;
+#[cfg(feature = "trials")]
+pub mod trials;
+pub mod users;
+pub mod wait;

@@ -1,6 +1,6 @@
 //! A process that owns sandboxes, and that a test kills: the test program, started again.
 
-use std::io::{BufRead, BufReader, Cursor};
+use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, ExitCode, Stdio};
 
 use libtest_mimic::Failed;
@@ -20,8 +20,7 @@ pub async fn use_sandbox(client: &SandboxClient, spec: &SandboxSpec) -> sandbox_
     sandbox.exec(&script).await?;
     println!("copy");
     for _ in 0..20 {
-        let content = Box::new(Cursor::new(vec![7; 8 << 20]));
-        sandbox.put("/workspace/file", 0o644, content).await?;
+        sandbox.write("/workspace/file", vec![7; 8 << 20]).await?;
     }
     println!("remove");
     sandbox.kill().await?;

@@ -1,13 +1,19 @@
 //! Executions: input, output and outcome.
 
-use sandbox_core::{ArtifactLimits, CapabilityPolicy, ErrorKind, ExecRequest, OneShot, Outcome};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+
+use sandbox_core::{CapabilityPolicy, ErrorKind, ExecRequest, OneShot, Outcome, Stdin};
 
 use super::{
     BUSYBOX_USER, ContractTest, PYTHON, SCRATCH, TestBackend, TestResult, output, run, shell,
 };
 
 pub const TESTS: &[ContractTest] = &[
-    ("exec::exit_codes_and_signals", exit_codes_and_signals),
+    (
+        "exec::exit_codes_and_signals_are_reported",
+        exit_codes_and_signals,
+    ),
     (
         "exec::arguments_and_streams_are_kept_apart",
         arguments_and_streams,
@@ -23,15 +29,18 @@ pub const TESTS: &[ContractTest] = &[
         image_configuration,
     ),
     ("exec::python_runs_on_the_python_image", python),
-    ("exec::artifacts_come_out", artifacts),
-    ("exec::ten_sandboxes_at_once_do_not_mix", parallel),
-    ("exec::ten_executions_at_once_in_one_sandbox", concurrent),
+    ("exec::artifacts_are_exported", artifacts),
+    ("exec::ten_concurrent_sandboxes_are_separate", parallel),
+    (
+        "exec::ten_concurrent_executions_keep_their_output_separate",
+        concurrent,
+    ),
 ];
 
 fn exit_codes_and_signals(backend: &'static dyn TestBackend) -> TestResult {
     run(async {
         let sandbox = backend.sandbox().await?;
-        assert!(sandbox.exec(&ExecRequest::new("true")).await?.ok());
+        assert!(sandbox.exec(&ExecRequest::new("true")).await?.success());
         assert_eq!(shell(&sandbox, "exit 7").await?.exit_code(), Some(7));
         assert_eq!(shell(&sandbox, "exit 255").await?.exit_code(), Some(255));
         let killed = shell(&sandbox, "kill -TERM $$").await?;
@@ -59,7 +68,7 @@ fn arguments_and_streams(backend: &'static dyn TestBackend) -> TestResult {
         let echo = ExecRequest::new("echo")
             .arg("a b")
             .arg("$HOME; id")
-            .arg(b"\xff".to_vec());
+            .arg(OsStr::from_bytes(b"\xff"));
         assert_eq!(
             sandbox.exec(&echo).await?.stdout.bytes,
             b"a b $HOME; id \xff\n"
@@ -76,9 +85,9 @@ fn arguments_and_streams(backend: &'static dyn TestBackend) -> TestResult {
 fn standard_input(backend: &'static dyn TestBackend) -> TestResult {
     run(async {
         let sandbox = backend.sandbox().await?;
-        let stdin: sandbox_core::spi::Source = Box::new(&b"one\ntwo\n"[..]);
+        let stdin = Stdin::from_bytes("one\ntwo\n");
         let result = sandbox
-            .exec_with(&ExecRequest::new("cat"), Some(stdin), None)
+            .exec_with(&ExecRequest::new("cat"), stdin, |_, _| {})
             .await?;
         assert_eq!(result.stdout_text(), "one\ntwo\n");
         assert_eq!(
@@ -109,18 +118,16 @@ fn sixteen_mebibytes(backend: &'static dyn TestBackend) -> TestResult {
         let sandbox = backend.sandbox().await?;
         let content = noise(16 << 20);
         let source = std::io::Cursor::new(content.clone());
-        sandbox
-            .put("/tmp/deep/noise", 0o600, Box::new(source))
-            .await?;
+        sandbox.upload("/tmp/deep/noise", 0o600, source).await?;
         let result = sandbox
             .exec(&ExecRequest::new("cat").arg("/tmp/deep/noise"))
             .await?;
-        assert!(result.ok() && !result.truncated() && result.incomplete.is_none());
+        assert!(result.success() && !result.truncated() && result.incomplete.is_none());
         assert!(
             result.stdout.bytes == content,
             "what came out is not what went in"
         );
-        assert!(sandbox.fetch("/tmp/deep/noise", 32 << 20).await? == content);
+        assert!(sandbox.read("/tmp/deep/noise").await? == content);
         sandbox.kill().await
     })
 }
@@ -129,11 +136,9 @@ fn scratch(backend: &'static dyn TestBackend) -> TestResult {
     run(async {
         let client = backend.client(CapabilityPolicy::new());
         let sandbox = client.create(&backend.spec().image(SCRATCH)).await?;
-        assert_eq!(sandbox.fetch("/only-file", 1024).await?, b"the only file\n");
-        sandbox
-            .put("/workspace/made", 0o644, Box::new(&b"here"[..]))
-            .await?;
-        assert_eq!(sandbox.fetch("/workspace/made", 1024).await?, b"here");
+        assert_eq!(sandbox.read("/only-file").await?, b"the only file\n");
+        sandbox.write("/workspace/made", "here").await?;
+        assert_eq!(sandbox.read("/workspace/made").await?, b"here");
         let error = sandbox.shell("true").await.expect_err("there is no shell");
         assert_eq!(error.kind(), ErrorKind::ProgramNotFound);
         sandbox.kill().await
@@ -176,9 +181,7 @@ fn artifacts(backend: &'static dyn TestBackend) -> TestResult {
         )
         .await?;
         let folder = tempfile::tempdir().expect("temporary folder");
-        let export = sandbox
-            .export(folder.path(), ArtifactLimits::default())
-            .await?;
+        let export = sandbox.export(folder.path()).await?;
         let mut paths = export
             .artifacts
             .iter()

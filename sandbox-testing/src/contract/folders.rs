@@ -3,12 +3,12 @@
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use sandbox_core::{ArtifactLimits, ByteSize, Capability, CapabilityPolicy};
+use sandbox_core::{ByteSize, Capability, CapabilityPolicy};
 
 use super::{ContractTest, TestBackend, TestResult, output, run};
 
 pub const TESTS: &[ContractTest] = &[
-    ("folders::64_mib_go_in_and_come_out_unchanged", large),
+    ("folders::64_mib_are_copied_in_and_out_unchanged", large),
     ("folders::trees_keep_names_modes_and_empty_files", trees),
 ];
 
@@ -32,8 +32,7 @@ fn large(backend: &'static dyn TestBackend) -> TestResult {
         assert!(copied.skipped.is_empty(), "{copied:?}");
         output(&sandbox, "cp in/large out").await?;
         let target = host.path().join("back");
-        let limits = ArtifactLimits::default();
-        sandbox.copy_out("/workspace/out", &target, limits).await?;
+        sandbox.copy_out("/workspace/out", &target).await?;
         assert!(
             std::fs::read(&target).expect("file") == content,
             "the bytes differ"
@@ -70,9 +69,7 @@ fn trees(backend: &'static dyn TestBackend) -> TestResult {
             "4\n"
         );
         let back = host.path().join("back");
-        let copied = sandbox
-            .copy_out("/workspace/ünï €", &back, ArtifactLimits::default())
-            .await?;
+        let copied = sandbox.copy_out("/workspace/ünï €", &back).await?;
         assert!(copied.skipped.is_empty(), "{copied:?}");
         let place = |name: &str| -> PathBuf { back.join(name) };
         assert!(place("nothing").is_dir());

@@ -9,9 +9,8 @@
 use std::time::{Duration, Instant};
 
 use sandbox_agent::protocol::{ExitKind, ExitReport, Kind, MAX_PAYLOAD, Welcome, encode_frame};
-use sandbox_core::{
-    CapabilityPolicy, ErrorKind, ExecRequest, Outcome, SandboxHandle, SandboxSpec, unique_name,
-};
+use sandbox_core::spi::unique_name;
+use sandbox_core::{CapabilityPolicy, ErrorKind, ExecRequest, Outcome, SandboxHandle, SandboxSpec};
 
 use super::{ContractTest, PYTHON, TestBackend, TestResult, client_of, run};
 
@@ -69,9 +68,9 @@ impl ScriptedAgent {
     }
 
     /// Waits until the sandbox is gone, and removes the program.
-    async fn wait_gone(self, name: &str) {
+    async fn wait_removed(self, name: &str) {
         self.backend
-            .wait_gone(&format!("sandbox-{name}"), SOON)
+            .wait_removed(&format!("sandbox-{name}"), SOON)
             .await;
         self.backend.remove_agent(self.program()).await;
     }
@@ -120,7 +119,7 @@ fn no_agent(backend: &'static dyn TestBackend) -> TestResult {
                 !message.chars().any(char::is_control),
                 "{script}: {message:?}"
             );
-            agent.wait_gone(&spec.name).await;
+            agent.wait_removed(&spec.name).await;
         }
         Ok(())
     })
@@ -140,7 +139,7 @@ fn silent(backend: &'static dyn TestBackend) -> TestResult {
         assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
         let took = start.elapsed();
         assert!(took >= WELCOME && took < WELCOME + SOON, "{took:?}");
-        agent.wait_gone(&spec.name).await;
+        agent.wait_removed(&spec.name).await;
         Ok(())
     })
 }
@@ -186,7 +185,7 @@ fn breaches(backend: &'static dyn TestBackend) -> TestResult {
                 Err(error) => assert_eq!(error.kind(), ErrorKind::SandboxEnded, "{error}"),
             }
             // The handle exists, but reads nothing more.
-            agent.wait_gone(&spec.name).await;
+            agent.wait_removed(&spec.name).await;
             drop(sandbox);
         }
         Ok(())
@@ -214,7 +213,7 @@ fn stalled(backend: &'static dyn TestBackend) -> TestResult {
         let start = Instant::now();
         sandbox.kill().await?;
         assert!(start.elapsed() < 2 * SOON, "{:?}", start.elapsed());
-        agent.wait_gone(&spec.name).await;
+        agent.wait_removed(&spec.name).await;
         Ok(())
     })
 }
@@ -273,7 +272,7 @@ fn code(backend: &'static dyn TestBackend) -> TestResult {
         let client = backend.client(CapabilityPolicy::new());
         let sandbox = client.create(&backend.spec().image(PYTHON)).await?;
         let result = attack(&sandbox).await?;
-        assert!(result.ok(), "{result:?}");
+        assert!(result.success(), "{result:?}");
         let printed = result.stdout_text();
         let (own, others) = printed
             .lines()
@@ -323,7 +322,7 @@ fn root(backend: &'static dyn TestBackend) -> TestResult {
         }
         sandbox.kill().await?;
         backend
-            .wait_gone(&format!("sandbox-{}", spec.name), SOON)
+            .wait_removed(&format!("sandbox-{}", spec.name), SOON)
             .await;
         Ok(())
     })

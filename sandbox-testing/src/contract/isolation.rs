@@ -38,7 +38,10 @@ fn environment(backend: &'static dyn TestBackend) -> TestResult {
         }
         assert!(names.contains("ASKED") && names.contains("PATH"), "{names}");
         let agents = shell(&sandbox, "cat /proc/1/environ").await?;
-        assert!(!agents.ok() && agents.stdout.bytes.is_empty(), "{agents:?}");
+        assert!(
+            !agents.success() && agents.stdout.bytes.is_empty(),
+            "{agents:?}"
+        );
         sandbox.kill().await
     })
 }
@@ -85,7 +88,7 @@ fn privileges(backend: &'static dyn TestBackend) -> TestResult {
             "unshare -U true",
             "chroot / true",
         ] {
-            assert!(!shell(&sandbox, script).await?.ok(), "{script}");
+            assert!(!shell(&sandbox, script).await?.success(), "{script}");
         }
         let alive = output(&sandbox, "ls /.sandbox-agent").await?;
         assert_eq!(alive, backend.expectations().agent_folder);
@@ -105,7 +108,7 @@ fn files(backend: &'static dyn TestBackend) -> TestResult {
             "echo x > /sys/kernel/x",
             "echo x > /proc/sys/kernel/core_pattern",
         ] {
-            assert!(!shell(&sandbox, script).await?.ok(), "{script}");
+            assert!(!shell(&sandbox, script).await?.success(), "{script}");
         }
         for folder in ["/tmp", "/workspace", "/dev/shm"] {
             assert_eq!(
@@ -149,7 +152,11 @@ fn roots(backend: &'static dyn TestBackend) -> TestResult {
             output(&sandbox, &format!("cat {read}/file {write}/file file")).await?,
             "readwritework"
         );
-        assert!(!shell(&sandbox, &format!("echo x > {read}/new")).await?.ok());
+        assert!(
+            !shell(&sandbox, &format!("echo x > {read}/new"))
+                .await?
+                .success()
+        );
         output(&sandbox, &format!("echo x > {write}/new; echo y > new")).await?;
         assert_eq!(
             std::fs::read_to_string(work.join("new")).expect("new"),
@@ -174,7 +181,7 @@ fn no_subprocess(backend: &'static dyn TestBackend) -> TestResult {
             let result = shell(&sandbox, script).await?;
             assert!(result.stdout.bytes.is_empty(), "{script}: {result:?}");
             assert!(
-                script.starts_with("true") || !result.ok(),
+                script.starts_with("true") || !result.success(),
                 "{script}: {result:?}"
             );
         }

@@ -2,20 +2,31 @@
 
 use std::time::{Duration, Instant};
 
-use sandbox_core::{CapabilityPolicy, ErrorKind, ExecRequest};
+use sandbox_core::{CapabilityPolicy, ErrorKind, ExecRequest, SandboxOwner};
 
 use super::{ContractTest, TestBackend, TestResult, output, run};
 
 pub const TESTS: &[ContractTest] = &[
-    ("lifetime::kill_returns_when_the_container_is_gone", kill),
+    (
+        "lifetime::kill_returns_after_the_container_is_removed",
+        kill,
+    ),
     ("lifetime::stop_ends_programs_and_the_container", stop),
     ("lifetime::a_dropped_handle_removes_the_container", dropped),
     (
         "lifetime::a_dropped_creation_leaves_nothing",
         dropped_creation,
     ),
-    ("lifetime::a_sandbox_ends_at_its_time_to_live", time_to_live),
+    ("lifetime::a_sandbox_ends_after_its_lifetime", time_to_live),
     ("lifetime::a_name_is_used_once", name_taken),
+    (
+        "lifetime::creator_finds_its_attached_sandbox_by_name",
+        found_by_name,
+    ),
+    (
+        "lifetime::attached_sandbox_of_another_client_is_refused_with_its_owner",
+        owned_by_another_client,
+    ),
     ("lifetime::a_vanished_container_ends_the_sandbox", vanished),
 ];
 
@@ -36,6 +47,47 @@ fn kill(backend: &'static dyn TestBackend) -> TestResult {
             .await
             .expect_err("ended");
         assert_eq!(error.kind(), ErrorKind::SandboxEnded);
+        Ok(())
+    })
+}
+
+fn found_by_name(backend: &'static dyn TestBackend) -> TestResult {
+    run(async {
+        let client = backend.client(CapabilityPolicy::new());
+        let created = client.create(&backend.spec()).await?;
+        let name = created.name().to_owned();
+        let found = client.get(&name).await?;
+        assert_eq!(output(&found, "echo found").await?, "found\n");
+        let list = client.list_all().await?;
+        let own = list.iter().filter(|info| info.name == name);
+        let owners = own.map(|info| info.owner.clone()).collect::<Vec<_>>();
+        assert_eq!(owners, [Some(SandboxOwner::this_process())], "listed once");
+        client.remove(&name).await?;
+        let error = client.get(&name).await.expect_err("removed");
+        assert_eq!(error.kind(), ErrorKind::SandboxNotFound, "{error}");
+        let error = created.shell("true").await.expect_err("ended");
+        assert_eq!(error.kind(), ErrorKind::SandboxEnded, "{error}");
+        Ok(())
+    })
+}
+
+fn owned_by_another_client(backend: &'static dyn TestBackend) -> TestResult {
+    run(async {
+        let creator = backend.client(CapabilityPolicy::new());
+        let other = backend.client(CapabilityPolicy::new());
+        let sandbox = creator.create(&backend.spec()).await?;
+        let name = sandbox.name();
+        let list = other.list_all().await?;
+        let info = list.iter().find(|info| info.name == name);
+        let owner = info.expect("listed").owner.clone().expect("attached");
+        for error in [
+            other.get(name).await.expect_err("not its own"),
+            other.remove(name).await.expect_err("not its own"),
+        ] {
+            assert_eq!(error.kind(), ErrorKind::SandboxAttached, "{error}");
+            assert!(error.context().contains(&owner.to_string()), "{error}");
+        }
+        assert_eq!(output(&sandbox, "echo runs").await?, "runs\n");
         Ok(())
     })
 }
@@ -66,7 +118,7 @@ fn dropped(backend: &'static dyn TestBackend) -> TestResult {
         let sandbox = backend.sandbox().await?;
         let id = container(sandbox.name());
         drop(sandbox);
-        backend.wait_gone(&id, Duration::from_secs(5)).await;
+        backend.wait_removed(&id, Duration::from_secs(5)).await;
         Ok(())
     })
 }
@@ -106,7 +158,7 @@ fn time_to_live(backend: &'static dyn TestBackend) -> TestResult {
             .await?;
         assert_eq!(output(&sandbox, "echo alive").await?, "alive\n");
         backend
-            .wait_gone(
+            .wait_removed(
                 &container(sandbox.name()),
                 backend.expectations().short_lifetime + Duration::from_secs(5),
             )
@@ -143,7 +195,10 @@ fn vanished(backend: &'static dyn TestBackend) -> TestResult {
             "{:?}",
             start.elapsed()
         );
-        assert!(result.exit_code().is_none() && !result.ok(), "{result:?}");
+        assert!(
+            result.exit_code().is_none() && !result.success(),
+            "{result:?}"
+        );
         sandbox.kill().await
     })
 }

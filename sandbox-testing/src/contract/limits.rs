@@ -33,9 +33,12 @@ fn memory(backend: &'static dyn TestBackend) -> TestResult {
         assert_memory_kills_are_attributed(&sandbox).await?;
         if backend.expectations().limits_swap {
             let file = "/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes";
-            if let Ok(limit) = sandbox.fetch(file, 64).await {
-                let limit = String::from_utf8_lossy(&limit).trim().to_owned();
-                assert_eq!(limit, (64 << 20).to_string(), "swap counts into the limit");
+            if let Ok(limit) = sandbox.read_to_string(file).await {
+                assert_eq!(
+                    limit.trim(),
+                    (64 << 20).to_string(),
+                    "swap counts into the limit"
+                );
             }
         }
         sandbox.kill().await
@@ -92,7 +95,7 @@ pub async fn assert_memory_kills_are_attributed(
     let (neighbour, inner) = tokio::join!(shell(sandbox, neighbour), inner);
     inner?;
     let neighbour = neighbour?;
-    assert!(neighbour.ok(), "{neighbour:?}");
+    assert!(neighbour.success(), "{neighbour:?}");
     assert_eq!(memory_kills(&neighbour), 1, "{neighbour:?}");
     own_signal().await
 }
@@ -167,7 +170,7 @@ fn empty_files(backend: &'static dyn TestBackend) -> TestResult {
             // At 500 bytes each, less than the kernel needs, these exceed the memory limit.
             let script = "cd /tmp; seq 1 70000 | xargs touch";
             let result = shell(&sandbox, script).await?;
-            assert!(!result.ok(), "{result:?}");
+            assert!(!result.success(), "{result:?}");
             let killed = result.outcome == Outcome::OutOfMemory || !result.denials.is_empty();
             assert!(killed, "{result:?}");
         }
@@ -250,7 +253,7 @@ fn stragglers(backend: &'static dyn TestBackend) -> TestResult {
         let start = Instant::now();
         let result = shell(&sandbox, "(setsid sleep 60 &) ; echo done").await?;
         assert!(
-            result.ok() && start.elapsed() < Duration::from_secs(3),
+            result.success() && start.elapsed() < Duration::from_secs(3),
             "{result:?}"
         );
         assert_eq!(result.stdout_text(), "done\n");

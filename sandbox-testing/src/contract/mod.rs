@@ -16,10 +16,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use libtest_mimic::Failed;
-use sandbox_core::spi::Backend;
+use sandbox_core::spi::{Backend, unique_name};
 use sandbox_core::{
     CapabilityPolicy, ExecRequest, ExecResult, SandboxClient, SandboxHandle, SandboxSpec,
-    unique_name,
 };
 
 #[cfg(feature = "engine")]
@@ -83,7 +82,7 @@ pub trait TestBackend: Sync {
     async fn remove(&self, container: &str);
 
     /// Waits until [`TestBackend::exists`] is false. Panics after `timeout`.
-    async fn wait_gone(&self, container: &str, timeout: Duration);
+    async fn wait_removed(&self, container: &str, timeout: Duration);
 
     /// Removes the stored copy of an agent program.
     async fn remove_agent(&self, program: &[u8]);
@@ -156,7 +155,7 @@ pub(crate) async fn shell(
 pub(crate) async fn output(sandbox: &SandboxHandle, script: &str) -> sandbox_core::Result<String> {
     let result = shell(sandbox, script).await?;
     assert!(
-        result.ok(),
+        result.success(),
         "{script}: {:?} {}",
         result.outcome,
         result.output()

@@ -1,5 +1,6 @@
 //! Containers that the backend has not made, and sandboxes that become images.
 
+use std::path::Path;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -8,12 +9,13 @@ use bollard::models::{ContainerCreateBody, HostConfig};
 use bollard::query_parameters::{
     CreateContainerOptions, RemoveContainerOptions, RemoveImageOptions,
 };
-use sandbox_core::{
-    Capability, CapabilityPolicy, ErrorKind, ExecRequest, Outcome, SandboxClient, unique_name,
-};
+use sandbox_core::spi::unique_name;
+use sandbox_core::{Capability, CapabilityPolicy, ErrorKind, ExecRequest, Outcome, SandboxClient};
 
 use super::{EngineTest, TestEngine};
 use crate::contract::{BUSYBOX, SCRATCH, TestResult, output, run, shell};
+use crate::engine_api;
+use crate::wait::wait_until_async;
 
 pub const TESTS: &[EngineTest] = &[
     (
@@ -24,7 +26,7 @@ pub const TESTS: &[EngineTest] = &[
     ("adopt::processes_end_with_the_handle", ends),
     (
         "adopt::a_missing_or_stopped_container_is_an_error",
-        not_there,
+        missing_or_stopped,
     ),
     ("adopt::a_read_only_root_cannot_be_entered", read_only),
     (
@@ -152,10 +154,8 @@ fn entered(engine: &'static TestEngine) -> TestResult {
         for line in ["CapEff:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2"] {
             assert!(status.contains(line), "{line} in {status}");
         }
-        sandbox
-            .put("/tmp/file", 0o644, Box::new(&b"content"[..]))
-            .await?;
-        assert_eq!(sandbox.fetch("/tmp/file", 100).await?, b"content");
+        sandbox.write("/tmp/file", "content").await?;
+        assert_eq!(sandbox.read("/tmp/file").await?, b"content");
         let failed = sandbox.exec(&ExecRequest::shell("exit 7")).await?;
         assert_eq!(failed.exit_code(), Some(7));
         let late = ExecRequest::shell("sleep 60").timeout(Duration::from_millis(300));
@@ -288,15 +288,15 @@ fn ends(engine: &'static TestEngine) -> TestResult {
         assert_eq!(shell(&other, runs).await?.stdout_text(), "1\n");
         drop(started);
         drop(sandbox);
-        let mut left = String::new();
-        for _ in 0..100 {
-            left = shell(&other, runs).await?.stdout_text();
-            if left == "0\n" {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        assert_eq!(left, "0\n", "still there after 5 s");
+        wait_until_async(
+            "the process has ended",
+            Duration::from_secs(5),
+            async || {
+                let count = shell(&other, runs).await.expect("an execution");
+                count.stdout_text() == "0\n"
+            },
+        )
+        .await;
         // The sandbox ends with the container.
         foreign.remove().await;
         let error = other.exec(&ExecRequest::shell("true")).await;
@@ -309,7 +309,7 @@ fn ends(engine: &'static TestEngine) -> TestResult {
     })
 }
 
-fn not_there(engine: &'static TestEngine) -> TestResult {
+fn missing_or_stopped(engine: &'static TestEngine) -> TestResult {
     run(async {
         let client = accepting(engine, &[]);
         let error = client
@@ -322,12 +322,12 @@ fn not_there(engine: &'static TestEngine) -> TestResult {
             assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{error}");
         }
         let foreign = ForeignContainer::busybox(engine, &["/bin/true"]).await;
-        for _ in 0..100 {
-            if !foreign.is_running().await {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        wait_until_async(
+            "the container has ended",
+            Duration::from_secs(5),
+            async || !foreign.is_running().await,
+        )
+        .await;
         let error = client
             .adopt(&foreign.name, &engine.spec())
             .await
@@ -413,26 +413,16 @@ fn committed(engine: &'static TestEngine) -> TestResult {
         sandbox.kill().await?;
         foreign.remove().await;
         remove_image(engine, &tag).await;
-        let dangling = std::collections::HashMap::from([
-            ("dangling".to_owned(), vec!["true".to_owned()]),
-            ("label".to_owned(), vec!["sandbox.passing".to_owned()]),
-        ]);
-        let options = bollard::query_parameters::ListImagesOptions {
-            filters: Some(dangling),
-            ..Default::default()
-        };
-        // Podman fails to list images while another test removes one.
-        let mut left = api.list_images(Some(options.clone())).await;
-        for _ in 0..100 {
-            if left.is_ok() {
-                break;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-            left = api.list_images(Some(options.clone())).await;
-        }
-        let left = left.expect("images");
+        // Untagged images with the label: {"dangling":["true"],"label":["sandbox.passing"]}.
+        let path = "/images/json?filters=%7B%22dangling%22%3A%5B%22true%22%5D%2C\
+                    %22label%22%3A%5B%22sandbox.passing%22%5D%7D";
+        let left = engine_api::list(Path::new(&engine.socket()), path);
+        let left = left.as_array().expect("images");
         // Another test may be committing an image.
-        assert!(left.iter().all(|other| other.id != image.id), "{left:?}");
+        assert!(
+            left.iter().all(|other| other["Id"] != image.id.as_str()),
+            "{left:?}"
+        );
         Ok(())
     })
 }

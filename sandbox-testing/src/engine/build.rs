@@ -4,9 +4,10 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use bollard::query_parameters::RemoveImageOptions;
+use sandbox_core::spi::unique_name;
 use sandbox_core::{
     BuildRequest, CapabilityPolicy, Error, ErrorKind, ImageEvent, ImageInfo, ImageRetention,
-    SandboxClient, unique_name,
+    SandboxClient,
 };
 
 use super::{EngineTest, TestEngine};

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
-use sandbox_core::{CapabilityPolicy, SandboxSpec, unique_name};
+use sandbox_core::spi::unique_name;
+use sandbox_core::{CapabilityPolicy, SandboxSpec};
 
 use super::{EngineTest, TestEngine};
 use crate::contract::{TestResult, client_of, output, run};

@@ -4,9 +4,8 @@
 use std::time::{Duration, Instant};
 
 use bollard::query_parameters::RemoveImageOptions;
-use sandbox_core::{
-    ByteSize, Capability, CapabilityPolicy, EnforcementReport, SandboxClient, unique_name,
-};
+use sandbox_core::spi::unique_name;
+use sandbox_core::{ByteSize, Capability, CapabilityPolicy, EnforcementReport, SandboxClient};
 
 use super::owner;
 use super::{EngineTest, TestEngine};
@@ -58,7 +57,7 @@ fn check_makes_nothing(engine: &'static TestEngine) -> TestResult {
             let disk = report.get(Capability::Disk).expect("an entry");
             disk.to_string()
         };
-        let (_, report, _) = client.check(&spec).await?;
+        let report = client.check(&spec).await?.report;
         let before = disk_report(&report);
         let unmeasured = before.contains("not measured");
         let hopeless = before.contains("has no quotas;");
@@ -67,7 +66,7 @@ fn check_makes_nothing(engine: &'static TestEngine) -> TestResult {
         let measured = disk_report(sandbox.enforcement());
         assert!(!measured.contains("not measured"), "{measured}");
         sandbox.kill().await?;
-        let (_, report, _) = client.check(&spec).await?;
+        let report = client.check(&spec).await?.report;
         assert_eq!(disk_report(&report), measured, "what was measured is known");
         Ok(())
     })
@@ -88,7 +87,7 @@ fn image_volumes(engine: &'static TestEngine) -> TestResult {
             .expect("image");
         let result = result?;
         assert!(
-            !result.ok() && result.stderr_text().contains("Read-only"),
+            !result.success() && result.stderr_text().contains("Read-only"),
             "{result:?}"
         );
         let volumes = container
@@ -183,7 +182,9 @@ fn owner_killed(engine: &'static TestEngine) -> TestResult {
         assert!(engine.exists(&container).await);
         let start = Instant::now();
         owner.kill();
-        engine.wait_gone(&container, Duration::from_secs(5)).await;
+        engine
+            .wait_removed(&container, Duration::from_secs(5))
+            .await;
         eprintln!("owner killed: container gone after {:?}", start.elapsed());
         Ok(())
     })

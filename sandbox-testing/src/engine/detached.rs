@@ -4,10 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sandbox_core::spi::Backend;
+use sandbox_core::spi::{Backend, unique_name};
 use sandbox_core::{
     CapabilityPolicy, ErrorKind, ExecRequest, Outcome, SandboxClient, SandboxSpec, SandboxState,
-    unique_name,
 };
 
 use super::owner::{self, READY};
@@ -20,7 +19,7 @@ pub const TESTS: &[EngineTest] = &[
         used_by_another,
     ),
     ("detached::it_survives_its_killed_creator", creator_killed),
-    ("detached::it_ends_at_its_time_to_live", time_over),
+    ("detached::it_ends_after_its_lifetime", time_over),
     ("detached::its_key_is_in_the_state_folder_alone", key),
     (
         "detached::a_client_with_another_state_folder_cannot_use_or_remove_it",
@@ -149,7 +148,7 @@ fn time_over(engine: &'static TestEngine) -> TestResult {
         );
         drop(sandbox);
         engine
-            .wait_gone(&container(&spec.name), Duration::from_secs(5))
+            .wait_removed(&container(&spec.name), Duration::from_secs(5))
             .await;
         assert!(client.list().await?.is_empty());
         assert_eq!(kept(&state.path()), 0);
@@ -222,7 +221,7 @@ fn given_up(engine: &'static TestEngine) -> TestResult {
             }
             tokio::time::sleep(Duration::from_millis(300)).await;
             engine
-                .wait_gone(&container(&spec.name), Duration::from_secs(5))
+                .wait_removed(&container(&spec.name), Duration::from_secs(5))
                 .await;
         }
         assert!(cut >= 4, "only {cut} creations were cut off");

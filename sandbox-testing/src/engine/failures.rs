@@ -10,19 +10,34 @@ use super::{EngineTest, TestEngine};
 use crate::contract::{TestBackend, TestResult, run};
 
 pub const WITH_ENGINE: &[EngineTest] = &[
-    ("failures::a_missing_image", missing_image),
-    ("failures::an_invalid_image_reference", bad_reference),
-    ("failures::a_missing_runtime", missing_runtime),
-    ("failures::a_missing_root", missing_root),
+    ("failures::a_missing_image_is_reported", missing_image),
+    (
+        "failures::an_invalid_image_reference_is_refused",
+        bad_reference,
+    ),
+    ("failures::a_missing_runtime_is_reported", missing_runtime),
+    ("failures::a_missing_root_is_reported", missing_root),
     ("failures::an_unenforceable_policy_is_refused", refused),
-    ("failures::an_agent_that_does_not_start", broken_agent),
+    (
+        "failures::an_agent_that_does_not_start_is_reported",
+        broken_agent,
+    ),
 ];
 
 pub const WITHOUT_ENGINE: &[EngineTest] = &[
-    ("failures::no_socket", no_socket),
-    ("failures::a_socket_without_a_listener", stale_socket),
-    ("failures::an_engine_that_does_not_answer", silent_engine),
-    ("failures::a_server_that_is_no_engine", not_an_engine),
+    ("failures::a_missing_socket_is_unavailable", no_socket),
+    (
+        "failures::a_socket_without_a_listener_is_unavailable",
+        stale_socket,
+    ),
+    (
+        "failures::an_engine_that_does_not_answer_is_unavailable",
+        silent_engine,
+    ),
+    (
+        "failures::a_server_that_is_no_engine_is_unavailable",
+        not_an_engine,
+    ),
 ];
 
 /// The error of creating a sandbox with this configuration.
@@ -188,7 +203,7 @@ fn broken_agent(engine: &'static TestEngine) -> TestResult {
         assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
         assert!(error.to_string().contains("exec format error"), "{error}");
         let name = format!("sandbox-{}", spec.name);
-        engine.wait_gone(&name, Duration::from_secs(5)).await;
+        engine.wait_removed(&name, Duration::from_secs(5)).await;
         engine.remove_agent(b"no program at all").await;
         Ok(())
     })

@@ -8,9 +8,10 @@ use sandbox_core::{Capability, CapabilityPolicy};
 use super::TestEngine;
 use super::test_engine::block_on;
 use crate::contract::BUSYBOX;
+use crate::users::needs_root;
 
-/// Tests of limits, which need control groups. `limits::unenforceable_limits_are_refused` tests that
-/// an engine without them refuses limits.
+/// Tests of limits, which need control groups. `limits::unenforceable_limits_are_refused` tests
+/// that an engine without them refuses limits.
 const LIMITED: &[&str] = &[
     "hardening::memory_kills_are_attributed_over_tcp",
     "limits::memory_kills_are_attributed_to_executions",
@@ -27,6 +28,16 @@ const NETWORKED: &[&str] = &[
     "packages::an_index_is_reached_over_the_configured_network",
 ];
 
+/// Tests that compare times with those of the engine's command.
+const WITH_COMMAND: &[&str] = &["speed::"];
+
+/// Tests that give folders to other users.
+const AS_ROOT: &[&str] = &[
+    "folders::a_users_workspace_keeps_its_owner",
+    "folders::roots_workspace_keeps_its_owner_without_giving_privileges",
+    "folders::folders_of_two_owners_are_refused",
+];
+
 /// The beginnings of the names of tests that this engine cannot run, each with the reason.
 pub fn unsupported_tests(engine: &TestEngine) -> Vec<(&'static str, String)> {
     let (limits, network) = block_on(async {
@@ -36,12 +47,30 @@ pub fn unsupported_tests(engine: &TestEngine) -> Vec<(&'static str, String)> {
         )
     });
     let mut tests = Vec::new();
-    for (names, reason) in [(LIMITED, limits), (NETWORKED, network)] {
+    for (names, reason) in [
+        (LIMITED, limits),
+        (NETWORKED, network),
+        (AS_ROOT, needs_root().map(str::to_owned)),
+        (WITH_COMMAND, missing_command(engine)),
+    ] {
         if let Some(reason) = reason {
             tests.extend(names.iter().map(|name| (*name, reason.clone())));
         }
     }
     tests
+}
+
+/// Why the engine's command cannot be used; `None` where it can.
+fn missing_command(engine: &TestEngine) -> Option<String> {
+    let program = engine.family.command;
+    let output = std::process::Command::new(program)
+        .arg("--version")
+        .output();
+    match output {
+        Ok(output) if output.status.success() => None,
+        Ok(output) => Some(format!("{program} --version: {}", output.status)),
+        Err(error) => Some(format!("{program}: {error}")),
+    }
 }
 
 /// Why the engine cannot enforce limits; `None` where it can.

@@ -7,13 +7,15 @@ use bollard::auth::DockerCredentials;
 use bollard::query_parameters::{PushImageOptions, RemoveImageOptions, TagImageOptions};
 use futures_util::StreamExt;
 use sandbox_container::ContainerConfig;
+use sandbox_core::spi::unique_name;
 use sandbox_core::{
-    CapabilityPolicy, ErrorKind, ImageEvent, ImageRetention, PullPolicy, SandboxClient, unique_name,
+    CapabilityPolicy, ErrorKind, ImageEvent, ImageRetention, PullPolicy, SandboxClient,
 };
 
 use super::registry::{Registry, free_port};
 use super::{EngineTest, TestEngine};
 use crate::contract::{BUSYBOX, TestResult, output, run};
+use crate::wait::wait_until_async;
 
 /// Tests that need a registry.
 pub const WITH_REGISTRY: &[EngineTest] = &[
@@ -364,13 +366,12 @@ fn goes_with_the_sandbox(engine: &'static TestEngine) -> TestResult {
         assert!(!has(engine, &image).await, "no sandbox uses it");
         // Dropping the handle removes it as well.
         drop(client.create(&goes()).await?);
-        for _ in 0..1500 {
-            if !has(engine, &image).await {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        assert!(!has(engine, &image).await, "still there after 30 s");
+        wait_until_async(
+            "the image is removed",
+            Duration::from_secs(30),
+            async || !has(engine, &image).await,
+        )
+        .await;
         // A detached sandbox's image is removed by the client that ends the sandbox.
         let state = tempfile::tempdir().expect("temporary folder");
         let keeper = || {

@@ -7,7 +7,8 @@ use bollard::models::{ContainerConfig, ContainerCreateBody, HostConfig};
 use bollard::query_parameters::{
     CommitContainerOptions, RemoveContainerOptions, RemoveImageOptions,
 };
-use sandbox_core::{CapabilityPolicy, ErrorKind, unique_name};
+use sandbox_core::spi::unique_name;
+use sandbox_core::{CapabilityPolicy, ErrorKind};
 
 use super::{EngineTest, TestEngine};
 use crate::contract::{TestBackend, TestResult, client_of, run};

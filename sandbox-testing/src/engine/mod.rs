@@ -1,8 +1,8 @@
 //! Tests of a backend on a running engine with Docker's API. They need the images of `cargo xtask
 //! images`.
 //!
-//! Without an engine, the tests are listed as ignored and the reason is printed. If
-//! `SANDBOX_REQUIRE` names the tier, that is a failure.
+//! Without an engine, the tests are listed as ignored, with the reason. If `SANDBOX_REQUIRE` names
+//! the tier, that is a failure.
 
 mod adopt;
 mod build;
@@ -33,7 +33,8 @@ use std::process::ExitCode;
 use libtest_mimic::{Arguments, Trial};
 
 use crate::contract::{self, TestResult};
-use crate::requirements::is_required;
+use crate::requirements::fail_if_required;
+use crate::trials::{ignore, ignored_if};
 
 pub use test_engine::TestEngine;
 
@@ -71,71 +72,45 @@ pub fn main(engine: &'static TestEngine) -> ExitCode {
     }
     let arguments = Arguments::from_args();
     let tier = engine.family.tier;
-    let required = is_required(tier);
-    let missing_engine = engine.missing();
-    if let Some(reason) = &missing_engine {
-        eprintln!("not run: tests that need an engine for {tier}: {reason}");
-        if required {
-            eprintln!("SANDBOX_REQUIRE={tier}: an engine is required");
-            return ExitCode::FAILURE;
+    let no_engine = engine.missing();
+    let no_registry = registry::missing(engine);
+    for missing in [&no_engine, &no_registry] {
+        if let Some(code) = fail_if_required(tier, missing.as_deref()) {
+            return code;
         }
     }
-    let missing_registry = registry::missing(engine);
-    if let Some(reason) = &missing_registry {
-        eprintln!("not run: tests that need a registry: {reason}");
-        if required {
-            eprintln!("SANDBOX_REQUIRE={tier}: its tests need a registry");
-            return ExitCode::FAILURE;
-        }
+    let mut reasons = Vec::new();
+    let mut no_runtime = None;
+    // Only an engine that answers can be asked for its features.
+    if no_engine.is_none() {
+        reasons.extend(features::unsupported_tests(engine));
+        no_runtime = runtime::missing(engine);
     }
-    // The reason for a missing engine is printed above.
-    let missing_runtime = match missing_engine {
-        Some(_) => None,
-        None => runtime::missing(engine),
-    };
-    if let Some(reason) = &missing_runtime {
-        println!("NOT RUN: tests of another runtime: {reason}");
-    }
+    let not_applicable = engine.not_applicable.iter();
+    reasons.extend(not_applicable.map(|(name, reason)| (*name, (*reason).to_owned())));
 
-    let trials = |tests: &'static [EngineTest], kind: &'static str, ignored: bool| {
+    let trials = |tests: &'static [EngineTest], kind: &'static str, missing: &Option<String>| {
+        let missing = missing.clone();
         tests.iter().map(move |(name, test)| {
-            Trial::test(*name, move || test(engine))
-                .with_kind(kind)
-                .with_ignored_flag(ignored)
+            let trial = Trial::test(*name, move || test(engine)).with_kind(kind);
+            ignored_if(trial, missing.as_deref())
         })
     };
-    let no_engine = missing_engine.is_some();
     let of_contract = contract::tests().map(|(name, test)| {
-        Trial::test(*name, move || test(engine))
-            .with_kind(tier)
-            .with_ignored_flag(no_engine)
+        let trial = Trial::test(*name, move || test(engine)).with_kind(tier);
+        ignored_if(trial, no_engine.as_deref())
     });
-    let no_runtime = no_engine || missing_runtime.is_some();
-    let no_registry = no_engine || missing_registry.is_some();
-    let mut trials = of_contract
+    let no_runtime = no_engine.clone().or(no_runtime);
+    let no_registry = no_engine.clone().or(no_registry);
+    let all = of_contract
         .chain(
             TESTS
                 .iter()
-                .flat_map(|tests| trials(tests, tier, no_engine)),
+                .flat_map(|tests| trials(tests, tier, &no_engine)),
         )
-        .chain(trials(runtime::WITH_RUNSC, tier, no_runtime))
-        .chain(trials(images::WITH_REGISTRY, "registry", no_registry))
-        .chain(trials(failures::WITHOUT_ENGINE, "", false))
-        .collect::<Vec<_>>();
-
-    let unsupported = match no_engine {
-        true => Vec::new(),
-        false => features::unsupported_tests(engine),
-    };
-    let not_applicable = engine
-        .not_applicable
-        .iter()
-        .map(|(name, reason)| (*name, (*reason).to_owned()));
-    for (name, reason) in not_applicable.chain(unsupported) {
-        let all = trials.len();
-        trials.retain(|trial| !trial.name().starts_with(name));
-        assert!(trials.len() < all, "no test {name}");
-        println!("NOT RUN: {name}: {reason}");
-    }
-    libtest_mimic::run(&arguments, trials).exit_code()
+        .chain(trials(runtime::WITH_RUNSC, tier, &no_runtime))
+        .chain(trials(images::WITH_REGISTRY, "registry", &no_registry))
+        .chain(trials(failures::WITHOUT_ENGINE, "", &None))
+        .collect();
+    libtest_mimic::run(&arguments, ignore(all, &reasons)).exit_code()
 }

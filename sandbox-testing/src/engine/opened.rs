@@ -1,4 +1,4 @@
-//! ForeignContainer containers with weakened isolation: the report names the option and claims nothing that
+//! Foreign containers with weakened isolation: the report names the option and claims nothing that
 //! does not hold.
 
 use bollard::models::{DeviceMapping, HostConfig};
@@ -7,6 +7,7 @@ use sandbox_core::{Capability, ErrorKind};
 use super::adopt::{ForeignContainer, accepting, no_network};
 use super::{EngineTest, TestEngine};
 use crate::contract::{BUSYBOX, TestResult, output, run};
+use crate::users::is_root;
 
 pub const TESTS: &[EngineTest] = &[
     (
@@ -106,7 +107,7 @@ fn opened(engine: &'static TestEngine) -> Vec<Opened> {
         ),
     ];
     // Podman without root cannot share what the host has not mounted.
-    if rustix::process::geteuid().is_root() || std::path::Path::new("/dev/mqueue").exists() {
+    if is_root() || std::path::Path::new("/dev/mqueue").exists() {
         all.push((
             HostConfig {
                 ipc_mode: text("host"),
@@ -117,7 +118,7 @@ fn opened(engine: &'static TestEngine) -> Vec<Opened> {
         ));
     }
     // Podman without root mounts the device's file and names no device, over neither of its APIs.
-    if rustix::process::geteuid().is_root() {
+    if is_root() {
         all.push((
             HostConfig {
                 devices: Some(vec![device]),
@@ -191,7 +192,7 @@ fn roots(engine: &'static TestEngine) -> TestResult {
         };
         foreign.remove().await;
         // A rootless engine has no user 0 of the host.
-        if rustix::process::geteuid().is_root() {
+        if is_root() {
             let error = adopted.expect_err("user 0");
             assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
             assert!(error.to_string().contains("user 0 of the host"), "{error}");

@@ -6,9 +6,8 @@ use std::time::{Duration, Instant};
 
 use bollard::query_parameters::RemoveImageOptions;
 use sandbox_container::PackageSource;
-use sandbox_core::{
-    ByteSize, Enforcement, ErrorKind, ExecRequest, SandboxHandle, Workspace, unique_name,
-};
+use sandbox_core::spi::unique_name;
+use sandbox_core::{ByteSize, Enforcement, ErrorKind, ExecRequest, SandboxHandle, Workspace};
 
 use super::containers::everything_allowed;
 use super::package_cache::{
@@ -37,7 +36,7 @@ pub const TESTS: &[EngineTest] = &[
     ("packages::an_installation_ends_at_its_limits", limits),
     ("packages::a_cancelled_installation_leaves_nothing", dropped),
     ("packages::a_killed_owner_leaves_nothing", killed),
-    ("packages::at_the_same_time_are_installed_once", together),
+    ("packages::concurrent_requests_install_them_once", together),
     ("packages::code_cannot_reach_the_cache", reach),
     ("packages::are_refused_where_no_policy_applies", unconfined),
 ];
@@ -47,7 +46,7 @@ const SHOW: &str = "import demo; print(demo.version)";
 async fn python(sandbox: &SandboxHandle, code: &str) -> sandbox_core::Result<String> {
     let request = ExecRequest::new("python3").arg("-c").arg(code);
     let result = sandbox.exec(&request).await?;
-    assert!(result.ok(), "{code}: {}", result.stderr_text());
+    assert!(result.success(), "{code}: {}", result.stderr_text());
     Ok(result.stdout_text())
 }
 
@@ -72,7 +71,7 @@ fn found(engine: &'static TestEngine) -> TestResult {
         );
         let attack = "d=$(python3 -c 'import demo; print(demo.__file__)'); echo 'version = 3' > $d; \
                       rm -f $d; touch $(dirname $d)/new; chmod 777 $d; mv $d /tmp; touch /packages/new";
-        assert!(!shell(&sandbox, attack).await?.ok());
+        assert!(!shell(&sandbox, attack).await?.success());
         sandbox.kill().await?;
 
         let again = client.create(&engine.spec()).await?;
@@ -83,7 +82,7 @@ fn found(engine: &'static TestEngine) -> TestResult {
         let newest = cache.client(&["demo"]).create(&engine.spec()).await?;
         assert_eq!(python(&newest, SHOW).await?, "2.0\n");
         let none = cache.client(&[]).create(&engine.spec()).await?;
-        assert!(!shell(&none, "python3 -c 'import demo'").await?.ok());
+        assert!(!shell(&none, "python3 -c 'import demo'").await?.success());
         for sandbox in [again, newest, none] {
             sandbox.kill().await?;
         }
@@ -403,10 +402,10 @@ fn reach(engine: &'static TestEngine) -> TestResult {
         let workspace = engine.spec().workspace(Workspace::read_write(&folder));
         let sandbox = cache.client(&["demo"]).create(&workspace).await?;
         let own = shell(&sandbox, "touch /workspace/own").await?;
-        assert!(own.ok(), "{}", own.stderr_text());
+        assert!(own.success(), "{}", own.stderr_text());
         let look = shell(&sandbox, "ls /workspace/packages").await?;
         assert!(
-            !look.ok() && !look.stdout_text().contains("entries"),
+            !look.success() && !look.stdout_text().contains("entries"),
             "{}",
             look.output()
         );

@@ -1,11 +1,10 @@
-//! Hostile Dockerfiles on the engine's builder: none fetches anything, reads a host file, or is built
-//! differently than checked. As a control, each is first sent to the engine directly.
+//! Hostile Dockerfiles on the engine's builder: none fetches anything, reads a host file, or is
+//! built differently than checked. As a control, each is first sent to the engine directly.
 
 use bollard::query_parameters::{BuildImageOptions, CommitContainerOptions, RemoveImageOptions};
 use futures_util::StreamExt;
-use sandbox_core::{
-    BuildRequest, CapabilityPolicy, ErrorKind, ImageEvent, SandboxClient, unique_name,
-};
+use sandbox_core::spi::unique_name;
+use sandbox_core::{BuildRequest, CapabilityPolicy, ErrorKind, ImageEvent, SandboxClient};
 
 use super::counter::ConnectionCounter;
 use super::{EngineTest, TestEngine};

@@ -12,8 +12,8 @@ use bollard::models::{ContainerConfig as ImageConfig, ContainerCreateBody, HostC
 use bollard::query_parameters::{CommitContainerOptions, RemoveContainerOptions};
 use futures_util::StreamExt;
 use sandbox_container::{ContainerConfig, Family, ProfileForm};
-use sandbox_core::spi::Backend;
-use sandbox_core::{CapabilityPolicy, SandboxClient, SandboxHandle, SandboxSpec, unique_name};
+use sandbox_core::spi::{Backend, unique_name};
+use sandbox_core::{CapabilityPolicy, SandboxClient, SandboxHandle, SandboxSpec};
 
 use super::{features, volume};
 use crate::contract::{
@@ -211,7 +211,7 @@ impl TestBackend for TestEngine {
         removed.expect("the container is removed");
     }
 
-    async fn wait_gone(&self, container: &str, timeout: Duration) {
+    async fn wait_removed(&self, container: &str, timeout: Duration) {
         let start = std::time::Instant::now();
         while self.exists(container).await {
             assert!(

@@ -1,6 +1,7 @@
 //! The agent's volume: it is filled once, compared, and repaired or refused.
 
 use std::io::Read;
+use std::time::Duration;
 
 use bollard::body_full;
 use bollard::models::{ContainerCreateBody, HostConfig};
@@ -10,13 +11,15 @@ use bollard::query_parameters::{
 };
 use futures_util::StreamExt;
 use sandbox_container::ProfileForm;
-use sandbox_core::{Capability, CapabilityPolicy, ErrorKind, Workspace, unique_name};
+use sandbox_core::spi::unique_name;
+use sandbox_core::{Capability, CapabilityPolicy, ErrorKind, Workspace};
 use sandbox_host::confinement::container_filter;
 use sandbox_host::seccomp::{Arch, EngineProfile};
 
 use super::owner::{self, READY};
 use super::{EngineTest, TestEngine};
 use crate::contract::{BUSYBOX, TestBackend, TestResult, client_of, output, run};
+use crate::wait::wait_until_async;
 
 pub const TESTS: &[EngineTest] = &[
     ("volume::a_changed_agent_is_detected_and_replaced", replaced),
@@ -224,18 +227,13 @@ fn at_once(engine: &'static TestEngine) -> TestResult {
         let left = name_of(engine, &program).replacen("agent", "fill", 1);
         assert!(!engine.exists(&left).await, "{left} is left");
         // The containers of the killed owners are removed first, then their volume.
-        for _ in 0..250 {
-            if engine
-                .api()
-                .remove_volume(&name_of(engine, &program), None::<RemoveVolumeOptions>)
-                .await
-                .is_ok()
-            {
-                return Ok(());
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-        }
-        panic!("the volume is still in use after 5 s");
+        let (api, volume) = (engine.api(), name_of(engine, &program));
+        wait_until_async("the volume is unused", Duration::from_secs(5), async || {
+            let removed = api.remove_volume(&volume, None::<RemoveVolumeOptions>);
+            removed.await.is_ok()
+        })
+        .await;
+        Ok(())
     })
 }
 

@@ -2,18 +2,19 @@
 //! engine are searched for canaries.
 
 use std::collections::BTreeSet;
-use std::io::{Cursor, Read};
+use std::io::Read;
 use std::path::Path;
 use std::process::Command;
 
 use bollard::models::{ContainerCreateBody, HostConfig, HostConfigLogConfig};
 use bollard::query_parameters::WaitContainerOptions;
 use futures_util::StreamExt;
-use sandbox_core::{ArtifactLimits, ExecRequest, SandboxHandle, SandboxSpec};
+use sandbox_core::{ExecRequest, SandboxHandle, SandboxSpec, Stdin};
 
-use super::private_engine::{IMAGE, PrivateEngine, is_root, run, spec};
+use super::private_engine::{IMAGE, PrivateEngine, run, spec};
 use super::{EngineLauncher, FaultTest};
 use crate::contract::TestResult;
+use crate::users::is_root;
 
 pub const TESTS: &[FaultTest] = &[
     ("canary::the_search_finds_what_an_engine_logs", control),
@@ -25,8 +26,8 @@ pub const TESTS: &[FaultTest] = &[
 ];
 
 /// Why the current user cannot search the engine's storage; `None` where it can.
-pub fn missing() -> Option<&'static str> {
-    (!is_root()).then_some("a rootless engine's files belong to subordinate users")
+pub fn missing() -> Option<String> {
+    (!is_root()).then(|| "a rootless engine's files belong to subordinate users".into())
 }
 
 /// The secrets of one test: a random prefix, and the name of the channel that each crosses.
@@ -169,8 +170,8 @@ async fn use_every_channel(
         .args(["-c", script, "sh"])
         .arg(canaries.of("argument"))
         .env("SECRET", canaries.of("variable"));
-    let input = Cursor::new(format!("{}\n", canaries.of("input")).into_bytes());
-    let result = sandbox.exec_with(&request, Some(Box::new(input)), None);
+    let input = Stdin::from_bytes(format!("{}\n", canaries.of("input")));
+    let result = sandbox.exec_with(&request, input, |_, _| {});
     let result = result.await?;
     assert_eq!(
         result.stdout_text().trim(),
@@ -185,25 +186,19 @@ async fn use_every_channel(
 
     let folder = tempfile::tempdir().expect("a folder");
     let content = canaries.of("file_in");
-    let source = Box::new(Cursor::new(content.clone().into_bytes()));
-    sandbox.put("/workspace/put", 0o644, source).await?;
+    sandbox.write("/workspace/put", content.as_str()).await?;
     std::fs::write(folder.path().join("copied"), canaries.of("copied")).expect("written");
     sandbox
         .copy_in(&folder.path().join("copied"), "/workspace/copied")
         .await?;
-    assert_eq!(
-        sandbox.fetch("/workspace/put", 1000).await?,
-        content.as_bytes()
-    );
+    assert_eq!(sandbox.read_to_string("/workspace/put").await?, content);
     let out = folder.path().join("out");
-    sandbox
-        .copy_out("/workspace/turned", &out, ArtifactLimits::default())
-        .await?;
+    sandbox.copy_out("/workspace/turned", &out).await?;
     let turned = read_copy(&out, "turned");
     assert_eq!(turned.trim(), canaries.reversed("argument"));
     // A temporary file.
     let script = format!("echo {} > /tmp/own", canaries.of("temporary"));
-    assert!(sandbox.exec(&ExecRequest::shell(script)).await?.ok());
+    assert!(sandbox.exec(&ExecRequest::shell(script)).await?.success());
     Ok(())
 }
 

@@ -1,6 +1,7 @@
 //! Many sandboxes at once.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use sandbox_core::ExecRequest;
 use tokio::sync::Semaphore;
@@ -8,6 +9,7 @@ use tokio::sync::Semaphore;
 use super::private_engine::{PrivateEngine, run, spec};
 use super::{EngineLauncher, FaultTest};
 use crate::contract::TestResult;
+use crate::wait::wait_until_async;
 
 pub const TESTS: &[FaultTest] = &[("cycles::fifty_in_parallel_leave_nothing", fifty)];
 
@@ -43,14 +45,13 @@ fn fifty(launcher: &'static dyn EngineLauncher) -> TestResult {
         }
         assert_eq!(engine.containers(), []);
         assert_eq!(engine.volumes().len(), 1);
-        // The runtime closes connections a moment later.
-        for _ in 0..100 {
-            if self::descriptors() <= descriptors {
-                return Ok(());
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-        }
-        panic!("{} descriptors, {descriptors} before", self::descriptors());
+        // The runtime closes connections asynchronously.
+        let what = format!("no more than {descriptors} descriptors are open");
+        wait_until_async(&what, Duration::from_secs(5), async || {
+            self::descriptors() <= descriptors
+        })
+        .await;
+        Ok(())
     })
 }
 

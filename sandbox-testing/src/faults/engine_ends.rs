@@ -2,9 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use sandbox_core::{
-    ArtifactLimits, ErrorKind, ExecRequest, Outcome, SandboxHandle, SandboxSpec, unique_name,
-};
+use sandbox_core::spi::unique_name;
+use sandbox_core::{ErrorKind, ExecRequest, Outcome, SandboxHandle, SandboxSpec};
 use tokio::task::JoinHandle;
 
 use super::owner_killed::container_requests;
@@ -15,12 +14,14 @@ use crate::fault_proxy::{Breakpoint, FaultProxy};
 use crate::processes::Signal;
 
 pub const TESTS: &[FaultTest] = &[
-    ("engine_ends::by_a_kill", |launcher| {
-        all(launcher, Signal::Kill)
-    }),
-    ("engine_ends::by_a_stop", |launcher| {
-        all(launcher, Signal::Term)
-    }),
+    (
+        "engine_ends::a_killed_engine_leaves_nothing_after_its_restart",
+        |launcher| all(launcher, Signal::Kill),
+    ),
+    (
+        "engine_ends::a_stopped_engine_leaves_nothing_after_its_restart",
+        |launcher| all(launcher, Signal::Term),
+    ),
 ];
 
 /// The longest that a call may take to fail after the engine has ended.
@@ -126,11 +127,7 @@ async fn during_copy(engine: &mut PrivateEngine, signal: Signal) -> sandbox_core
             loop {
                 let copied = match inwards {
                     true => copying.copy_in(&source, "/workspace/large").await,
-                    false => {
-                        copying
-                            .copy_out("/workspace/large", &target, ArtifactLimits::default())
-                            .await
-                    }
+                    false => copying.copy_out("/workspace/large", &target).await,
                 };
                 copied?;
             }

@@ -1,8 +1,8 @@
 //! Tests of what goes wrong around sandboxes: engines that end, and owners that are killed. Each
 //! test starts its own engine, so that it can count what is left.
 //!
-//! They need the engine's programs and a test image. Without them, the tests are listed as ignored
-//! and the reason is printed. If `SANDBOX_REQUIRE` names the tier, that is a failure.
+//! They need the engine's programs and a test image. Without them, the tests are listed as ignored,
+//! with the reason. If `SANDBOX_REQUIRE` names the tier, that is a failure.
 
 mod canary;
 mod cycles;
@@ -21,10 +21,10 @@ use std::process::ExitCode;
 use libtest_mimic::{Arguments, Trial};
 
 use crate::contract::TestResult;
-use crate::requirements::is_required;
+use crate::requirements::fail_if_required;
+use crate::trials::ignored_if;
 
 pub use launcher::{DaemonCommand, EngineLauncher};
-pub use private_engine::is_root;
 
 /// A test's name and its function.
 type FaultTest = (&'static str, fn(&'static dyn EngineLauncher) -> TestResult);
@@ -48,37 +48,21 @@ pub fn main(launcher: &'static dyn EngineLauncher) -> ExitCode {
     arguments.test_threads = Some(1);
     let tier = launcher.tier();
     let missing = private_engine::missing(launcher);
-    if let Some(reason) = &missing {
-        eprintln!("not run: tests that start an engine for {tier}: {reason}");
-        if is_required(tier) {
-            eprintln!("SANDBOX_REQUIRE={tier}: an engine is required");
-            return ExitCode::FAILURE;
-        }
+    if let Some(code) = fail_if_required(tier, missing.as_deref()) {
+        return code;
     }
-    let trial = |(name, test): &'static FaultTest| {
-        Trial::test(*name, move || test(launcher))
-            .with_kind(tier)
-            .with_ignored_flag(missing.is_some())
-    };
-    let mut trials = TESTS
-        .iter()
-        .copied()
-        .flatten()
-        .map(trial)
-        .collect::<Vec<_>>();
-    for (name, reason, tests) in [
-        (
-            "canary",
-            canary::missing().map(str::to_owned),
-            canary::TESTS,
-        ),
-        ("quota", quota::missing(), quota::TESTS),
-        ("users", users::missing(launcher), users::TESTS),
-    ] {
-        match reason {
-            Some(reason) => println!("NOT RUN: {name}: {reason}"),
-            None => trials.extend(tests.iter().map(trial)),
-        }
-    }
-    libtest_mimic::run(&arguments, trials).exit_code()
+    let without_more = TESTS.iter().map(|tests| (*tests, None));
+    let with_more = [
+        (canary::TESTS, canary::missing()),
+        (quota::TESTS, quota::missing()),
+        (users::TESTS, users::missing(launcher)),
+    ];
+    let trials = without_more.chain(with_more).flat_map(|(tests, more)| {
+        let missing = missing.clone().or(more);
+        tests.iter().map(move |(name, test)| {
+            let trial = Trial::test(*name, move || test(launcher)).with_kind(tier);
+            ignored_if(trial, missing.as_deref())
+        })
+    });
+    libtest_mimic::run(&arguments, trials.collect()).exit_code()
 }

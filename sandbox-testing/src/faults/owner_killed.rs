@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use sandbox_core::{ExecRequest, unique_name};
+use sandbox_core::ExecRequest;
+use sandbox_core::spi::unique_name;
 
 use super::owner;
 use super::private_engine::{PrivateEngine, run};
@@ -116,7 +117,7 @@ fn detached(launcher: &'static dyn EngineLauncher) -> TestResult {
             match client.get(&name).await {
                 Ok(sandbox) => {
                     eprintln!("{breakpoint:?}: it was handed over before");
-                    assert!(sandbox.exec(&ExecRequest::new("true")).await?.ok());
+                    assert!(sandbox.exec(&ExecRequest::new("true")).await?.success());
                     sandbox.kill().await?;
                 }
                 Err(error) => assert_eq!(

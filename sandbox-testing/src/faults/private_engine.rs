@@ -12,13 +12,15 @@ use bollard::{API_DEFAULT_VERSION, Docker};
 use futures_util::{StreamExt, TryStreamExt};
 use libtest_mimic::Failed;
 use sandbox_container::ContainerConfig;
-use sandbox_core::{CapabilityPolicy, SandboxClient, SandboxSpec, unique_name};
+use sandbox_core::spi::unique_name;
+use sandbox_core::{CapabilityPolicy, SandboxClient, SandboxSpec};
 
 use super::EngineLauncher;
 use super::removed_containers::is_removed;
 use crate::contract::{BUSYBOX, TestResult, client_of};
 use crate::engine_api;
-use crate::processes::{Signal, send, with_argument};
+use crate::processes::{Signal, containing, send};
+use crate::users::is_root;
 
 pub const IMAGE: &str = BUSYBOX;
 
@@ -54,13 +56,6 @@ pub fn missing(launcher: &dyn EngineLauncher) -> Option<String> {
         image.map_err(|error| format!("image {IMAGE}: {error}; build it with `cargo xtask images`"))
     });
     image.err()
-}
-
-/// Whether this is root.
-pub fn is_root() -> bool {
-    use std::os::unix::fs::MetadataExt;
-
-    std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime, Failed> {
@@ -256,7 +251,7 @@ impl PrivateEngine {
 
     /// The daemon and its helpers.
     pub fn processes(&self) -> Vec<u32> {
-        with_argument(&self.address())
+        containing(&self.address())
     }
 
     /// Waits until the daemon has ended.
@@ -369,7 +364,7 @@ impl Drop for PrivateEngine {
             let _ = daemon.wait();
         }
         // Processes of a killed daemon have its folder in their arguments.
-        for pid in with_argument(&self.folder.path().display().to_string()) {
+        for pid in containing(&self.folder.path().display().to_string()) {
             send(pid, Signal::Kill);
         }
         self.launcher.clean_up(self.folder.path());

@@ -98,7 +98,7 @@ fn prune(launcher: &'static dyn EngineLauncher) -> TestResult {
             "two of agents, two of other users: {volumes:?}"
         );
         for sandbox in [&in_use, &attached, &client.get(&detached.name).await?] {
-            assert!(sandbox.exec(&ExecRequest::new("true")).await?.ok());
+            assert!(sandbox.exec(&ExecRequest::new("true")).await?.success());
             sandbox.kill().await?;
         }
         assert!(engine.client().prune().await?.is_empty());

@@ -7,9 +7,10 @@ use sandbox_core::{
     SandboxHandle, SandboxSpec,
 };
 
-use super::private_engine::{EngineSetup, PrivateEngine, is_root, run, spec};
+use super::private_engine::{EngineSetup, PrivateEngine, run, spec};
 use super::{EngineLauncher, FaultTest};
 use crate::contract::TestResult;
+use crate::users::is_root;
 
 pub const TESTS: &[FaultTest] = &[
     (
@@ -72,8 +73,9 @@ async fn assert_not_measured(
     client: &SandboxClient,
     spec: &SandboxSpec,
 ) -> sandbox_core::Result<()> {
-    let (_, report, unmet) = client.check(spec).await?;
-    let disk = report.get(Capability::Disk).expect("an entry");
+    let support = client.check(spec).await?;
+    let unmet = support.unmet();
+    let disk = support.report.get(Capability::Disk).expect("an entry");
     assert!(
         matches!(disk, Enforcement::Partial { gap, .. } if gap.contains("not measured")),
         "{disk}"
@@ -110,7 +112,7 @@ fn simple(launcher: &'static dyn EngineLauncher) -> TestResult {
             );
             // The space of removed files can be used again.
             let result = sandbox.shell("echo fine > /workspace/small").await?;
-            assert!(result.ok(), "{result:?}");
+            assert!(result.success(), "{result:?}");
             sandbox.kill().await?;
         }
         let images = engine.api().list_images(None::<All>).await;
@@ -134,7 +136,7 @@ fn suspended(launcher: &'static dyn EngineLauncher) -> TestResult {
         // Without the requirement, the sandbox is created without a quota.
         let sandbox = engine.client().create(&spec).await?;
         let result = sandbox.shell("echo fine > /workspace/small").await?;
-        assert!(result.ok(), "{result:?}");
+        assert!(result.success(), "{result:?}");
         sandbox.kill().await
     })
 }

@@ -14,7 +14,7 @@ use super::private_engine::{PrivateEngine, run};
 use super::{EngineLauncher, FaultTest};
 use crate::contract::TestResult;
 use crate::engine_api::request;
-use crate::processes::with_argument;
+use crate::processes::containing;
 
 pub const TESTS: &[FaultTest] = &[(
     "removed_containers::a_listed_container_with_any_trace_exists",
@@ -31,7 +31,7 @@ pub fn is_removed(socket: &Path, engine_folder: &Path, listed: &Value) -> bool {
     let inspected = request(socket, "GET", &format!("/containers/{id}/json"), "");
     let is_unknown = inspected.is_err_and(|response| response.starts_with("HTTP/1.0 404"));
     let is_removed = is_unknown
-        && with_argument(id).is_empty()
+        && containing(id).is_empty()
         && !has_entry(engine_folder, id)
         && !has_entry(Path::new("/sys/fs/cgroup"), id);
     if is_removed {
@@ -55,7 +55,7 @@ fn has_entry(folder: &Path, text: &str) -> bool {
 fn any_trace(launcher: &'static dyn EngineLauncher) -> TestResult {
     run(async {
         let engine = PrivateEngine::start(launcher).await;
-        let id = sandbox_core::unique_name("removed");
+        let id = sandbox_core::spi::unique_name("removed");
         let listed = json!({ "Id": id, "State": "dead" });
         let is_removed = || is_removed(&engine.socket(), engine.folder(), &listed);
         assert!(is_removed());

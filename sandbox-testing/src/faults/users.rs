@@ -2,9 +2,10 @@
 
 use sandbox_core::{Capability, ExecRequest};
 
-use super::private_engine::{EngineSetup, PrivateEngine, is_root, run, spec};
+use super::private_engine::{EngineSetup, PrivateEngine, run, spec};
 use super::{EngineLauncher, FaultTest};
 use crate::contract::TestResult;
+use crate::users::is_root;
 
 pub const TESTS: &[FaultTest] = &[("users::code_runs_as_a_subordinate_user", subordinate)];
 
