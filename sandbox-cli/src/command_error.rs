@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::exit::Exit;
 use crate::output::{self, Format};
 use crate::print_status;
-use sandbox::escape;
+use sandbox::spi::escape;
 
 /// The result of a subcommand.
 pub type Outcome = Result<Exit, CommandError>;

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::io::{self, IsTerminal as _};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-use sandbox::{ImageEvent, escape};
+use sandbox::ImageEvent;
+use sandbox::spi::escape;
 
 use crate::output::Format;
 use crate::print_status;

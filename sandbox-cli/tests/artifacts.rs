@@ -1,4 +1,4 @@
-//! `sandbox run`: files that come out.
+//! `sandbox run`: exported files.
 
 #![cfg(feature = "local")]
 
@@ -56,7 +56,7 @@ fn example_prints_result_and_exports_artifact() {
         summary["unusual_orders"],
         serde_json::json!(["1058", "1179"])
     );
-    // Again: nothing is overwritten.
+    // A second run overwrites nothing.
     assert!(run_in(folder.path(), &arguments).status.success());
     assert!(folder.path().join("artifacts/summary-1.json").exists());
 }
@@ -168,7 +168,7 @@ fn json_lists_exported_and_skipped_artifacts() {
     assert_eq!(result["skipped_artifacts"], skipped);
 }
 
-/// Code of one run prepares what the next run, under another policy, is to write to or to read.
+/// Code of one run plants links where the next run, under another policy, writes or reads.
 #[test]
 fn output_folder_replaced_by_link_is_refused() {
     let folder = tempfile::tempdir().unwrap();

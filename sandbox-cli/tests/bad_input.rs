@@ -1,4 +1,4 @@
-//! What cannot run is refused with one clear line, the right exit code, and the same as JSON.
+//! Invalid input is refused with one clear line, the right exit code, and the same as JSON.
 
 #![cfg(any(feature = "local", feature = "docker"))]
 
@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStringExt as _;
 use common::{run, run_text, text};
 use serde_json::Value;
 
-/// Runs it twice: as text, where the refusal is one line on standard error, and as JSON.
+/// Runs the command twice: as text, with one line on standard error, and as JSON.
 #[track_caller]
 fn refused(arguments: &[&OsStr], code: i32, kind: &str, says: &[&str]) {
     let output = run(arguments);
@@ -49,7 +49,7 @@ fn refused_text(arguments: &[&str], code: i32, kind: &str, says: &[&str]) {
     );
 }
 
-/// Refuses a policy file with this content.
+/// Asserts that a policy file with this content is refused.
 #[track_caller]
 fn refused_policy(name: &str, content: &str, kind: &str, says: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
@@ -65,7 +65,7 @@ fn refused_policy(name: &str, content: &str, kind: &str, says: &[&str]) {
     );
 }
 
-/// A tier that is linked: nothing here gets as far as running on it.
+/// A tier that is linked. No test here runs anything on it.
 const TIER: &str = if cfg!(feature = "local") {
     "local"
 } else {

@@ -1,40 +1,53 @@
 //! `sandbox run -b docker`.
 
-#![cfg(feature = "docker")]
-
 mod common;
 
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{
-    await_ready, checkout, exit_code, processes_with, program, run_json, run_text, sandbox, text,
-    unique_seconds, wait_until,
+    await_ready, checkout, exit_code, processes_with, program, run_json, run_text, sandbox, signal,
+    text, unique_seconds, wait_until,
 };
+use sandbox_testing::requirements::is_required;
+use sandbox_testing::{named_tests, trials};
 
-/// Whether the engine and the default image are there. A test that cannot run says so, and fails
-/// where Docker is required; a user who may not talk to the engine is no reason to fail.
-fn is_there() -> bool {
-    let (code, document) = run_json(&["doctor", "-b", "docker"]);
-    if code == Some(0) {
-        return true;
-    }
-    let problem = document["tiers"][0]["problem"].as_str().unwrap_or_default();
-    let required = std::env::var("SANDBOX_REQUIRE").unwrap_or_default();
-    let is_required = required.split(',').any(|name| name.trim() == "docker");
-    assert!(
-        !is_required || problem.contains("permission denied"),
-        "docker is required: {problem}"
-    );
-    println!("NOT RUN: docker: {problem}");
-    false
+fn main() -> ExitCode {
+    let missing = missing();
+    trials::main(&[
+        (
+            missing.as_deref(),
+            named_tests![
+                exit_codes_are_the_same_as_on_other_tiers,
+                example_exports_artifact,
+                killed_command_leaves_no_processes,
+                interrupted_creation_leaves_no_container,
+            ],
+        ),
+        (None, named_tests![unreachable_engine_is_reported_with_fix]),
+    ])
 }
 
-#[test]
-fn exit_codes_are_the_same_as_on_other_tiers() {
-    if !is_there() {
-        return;
+/// Why the engine cannot be used; `None` if it and the default image can.
+///
+/// # Panics
+///
+/// If it cannot and `SANDBOX_REQUIRE` names `docker`. A user without access to the engine's socket
+/// is no reason to panic.
+fn missing() -> Option<String> {
+    let (code, document) = run_json(&["doctor", "-b", "docker"]);
+    if code == Some(0) {
+        return None;
     }
+    let problem = document["tiers"][0]["problem"].as_str().unwrap_or_default();
+    assert!(
+        !is_required("docker") || problem.contains("permission denied"),
+        "SANDBOX_REQUIRE names docker, but: {problem}"
+    );
+    Some(problem.to_owned())
+}
+
+fn exit_codes_are_the_same_as_on_other_tiers() {
     let run = |arguments: &[&str]| run_text([&["run", "-q", "-b", "docker"], arguments].concat());
     assert_eq!(
         run(&["--", "/bin/true"]),
@@ -58,11 +71,7 @@ fn exit_codes_are_the_same_as_on_other_tiers() {
     assert_eq!((code, stdout.as_str()), (Some(124), "first\n"));
 }
 
-#[test]
 fn example_exports_artifact() {
-    if !is_there() {
-        return;
-    }
     let folder = tempfile::tempdir().unwrap();
     let example = checkout().join("examples/sales");
     let script = example.join("analysis.py");
@@ -87,33 +96,24 @@ fn example_exports_artifact() {
     assert!(folder.path().join("out/summary.json").exists());
 }
 
-#[test]
 fn killed_command_leaves_no_processes() {
-    if !is_there() {
-        return;
-    }
     let marker = unique_seconds();
-    let mut child = Command::new(program())
-        .args(["run", "-b", "docker", "--timeout", "5m", "--", "sh", "-c"])
+    let mut child = common::command(&["run", "-b", "docker", "--timeout", "5m", "--", "sh", "-c"])
         .arg(format!("echo ready; trap '' TERM; sleep {marker}"))
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
         .spawn()
         .unwrap();
     await_ready(&mut child);
-    wait_until("the program is there", Duration::from_secs(5), || {
+    wait_until("the program runs", Duration::from_secs(5), || {
         !processes_with(&marker).is_empty()
     });
     child.kill().unwrap();
     exit_code(&mut child, Duration::from_secs(5));
-    wait_until("the program is gone", Duration::from_secs(5), || {
+    wait_until("the program has ended", Duration::from_secs(5), || {
         processes_with(&marker).is_empty()
     });
 }
 
-/// The containers that this process owns or has owned, in any state, as the engine's own command
-/// lists them.
+/// The containers in any state whose owner is or was this process, from `docker ps`.
 fn containers_of(process: u32) -> Vec<String> {
     let listed = Command::new("docker")
         .args(["ps", "--all", "--format"])
@@ -127,14 +127,10 @@ fn containers_of(process: u32) -> Vec<String> {
     ours.map(ToOwned::to_owned).collect()
 }
 
-#[test]
 fn interrupted_creation_leaves_no_container() {
-    if !is_there() {
-        return;
-    }
     let mut seen = 0;
-    // From before the engine knows of the container to well into its start; the last one waits until
-    // the engine lists it.
+    // The delays reach from before the container's creation to after its start. The last run waits
+    // until the engine lists the container.
     for delay in [20, 40, 60, 80, 100, 150, 200, 300, 500, 800, 30_000] {
         let mut child = Command::new("env")
             .arg("--default-signal=INT")
@@ -164,17 +160,13 @@ fn interrupted_creation_leaves_no_container() {
             }
         }
         seen += usize::from(!containers_of(child.id()).is_empty());
-        let interrupt = Command::new("kill")
-            .args(["-INT", &child.id().to_string()])
-            .status();
-        assert!(interrupt.unwrap().success());
+        signal(&child, "-INT");
         exit_code(&mut child, Duration::from_secs(15));
         assert_eq!(containers_of(child.id()), [""; 0], "after {delay:?}");
     }
-    assert!(seen > 0, "no container was ever there to be seen");
+    assert!(seen > 0, "the engine never listed a container");
 }
 
-#[test]
 fn unreachable_engine_is_reported_with_fix() {
     let start = Instant::now();
     let mut command = sandbox(["run", "-b", "docker", "--", "true"]);

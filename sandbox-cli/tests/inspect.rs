@@ -55,7 +55,7 @@ fn check_all_reports_every_tier() {
     let tiers = document["tiers"].as_array().unwrap();
     let local = tiers.iter().find(|tier| tier["tier"] == "local").unwrap();
     assert_eq!(local["answer"], "refused");
-    // What a program would add to the policy, once or for ever.
+    // What a program would add to the policy to accept the gaps.
     assert_eq!(
         local["waiver"]["allow_unenforced"],
         serde_json::json!(["network_access", "egress"]),
@@ -70,7 +70,7 @@ fn check_all_reports_every_tier() {
 fn check_reports_refusal_with_exit_code_3() {
     let folder = tempfile::tempdir().unwrap();
     let policy = folder.path().join("p.toml");
-    // No backend resolves host names yet, and none pretends.
+    // No backend can enforce rules for host names yet.
     std::fs::write(&policy, "version = 1\negress = ['example.org']").unwrap();
     let arguments = ["check", "--policy", policy.to_str().unwrap()];
     let (code, stdout, stderr) = run_text(arguments);
@@ -86,7 +86,7 @@ fn check_reports_refusal_with_exit_code_3() {
         (code, &document["accepted"]),
         (Some(3), &serde_json::json!(false))
     );
-    // And it is: the same policy does not run.
+    // The same policy does not run.
     let run = ["run", "--policy", policy.to_str().unwrap(), "--", "true"];
     let (code, stdout, stderr) = run_text(run);
     assert_eq!((code, stdout.as_str()), (Some(125), ""));
@@ -189,10 +189,10 @@ fn policy_show_prints_equivalent_policy_file() {
             .any(|line| line.starts_with("#  memory") && line.contains("required")),
         "{shown}"
     );
-    let again = folder.path().join("again.toml");
-    std::fs::write(&again, &shown).unwrap();
+    let copy = folder.path().join("again.toml");
+    std::fs::write(&copy, &shown).unwrap();
     assert_eq!(
-        run_text(["policy", "show", again.to_str().unwrap()]).1,
+        run_text(["policy", "show", copy.to_str().unwrap()]).1,
         shown
     );
 }

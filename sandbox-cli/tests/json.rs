@@ -93,7 +93,7 @@ fn json_denials_include_a_message() {
     assert_eq!(denial["message"], line);
     assert_eq!(result["denials_omitted"], 0);
 
-    // The same in words, also where little is said.
+    // Denials are printed as text, even with `-q`.
     let (exit, stdout, stderr) = common::run_text(["run", "-q", "-c", code]);
     assert_eq!((exit, stdout.as_str()), (Some(0), "no\n"));
     assert_eq!(stderr, format!("sandbox: {line}\n"));

@@ -1,5 +1,4 @@
-//! `sandbox run`: programs that go beyond their limits are stopped, and it is said which one it
-//! was.
+//! `sandbox run`: programs that exceed a limit are stopped, and the error names the limit.
 
 #![cfg(feature = "local")]
 
@@ -11,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use common::{processes_with, program, run_json, run_text, text, unique_seconds, wait_until};
 
-/// How far beyond its limit a run may go before somebody would notice.
+/// The longest that a run may take beyond its time limit.
 const SLACK: Duration = Duration::from_secs(5);
 
 #[test]
@@ -34,7 +33,7 @@ fn time_limit_kills_process_tree_and_keeps_output() {
     );
     let line = "sandbox: timed out: the execution was killed at its time limit (timeout = 1s); a retry will not help";
     assert!(stderr.contains(line), "{stderr}");
-    wait_until("the tree is gone", Duration::from_secs(1), || {
+    wait_until("the tree has ended", Duration::from_secs(1), || {
         processes_with(&marker).is_empty()
     });
 }
@@ -47,7 +46,7 @@ fn background_child_holding_stdout_is_killed_at_exit() {
     let (code, stdout, stderr) = run_text(["run", "--", "/bin/sh", "-c", &script]);
     assert!(start.elapsed() < SLACK, "{:?}", start.elapsed());
     assert_eq!((code, stdout.as_str()), (Some(0), "done\n"), "{stderr}");
-    wait_until("the child is gone", Duration::from_secs(1), || {
+    wait_until("the child has ended", Duration::from_secs(1), || {
         processes_with(&marker).is_empty()
     });
 }
@@ -55,7 +54,7 @@ fn background_child_holding_stdout_is_killed_at_exit() {
 #[test]
 fn exceeding_memory_exits_with_137() {
     let code = "x = bytearray(1)\nwhile True:\n    x += bytes(1 << 20)";
-    // Where cgroups are not ours, a sampler stands in for them.
+    // Without usable cgroups, a sampler enforces the limit.
     let (exit, result) = run_json(&[
         "run",
         "--memory",
@@ -66,7 +65,7 @@ fn exceeding_memory_exits_with_137() {
         code,
     ]);
     let outcome = result["outcome"]["kind"].as_str().unwrap();
-    // Python may notice by itself that there is no more: then it says so.
+    // Python may notice the failed allocation itself, and then raises MemoryError.
     let noticed = outcome == "exited" && result["stderr"].as_str().unwrap().contains("MemoryError");
     assert!(
         (outcome == "out_of_memory" && exit == Some(137)) || noticed,
@@ -95,7 +94,7 @@ fn fork_bomb_is_contained() {
         code == Some(124) || stderr.contains("fork"),
         "{code:?} {stderr}"
     );
-    wait_until("the bomb is gone", Duration::from_secs(1), || {
+    wait_until("the fork bomb has ended", Duration::from_secs(1), || {
         processes_with(&marker).is_empty()
     });
 }
@@ -121,7 +120,7 @@ fn excessive_output_is_truncated_in_constant_memory() {
     let status = format!("/proc/{}/status", child.id());
     let peak = std::thread::spawn(move || {
         let mut peak = 0_u64;
-        // Until the process is gone, or is a zombie without memory.
+        // Until the process has ended, or is a zombie without memory.
         while let Ok(status) = std::fs::read_to_string(&status) {
             let Some(line) = status.lines().find_map(|line| line.strip_prefix("VmHWM:")) else {
                 break;

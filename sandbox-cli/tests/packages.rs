@@ -1,14 +1,26 @@
 //! `sandbox run --package`.
 
-#![cfg(feature = "local")]
-
 mod common;
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, ExitCode, Output};
 
 use common::{run_text, sandbox, text};
-use sandbox_testing::pip::has_pip;
+use sandbox_testing::users::open_folder;
+use sandbox_testing::{named_tests, pip, trials};
+
+fn main() -> ExitCode {
+    trials::main(&[
+        (
+            pip::missing(),
+            named_tests![
+                requested_package_is_installed_and_reported,
+                policy_file_lists_allowed_packages,
+            ],
+        ),
+        (None, named_tests![invalid_package_names_are_refused]),
+    ])
+}
 
 /// Makes a wheel of the package `demo`.
 const MAKE: &str = "\
@@ -35,9 +47,7 @@ fn run_in(folder: &Path, arguments: &[&str]) -> Output {
 }
 
 fn with_wheel() -> tempfile::TempDir {
-    use std::os::unix::fs::PermissionsExt;
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let folder = open_folder();
     std::fs::create_dir(folder.path().join("wheels")).unwrap();
     let made = Command::new("/usr/bin/python3")
         .args(["-c", MAKE])
@@ -47,11 +57,7 @@ fn with_wheel() -> tempfile::TempDir {
     folder
 }
 
-#[test]
 fn requested_package_is_installed_and_reported() {
-    if !has_pip() {
-        return;
-    }
     let folder = with_wheel();
     let arguments = [
         "run",
@@ -68,7 +74,7 @@ fn requested_package_is_installed_and_reported() {
         assert!(partial.contains("package_installation ("), "{stderr}");
         assert!(!stderr.contains("installed again"), "{stderr}");
     }
-    // Somebody changes what is installed.
+    // Another process changes an installed file.
     let changed = Command::new("find")
         .arg(folder.path().join("cache"))
         .args(["-name", "demo.py", "-exec", "sh", "-c"])
@@ -85,20 +91,16 @@ fn requested_package_is_installed_and_reported() {
     );
     assert_eq!(output.status.code(), Some(125));
     let stderr = text(&output.stderr);
-    // What takes longer than a second is announced.
-    let said = |line: &&str| !line.starts_with("sandbox: installing ");
-    let said = stderr.lines().filter(said).collect::<Vec<_>>();
+    // An installation that takes longer than a second is announced.
+    let is_error = |line: &&str| !line.starts_with("sandbox: installing ");
+    let errors = stderr.lines().filter(is_error).collect::<Vec<_>>();
     assert!(
-        matches!(said[..], [line] if line.contains("demo==2")),
+        matches!(errors[..], [line] if line.contains("demo==2")),
         "{stderr}"
     );
 }
 
-#[test]
 fn policy_file_lists_allowed_packages() {
-    if !has_pip() {
-        return;
-    }
     let folder = with_wheel();
     let file = folder.path().join("policy.toml");
     let file = file.to_str().unwrap();
@@ -138,7 +140,6 @@ fn policy_file_lists_allowed_packages() {
     assert!(stderr.contains("package_installation"), "{stderr}");
 }
 
-#[test]
 fn invalid_package_names_are_refused() {
     for bad in [
         "-r",

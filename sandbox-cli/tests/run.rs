@@ -65,12 +65,12 @@ fn output_and_input_are_streamed() {
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    // Would wait for ever if output were held back: nothing was written to standard input yet.
+    // This would block if output were buffered: standard input is still empty.
     assert_eq!(lines.next().unwrap().unwrap(), "ready");
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(b"this\n").unwrap();
     assert_eq!(lines.next().unwrap().unwrap(), "got this");
-    // The other end of standard input is still open, and nobody waits for it.
+    // The command does not wait for the end of its standard input.
     assert_eq!(exit_code(&mut child, Duration::from_secs(20)), Some(0));
     drop(stdin);
 }
@@ -130,7 +130,7 @@ fn run_in_shell_loop_does_not_consume_loop_input() {
 #[test]
 fn copied_file_name_shadows_no_module() {
     let folder = tempfile::tempdir().unwrap();
-    // In its own folder this file would be what `import json` finds.
+    // In the script's folder, `import json` would find this file.
     let file = folder.path().join("json.py");
     std::fs::write(&file, "import json, sys\nprint(json.dumps(sys.argv[1:]))").unwrap();
     let (code, stdout, stderr) = run_text([
@@ -173,7 +173,7 @@ fn file_visible_in_sandbox_runs_in_place() {
             "{option}: {stdout}"
         );
     }
-    // Copied in, it is alone.
+    // The script is copied into the sandbox without its folder.
     let (code, _, stderr) = run_text([OsStr::new("run"), "-q".as_ref(), file.as_ref()]);
     assert_eq!(code, Some(1));
     assert!(stderr.contains("No module named 'helper'"), "{stderr}");

@@ -1,4 +1,4 @@
-//! `sandbox run`: whatever ends the command ends the sandbox.
+//! `sandbox run`: the end of the command ends the sandbox.
 
 #![cfg(feature = "local")]
 
@@ -8,19 +8,30 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use common::{exit_code, processes_with, program, unique_seconds, wait_until};
+use common::{exit_code, processes_with, program, signal, unique_seconds, wait_until};
 
-/// Starts a sandbox with processes that end neither by themselves nor for SIGTERM.
+/// Starts a sandbox with processes that ignore SIGTERM. Returns after they run.
 fn start(marker: &str) -> (Child, BufReader<ChildStdout>) {
     let script = format!(
         "trap '' TERM INT HUP; setsid sleep {marker} & echo ready; while :; do sleep {marker}; done"
     );
-    // Signals that whoever runs the tests ignores (nohup does) would be ignored by the command too.
-    let mut child = Command::new("env")
+    // The command inherits ignored signals, and `nohup` ignores SIGHUP.
+    let mut command = Command::new("env");
+    command
         .arg("--default-signal=HUP,INT,TERM")
         .arg(program())
         .args(["run", "--timeout", "5m", "--", "/bin/sh", "-c", &script])
-        .stdin(Stdio::null())
+        .stdin(Stdio::null());
+    let (child, stdout) = await_ready_of(&mut command);
+    wait_until("the tree runs", Duration::from_secs(5), || {
+        processes_with(marker).len() >= 2
+    });
+    (child, stdout)
+}
+
+/// Starts a command, and waits until its program prints `ready`. Returns the rest of the output.
+fn await_ready_of(command: &mut Command) -> (Child, BufReader<ChildStdout>) {
+    let mut child = command
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -40,39 +51,20 @@ fn start(marker: &str) -> (Child, BufReader<ChildStdout>) {
         child.wait().unwrap();
         panic!("{line:?} {stderr}");
     }
-    wait_until("the tree is there", Duration::from_secs(5), || {
-        processes_with(marker).len() >= 2
-    });
     (child, stdout)
 }
 
-fn send(signal: &str, child: &Child) {
-    let status = Command::new("kill")
-        .args([signal, &child.id().to_string()])
-        .status()
-        .unwrap();
-    assert!(status.success());
-}
-
-/// A program that ends in time has its exit code, however long the command itself was stopped.
+/// The time in which the command itself is stopped does not count.
 #[test]
 fn time_limit_excludes_time_while_stopped() {
-    let mut child = Command::new(program())
-        .args(["run", "-q", "--timeout", "2s", "--", "/bin/sh", "-c"])
-        .arg("echo ready; sleep 1; echo done; exit 3")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut stdout = BufReader::new(child.stdout.take().unwrap());
-    let mut line = String::new();
-    stdout.read_line(&mut line).unwrap();
-    assert_eq!(line, "ready\n");
-    send("-STOP", &child);
-    // Beyond the time limit and all overtime of the command's own clocks.
+    let run = ["run", "-q", "--timeout", "2s", "--", "/bin/sh", "-c"];
+    let mut command = common::command(&run);
+    command.arg("echo ready; sleep 1; echo done; exit 3");
+    let (mut child, mut stdout) = await_ready_of(&mut command);
+    signal(&child, "-STOP");
+    // Longer than the time limit and all bounds of the command's own clocks.
     std::thread::sleep(Duration::from_secs(20));
-    send("-CONT", &child);
+    signal(&child, "-CONT");
     assert_eq!(exit_code(&mut child, Duration::from_secs(20)), Some(3));
     let mut rest = String::new();
     stdout.read_to_string(&mut rest).unwrap();
@@ -84,13 +76,13 @@ fn signals_kill_process_tree() {
     for (signal, code) in [("-INT", 130), ("-TERM", 143), ("-HUP", 129)] {
         let marker = unique_seconds();
         let (mut child, _stdout) = start(&marker);
-        send(signal, &child);
+        common::signal(&child, signal);
         assert_eq!(
             exit_code(&mut child, Duration::from_secs(10)),
             Some(code),
             "{signal}"
         );
-        wait_until("the tree is gone", Duration::from_secs(1), || {
+        wait_until("the tree has ended", Duration::from_secs(1), || {
             processes_with(&marker).is_empty()
         });
     }
@@ -102,7 +94,7 @@ fn killed_command_leaves_no_processes() {
     let (mut child, _stdout) = start(&marker);
     child.kill().unwrap();
     child.wait().unwrap();
-    wait_until("the tree is gone", Duration::from_secs(5), || {
+    wait_until("the tree has ended", Duration::from_secs(5), || {
         processes_with(&marker).is_empty()
     });
 }
@@ -111,33 +103,25 @@ fn killed_command_leaves_no_processes() {
 fn closed_stdout_ends_the_run() {
     let marker = unique_seconds();
     let script = format!("sleep {marker} & yes");
-    let mut child = Command::new(program())
-        .args(["run", "--", "/bin/sh", "-c", &script])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
+    let mut child = common::command(&["run", "--", "/bin/sh", "-c", &script])
         .spawn()
         .unwrap();
     let mut stdout = child.stdout.take().unwrap();
     stdout.read_exact(&mut [0; 100]).unwrap();
     drop(stdout);
     assert_eq!(exit_code(&mut child, Duration::from_secs(10)), Some(141));
-    wait_until("the tree is gone", Duration::from_secs(1), || {
+    wait_until("the tree has ended", Duration::from_secs(1), || {
         processes_with(&marker).is_empty()
     });
 }
 
 #[test]
 fn time_limit_applies_while_stdout_reader_stalls() {
-    let mut child = Command::new(program())
-        .args(["run", "--timeout", "1s", "--", "yes"])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
+    let mut child = common::command(&["run", "--timeout", "1s", "--", "yes"])
         .spawn()
         .unwrap();
-    // Nobody reads: the pipe is full at once. The program is ended at its limit, and what it wrote
-    // waits for its reader.
+    // The pipe is full at once. The program ends at its time limit, and its output waits for the
+    // reader.
     std::thread::sleep(Duration::from_secs(3));
     assert!(
         processes_of(&child).is_empty(),

@@ -1,9 +1,8 @@
 //! `sandbox check`: would this policy be enforced here?
 
 use clap::Args;
-use sandbox::{
-    Demand, Enforcement, EnforcementReport, Level, Plan, SandboxClient, Unmet, registry,
-};
+use sandbox::support::{Support, SupportedDemand};
+use sandbox::{Enforcement, Level, SandboxClient, registry};
 use serde::Serialize;
 
 use crate::command_error::Outcome;
@@ -40,7 +39,7 @@ struct CapabilityRow<'a> {
     demanded: &'a str,
     level: Level,
     #[serde(flatten)]
-    enforcement: Enforcement,
+    enforcement: &'a Enforcement,
     accepted: bool,
 }
 
@@ -52,12 +51,12 @@ pub fn run(arguments: &CheckArguments) -> Outcome {
     let tier = registry::tier(&arguments.policy.backend)?;
     let request = arguments.policy.resolve()?;
     let client = SandboxClient::open_with(tier.tier, request.policy, &request.settings)?;
-    let (plan, report, unmet) = super::block_on(client.check(&request.spec))??;
+    let support = super::block_on(client.check(&request.spec))??;
     let document = CheckDocument {
         backend: tier.backend,
         tier: tier.tier,
-        accepted: unmet.is_empty(),
-        capabilities: rows(&plan, &report, &unmet),
+        accepted: support.is_accepted(),
+        capabilities: rows(&support),
     };
     match arguments.format.format {
         Format::Json => print_json(&document)?,
@@ -70,23 +69,23 @@ pub fn run(arguments: &CheckArguments) -> Outcome {
     })
 }
 
-fn rows<'a>(plan: &'a Plan, report: &EnforcementReport, unmet: &[Unmet]) -> Vec<CapabilityRow<'a>> {
-    let row = |demand: &'a Demand| {
-        let missing = || Enforcement::unenforced("the backend says nothing about it");
+fn rows<'a>(support: &'a Support) -> Vec<CapabilityRow<'a>> {
+    let unmet = support.unmet();
+    let row = |supported: &'a SupportedDemand| {
+        let SupportedDemand {
+            demand,
+            enforcement,
+            ..
+        } = supported;
         CapabilityRow {
             capability: demand.capability.as_str(),
             demanded: &demand.value,
             level: demand.level,
-            enforcement: report
-                .get(demand.capability)
-                .cloned()
-                .unwrap_or_else(missing),
-            accepted: !unmet
-                .iter()
-                .any(|unmet| unmet.demand.capability == demand.capability),
+            enforcement,
+            accepted: !unmet.iter().any(|unmet| unmet.demand == *demand),
         }
     };
-    plan.demands.iter().map(row).collect()
+    support.demands.iter().map(row).collect()
 }
 
 fn text(document: &CheckDocument<'_>) -> String {
@@ -104,7 +103,7 @@ fn text(document: &CheckDocument<'_>) -> String {
             Level::Required => "required",
             Level::Wanted => "wanted",
         };
-        let how = match &row.enforcement {
+        let how = match row.enforcement {
             Enforcement::Enforced { mechanism } => mechanism.clone(),
             Enforcement::Partial { mechanism, gap } => format!("{mechanism}; gap: {gap}"),
             Enforcement::Unenforced { reason } => reason.clone(),

@@ -16,7 +16,7 @@ use crate::exit::Exit;
 use crate::options::{bytes, text};
 use crate::output::{Format, FormatOption, print_json};
 use crate::print_status;
-use sandbox::escape;
+use sandbox::spi::escape;
 
 /// The maximum number of files and folders to copy out.
 const ENTRIES: usize = 100_000;
@@ -87,7 +87,7 @@ pub fn run(arguments: &CpArguments) -> Outcome {
                         total_size: arguments.limit,
                     };
                     super::in_sandbox(&client, name, async |sandbox| {
-                        Ok(sandbox.copy_out(path, target, limits).await?)
+                        Ok(sandbox.copy_out_with(path, target, limits).await?)
                     })
                     .await
                 }

@@ -3,7 +3,8 @@
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use sandbox::{SandboxClient, SandboxHandle, escape, registry};
+use sandbox::spi::escape;
+use sandbox::{SandboxClient, SandboxHandle, registry};
 use serde::Serialize;
 
 use super::run::document::{EnforcementEntry, enforcement};

@@ -44,13 +44,14 @@ impl TierOption {
             .into_iter()
             .partition(|tier| tier.backend == LOCAL_BACKEND);
         let mut unreachable = Vec::new();
+        let mut without = Vec::new();
         for tiers in [local, remote] {
             let mut matches = Vec::new();
             for tier in tiers {
                 let located = LocatedSandbox::of(tier)?;
                 match located.has(name).await {
                     Ok(true) => matches.push(located),
-                    Ok(false) => {}
+                    Ok(false) => without.push(located),
                     Err(error) => unreachable.push(error),
                 }
             }
@@ -58,6 +59,14 @@ impl TierOption {
                 (Some(located), []) => return Ok(located),
                 (Some(located), others) => return Err(ambiguous(name, others, &located)),
                 (None, _) => {}
+            }
+        }
+        for located in without {
+            // Only now, since this lists every container of an engine.
+            if let Err(error) = located.client.get(name).await
+                && error.kind() == ErrorKind::SandboxAttached
+            {
+                return Err(error.into());
             }
         }
         Err(not_found(name, &unreachable))
@@ -112,7 +121,7 @@ pub fn detached_tiers(name: Option<&str>) -> Result<Vec<&'static Registration>, 
     }
     let keeps = |tier: &&Registration| {
         // BatchItem that cannot be opened says so when it is asked.
-        (tier.open)().map_or(true, |backend| backend.keeps_detached())
+        (tier.open)().map_or(true, |backend| backend.detached().is_some())
     };
     Ok(registry::tiers()?.into_iter().filter(keeps).collect())
 }

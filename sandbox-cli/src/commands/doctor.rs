@@ -86,9 +86,10 @@ async fn examine(tier: &'static Registration) -> TierDiagnosis {
 /// Why the default policy cannot be enforced.
 async fn problem(client: &SandboxClient) -> Option<String> {
     match client.check(&SandboxSpec::new("doctor")).await {
-        Ok((_, _, unmet)) if unmet.is_empty() => None,
-        Ok((_, _, unmet)) => Some(
-            unmet
+        Ok(support) if support.is_accepted() => None,
+        Ok(support) => Some(
+            support
+                .unmet()
                 .iter()
                 .map(ToString::to_string)
                 .collect::<Vec<_>>()

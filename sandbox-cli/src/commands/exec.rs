@@ -1,16 +1,14 @@
 //! `sandbox exec`: one execution in a detached sandbox.
 
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt as _;
 use std::time::Duration;
 
 use clap::Args;
-use sandbox::spi::OutputSink;
 use sandbox::{ExecRequest, ExecResult, Export, SandboxHandle};
 
 use super::detached::TierOption;
 use super::run::document::RunDocument;
-use super::run::live::{LiveOutput, WrittenOutput};
+use super::run::live::{LiveOutput, WrittenOutput, exec_live};
 use super::run::signals::Signals;
 use super::run::stdin::{StdinChoice, warn_unread_stdin};
 use super::run::summary::Summary;
@@ -95,8 +93,7 @@ impl ExecArguments {
             .command
             .split_first()
             .ok_or_else(|| CommandError::argument("nothing to run: write -- COMMAND"))?;
-        let mut request = ExecRequest::new(program.as_bytes())
-            .args(rest.iter().map(|argument| argument.as_bytes()));
+        let mut request = ExecRequest::new(program).args(rest);
         for pair in &self.env {
             let (name, value) = variable(pair)?;
             request.env.insert(name, value);
@@ -135,8 +132,7 @@ impl ExecArguments {
             )),
             Format::Json => None,
         };
-        let sink = live.as_mut().map(|live| live as &mut dyn OutputSink);
-        let result = sandbox.exec_with(request, stdin.open(), sink).await;
+        let result = exec_live(sandbox, request, stdin.open(), live.as_mut()).await;
         // Even if the execution failed: its output is shown before the error.
         let live = match live {
             Some(live) => Some(live.finish().await?),

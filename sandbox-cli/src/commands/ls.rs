@@ -1,11 +1,13 @@
-//! `sandbox ls`: the detached sandboxes.
+//! `sandbox ls`: the detached sandboxes, and with `--all` the attached ones.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use sandbox::registry::Registration;
-use sandbox::{CapabilityPolicy, ErrorKind, SandboxClient, SandboxInfo, SandboxState};
+use sandbox::{
+    CapabilityPolicy, ErrorKind, SandboxClient, SandboxInfo, SandboxOwner, SandboxState,
+};
 use serde::Serialize;
 
 use super::detached::detached_tiers;
@@ -13,7 +15,7 @@ use crate::command_error::{CommandError, ErrorObject, Outcome};
 use crate::exit::Exit;
 use crate::output::{Format, FormatOption, print, print_json};
 use crate::table::table;
-use sandbox::escape;
+use sandbox::spi::escape;
 
 /// The options of `ls`.
 #[derive(Debug, Args)]
@@ -21,6 +23,10 @@ pub struct LsArguments {
     /// Only sandboxes of this tier
     #[arg(short, long, value_name = "TIER")]
     backend: Option<String>,
+
+    /// Also list sandboxes that are attached to the process that created them
+    #[arg(short, long)]
+    all: bool,
 
     #[command(flatten)]
     pub format: FormatOption,
@@ -41,6 +47,9 @@ struct SandboxRow {
     created: String,
     expires: Option<String>,
     labels: BTreeMap<String, String>,
+    /// The owner of an attached sandbox.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    owner: Option<SandboxOwner>,
 }
 
 /// Runs the subcommand.
@@ -50,7 +59,7 @@ pub fn run(arguments: &LsArguments) -> Outcome {
     let mut failures = Vec::new();
     super::block_on(async {
         for tier in tiers {
-            match list(tier).await {
+            match list(tier, arguments.all).await {
                 Ok(listed) => sandboxes.extend(listed),
                 Err(failure) => failures.push(failure),
             }
@@ -77,15 +86,19 @@ pub fn run(arguments: &LsArguments) -> Outcome {
             for failure in failures {
                 failure.report(Format::Text);
             }
-            print(&text(&sandboxes, SystemTime::now()))?;
+            print(&text(&sandboxes, arguments.all, SystemTime::now()))?;
         }
     }
     Ok(exit)
 }
 
-async fn list(tier: &Registration) -> Result<Vec<SandboxInfo>, CommandError> {
+async fn list(tier: &Registration, all: bool) -> Result<Vec<SandboxInfo>, CommandError> {
     let client = SandboxClient::open(tier.tier, CapabilityPolicy::new())?;
-    match client.list().await {
+    let list = match all {
+        true => client.list_all().await,
+        false => client.list().await,
+    };
+    match list {
         Err(error) if error.kind() == ErrorKind::Unsupported => {
             Err(CommandError::from(error).with_fix("`sandbox ls` lists those of all tiers"))
         }
@@ -101,6 +114,7 @@ fn row(info: &SandboxInfo) -> SandboxRow {
         created: time(info.created),
         expires: info.expires.map(time),
         labels: info.labels.clone(),
+        owner: info.owner.clone(),
     }
 }
 
@@ -109,15 +123,16 @@ pub fn time(time: SystemTime) -> String {
     humantime::format_rfc3339_seconds(time).to_string()
 }
 
-fn text(sandboxes: &[SandboxInfo], now: SystemTime) -> String {
+fn text(sandboxes: &[SandboxInfo], with_owners: bool, now: SystemTime) -> String {
     if sandboxes.is_empty() {
         return String::new();
     }
-    let mut lines = vec![
-        ["NAME", "TIER", "STATE", "AGE", "ENDS IN", "LABELS"]
-            .map(str::to_owned)
-            .to_vec(),
-    ];
+    let mut heading = vec!["NAME", "TIER", "STATE", "AGE", "ENDS IN"];
+    if with_owners {
+        heading.push("OWNER");
+    }
+    heading.push("LABELS");
+    let mut lines = vec![heading.into_iter().map(str::to_owned).collect::<Vec<_>>()];
     for info in sandboxes {
         let age = now.duration_since(info.created).unwrap_or_default();
         let time_left = match (info.state, info.expires) {
@@ -131,14 +146,19 @@ fn text(sandboxes: &[SandboxInfo], now: SystemTime) -> String {
             .iter()
             .map(|(name, value)| escape(&format!("{name}={value}")))
             .collect::<Vec<_>>();
-        lines.push(vec![
+        let mut line = vec![
             info.name.clone(),
             info.tier.clone(),
             info.state.as_str().to_owned(),
             brief(age),
             time_left,
-            labels.join(","),
-        ]);
+        ];
+        if with_owners {
+            let owner = info.owner.as_ref().map(ToString::to_string);
+            line.push(owner.unwrap_or_else(|| "detached".to_owned()));
+        }
+        line.push(labels.join(","));
+        lines.push(line);
     }
     table(&lines)
 }
@@ -162,13 +182,37 @@ mod tests {
         running.labels.insert("team".into(), "a\n".into());
         let ended = SandboxInfo::new("old", "local", SandboxState::Ended, ago(90_061));
         assert_eq!(
-            text(&[running, ended], now),
+            text(&[running.clone(), ended], false, now),
             "NAME  TIER   STATE    AGE     ENDS IN  LABELS\n\
              lab   local  running  1m 1s   59m 59s  team=a\\n\n\
              old   local  ended    1day 1h  -\n"
                 .replace("AGE     ENDS", "AGE      ENDS")
                 .replace("1m 1s   59m", "1m 1s    59m")
         );
-        assert_eq!(text(&[], now), "");
+        assert_eq!(text(&[], true, now), "");
+        let mut attached = SandboxInfo::new("mine", "local", SandboxState::Running, ago(2));
+        attached.owner = Some(SandboxOwner::process(42));
+        running.labels.clear();
+        let lines = text(&[running, attached], true, now);
+        let cells = |line: &str| {
+            let cells = line.split("  ").map(str::trim);
+            cells
+                .filter(|cell| !cell.is_empty())
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
+        let lines = lines.lines().map(cells).collect::<Vec<_>>();
+        assert_eq!(
+            lines[0],
+            ["NAME", "TIER", "STATE", "AGE", "ENDS IN", "OWNER", "LABELS"]
+        );
+        assert_eq!(
+            lines[1],
+            ["lab", "local", "running", "1m 1s", "59m 59s", "detached"]
+        );
+        assert_eq!(
+            lines[2],
+            ["mine", "local", "running", "2s", "-", "process 42"]
+        );
     }
 }

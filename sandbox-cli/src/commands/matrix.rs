@@ -145,7 +145,7 @@ impl DeclaredTier {
         let report = match SandboxClient::open(tier.tier, policy) {
             Ok(client) => {
                 let spec = SandboxSpec::new("matrix");
-                client.check(&spec).await.map(|(_, report, _)| report)
+                client.check(&spec).await.map(|support| support.report)
             }
             Err(error) => Err(error),
         };

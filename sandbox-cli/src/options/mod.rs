@@ -13,9 +13,10 @@ use std::time::Duration;
 use clap::Args;
 use sandbox::policy::{Preset, Requirement};
 use sandbox::registry::Settings;
+use sandbox::spi::unique_name;
 use sandbox::{
     ByteSize, Capability, CapabilityPolicy, Cpus, ImageRetention, PullPolicy, SandboxSpec,
-    Workspace, unique_name,
+    Workspace,
 };
 
 use crate::command_error::CommandError;

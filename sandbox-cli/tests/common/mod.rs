@@ -1,19 +1,21 @@
-//! What the tests of the command share.
+//! Helpers of the command's tests.
 
-#![allow(dead_code, reason = "each test program uses its part")]
+#![allow(dead_code, unused_imports, reason = "each test program uses its part")]
 
 use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
-use std::process::{Child, Output};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+pub use sandbox_testing::processes::{unique_seconds, with_argument as processes_with};
+pub use sandbox_testing::wait::wait_until;
 use serde_json::Value;
 
-/// Longer than any run here may take: a command that hangs fails its test.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The longest that a command may run: one that hangs fails its test.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The command's program. Another one can be named where this one cannot be read.
+/// The command's program. `SANDBOX_TEST_BIN` names another one for users who cannot read this one.
 pub fn program() -> PathBuf {
     let named = std::env::var_os("SANDBOX_TEST_BIN").map(PathBuf::from);
     named.unwrap_or_else(|| env!("CARGO_BIN_EXE_sandbox").into())
@@ -32,7 +34,7 @@ pub fn checkout() -> PathBuf {
 /// The command with these arguments, without standard input.
 pub fn sandbox<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> assert_cmd::Command {
     let mut command = assert_cmd::Command::new(program());
-    command.args(arguments).timeout(PATIENCE);
+    command.args(arguments).timeout(TIMEOUT);
     command
 }
 
@@ -41,7 +43,7 @@ pub fn run<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Output {
     sandbox(arguments).output().unwrap()
 }
 
-/// Runs the command and tells its exit code, and what it wrote, as text.
+/// Runs the command. Returns its exit code, standard output and standard error.
 pub fn run_text<A: AsRef<OsStr>>(
     arguments: impl IntoIterator<Item = A>,
 ) -> (Option<i32>, String, String) {
@@ -56,11 +58,7 @@ pub fn run_text<A: AsRef<OsStr>>(
 /// Runs the command with `-o json` and reads the object.
 pub fn run_json(arguments: &[&str]) -> (Option<i32>, Value) {
     let output = run([&arguments[..1], &["-o", "json"], &arguments[1..]].concat());
-    assert_eq!(
-        text(&output.stderr),
-        "",
-        "nothing but the object is written"
-    );
+    assert_eq!(text(&output.stderr), "", "only the object is written");
     let value = serde_json::from_slice(&output.stdout);
     (
         output.status.code(),
@@ -72,31 +70,27 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A number that stands for this test in command lines: `sleep` for so many seconds is nobody
-/// else's.
-pub fn unique_seconds() -> String {
-    use std::sync::atomic::{AtomicU32, Ordering};
-    static COUNTER: AtomicU32 = AtomicU32::new(0);
-    let count = COUNTER.fetch_add(1, Ordering::Relaxed);
-    format!("{}.{}", 100_000 + std::process::id(), count)
+/// The command with these arguments, without standard input and error, and with a pipe for standard
+/// output. It is not started.
+pub fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(program());
+    command
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    command
 }
 
-/// The host's processes with this argument.
-pub fn processes_with(argument: &str) -> Vec<u32> {
-    let has_it = |pid: &u32| {
-        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        line.split(|byte| *byte == 0)
-            .any(|part| part == argument.as_bytes())
-    };
-    let entries = std::fs::read_dir("/proc").unwrap().flatten();
-    entries
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .filter(has_it)
-        .collect()
+/// Sends a signal to a child process, such as `-INT`.
+pub fn signal(child: &Child, signal: &str) {
+    let sent = Command::new("kill")
+        .args([signal, &child.id().to_string()])
+        .status();
+    assert!(sent.unwrap().success());
 }
 
-/// Waits until the program that a command runs has said that it is ready, and closes the command's
-/// output.
+/// Waits until the program that a command runs prints `ready`, and closes the command's output.
 pub fn await_ready(child: &mut Child) {
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap())
@@ -105,16 +99,7 @@ pub fn await_ready(child: &mut Child) {
     assert_eq!(line, "ready\n");
 }
 
-/// Waits until something is true.
-pub fn wait_until(what: &str, limit: Duration, mut condition: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !condition() {
-        assert!(start.elapsed() < limit, "not within {limit:?}: {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
-/// Waits for a process of ours to end, and tells its exit code.
+/// Waits for a child process to end. Returns its exit code; `None` if a signal ended it.
 pub fn exit_code(child: &mut Child, limit: Duration) -> Option<i32> {
     let start = Instant::now();
     loop {

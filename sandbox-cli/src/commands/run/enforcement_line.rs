@@ -2,7 +2,7 @@
 
 use sandbox::{Enforcement, EnforcementReport};
 
-use sandbox::escape;
+use sandbox::spi::escape;
 
 /// Capabilities that are named together where all of them are enforced.
 const GROUPS: &[(&str, &[&str])] = &[

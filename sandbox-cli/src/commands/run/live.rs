@@ -6,8 +6,9 @@ use std::os::fd::AsFd as _;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sandbox::ByteSize;
-use sandbox::spi::{Flow, OutputSink, OutputStream};
+use sandbox::{
+    ByteSize, ExecRequest, ExecResult, Flow, OutputSink, OutputStream, SandboxHandle, Stdin,
+};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::command_error::CommandError;
@@ -97,6 +98,19 @@ impl OutputSink for LiveOutput {
             // The writer has ended: its result says why.
             Err(_) => Flow::Stop,
         }
+    }
+}
+
+/// Runs a program, and passes its output on if `live` is set.
+pub async fn exec_live(
+    sandbox: &SandboxHandle,
+    request: &ExecRequest,
+    stdin: Stdin,
+    live: Option<&mut LiveOutput>,
+) -> sandbox::Result<ExecResult> {
+    match live {
+        Some(live) => sandbox.exec_to(request, stdin, live).await,
+        None => sandbox.exec_with(request, stdin, |_, _| {}).await,
     }
 }
 

@@ -127,21 +127,21 @@ impl Program {
             ProgramSource::Copy(copied) => format!("{folder}/{}", copied.name).into(),
         };
         let command = match interpreter {
-            None => ExecRequest::new(source.as_bytes()),
+            None => ExecRequest::new(source),
             Some((language, name)) => {
                 let command = ExecRequest::new(name);
                 match &self.source {
                     ProgramSource::Code(_) => code(command, language, &source),
-                    _ => command.arg(source.as_bytes()),
+                    _ => command.arg(source),
                 }
             }
         };
-        command.args(self.arguments.iter().map(|argument| argument.as_bytes()))
+        command.args(&self.arguments)
     }
 }
 
 fn code(interpreter: ExecRequest, language: Language, code: &OsStr) -> ExecRequest {
-    let command = interpreter.arg(language.code_option()).arg(code.as_bytes());
+    let command = interpreter.arg(language.code_option()).arg(code);
     match language {
         // The first argument after the code is the script's name.
         Language::Shell => command.arg("sh"),

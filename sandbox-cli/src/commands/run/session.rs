@@ -3,15 +3,13 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use sandbox::spi::OutputSink;
 use sandbox::{
-    ArtifactLimits, ErrorKind, ExecRequest, ExecResult, Export, SandboxClient, SandboxHandle,
-    SkippedArtifact,
+    ErrorKind, ExecRequest, ExecResult, Export, SandboxClient, SandboxHandle, SkippedArtifact,
 };
 
 use super::RunArguments;
 use super::document::RunDocument;
-use super::live::{LiveOutput, WrittenOutput};
+use super::live::{LiveOutput, WrittenOutput, exec_live};
 use super::output_folder::{DEFAULT_EXPORT, OutputFolder};
 use super::program::{CopiedFile, Program};
 use super::signals::Signals;
@@ -130,9 +128,9 @@ impl Run<'_> {
     async fn work(&self, sandbox: &SandboxHandle) -> Result<RunResult, CommandError> {
         let folder = self.folder(sandbox);
         if let Some(CopiedFile { name, content }) = self.program.copied() {
-            let content = Box::new(std::io::Cursor::new(content.clone()));
+            let content = std::io::Cursor::new(content.clone());
             sandbox
-                .put(&format!("{folder}/{name}"), 0o755, content)
+                .upload(&format!("{folder}/{name}"), 0o755, content)
                 .await?;
         }
         let mut live = match self.arguments.format.format {
@@ -151,7 +149,7 @@ impl Run<'_> {
         let result = result?;
         let export = match &self.output {
             Some(output) => sandbox
-                .export(output.path(), ArtifactLimits::default())
+                .export(output.path())
                 .await
                 .map_err(CommandError::from),
             None => Ok(Export::default()),
@@ -187,14 +185,12 @@ impl Run<'_> {
         }
         let is_missing = |error: &sandbox::Error| error.kind() == ErrorKind::ProgramNotFound;
         let (command, alternatives) = self.program.commands(folder);
-        let sink = live.as_deref_mut().map(|live| live as &mut dyn OutputSink);
-        let result = sandbox.exec_with(&command, stdin.open(), sink).await;
+        let result = exec_live(sandbox, &command, stdin.open(), live.as_deref_mut()).await;
         if !result.as_ref().is_err_and(is_missing) {
             return result;
         }
         for alternative in &alternatives {
-            let sink = live.as_deref_mut().map(|live| live as &mut dyn OutputSink);
-            let other = sandbox.exec_with(alternative, stdin.open(), sink).await;
+            let other = exec_live(sandbox, alternative, stdin.open(), live.as_deref_mut()).await;
             if !other.as_ref().is_err_and(is_missing) {
                 return other;
             }
@@ -212,7 +208,7 @@ impl Run<'_> {
             .exec(&ExecRequest::new("rm").args(["-rf", "--", &folder]))
             .await;
         match removed {
-            Ok(result) if result.ok() => {}
+            Ok(result) if result.success() => {}
             Ok(result) => print_status(format_args!(
                 "warning: {folder} is left behind: rm {}",
                 result.outcome
@@ -238,7 +234,7 @@ impl Run<'_> {
                 .skipped
                 .retain(|skipped| skipped.source != DEFAULT_EXPORT);
         }
-        if artifacts_error.is_some() && result.ok() {
+        if artifacts_error.is_some() && result.success() {
             exit = Exit::FAILED;
         }
         match live {
@@ -303,13 +299,13 @@ async fn sync_workspace(sandbox: &SandboxHandle) -> sandbox::Result<()> {
 /// Prints the errors that the returned error does not include.
 fn print_warnings(errors: impl IntoIterator<Item = sandbox::Error>) {
     for error in errors {
-        print_status(sandbox::escape(&format!("warning: {error}")));
+        print_status(sandbox::spi::escape(&format!("warning: {error}")));
     }
 }
 
 fn print_skipped(what: &str, skipped: &[SkippedArtifact]) {
     for SkippedArtifact { source, reason } in skipped {
-        let source = sandbox::escape(source);
+        let source = sandbox::spi::escape(source);
         let reason = skip_reason(reason);
         print_status(format_args!(
             "warning: workspace: {source}: {what}: {reason}"

@@ -6,7 +6,7 @@ use std::os::fd::AsFd as _;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use sandbox::spi::Source;
+use sandbox::Stdin;
 
 use crate::print_status;
 
@@ -39,10 +39,10 @@ impl StdinChoice {
     }
 
     /// Opens it. A second stream continues where the first one stopped.
-    pub fn open(self) -> Option<Source> {
+    pub fn open(self) -> Stdin {
         match self {
-            Self::Inherited => Some(Box::new(tokio::io::stdin())),
-            Self::Empty => None,
+            Self::Inherited => Stdin::from_reader(tokio::io::stdin()),
+            Self::Empty => Stdin::Null,
         }
     }
 }

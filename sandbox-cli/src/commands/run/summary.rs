@@ -11,7 +11,7 @@ use super::enforcement_line::enforcement_line;
 use super::live::WrittenOutput;
 use crate::command_error::CommandError;
 use crate::print_status;
-use sandbox::escape;
+use sandbox::spi::escape;
 
 /// The summary of a run.
 pub struct Summary<'a> {
