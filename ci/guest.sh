@@ -184,5 +184,6 @@ echo "guest: $((${#expected[@]} + 1 - failed)) passed, $failed failed"
 [ "$failed" = 0 ] || exit 1
 if [ -n "$write" ]; then
     tar -xf "$scratch/results" -C "$scratch"
+    mkdir -p "$write"
     cp "$scratch"/*/matrix/*.json "$write"
 fi

@@ -3,7 +3,7 @@
 #
 # Usage, as root:  ci/newer-engine.sh docker|podman [RELEASE]        RELEASE is trixie unless named
 #
-# The engine runs in private mount and network namespaces whose root is that release's tree (0.6 GB, made once, in
+# The engine runs in a private mount namespace whose root is that release's tree (0.6 GB, made once, in
 # $SANDBOX_CACHE/newer). The last line on standard output sets the variable that clients read; standard error names the
 # process to end. Measured with it: Docker 26.1 and Podman 5.4 of Debian 13, on Debian 12 with cgroup v1.
 #
@@ -17,13 +17,21 @@ release=${2:-trixie}
 top=${SANDBOX_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/sandbox}/newer
 tree=$top/$release
 sockets=$top/sockets-$engine-$release
+log=$top/$engine-$release.log
 
+[ "$(id -u)" = 0 ] || { echo "newer-engine.sh: this needs root, to make namespaces and mounts" >&2; exit 1; }
 case $engine in
     docker)
         variable=DOCKER_HOST
-        # Without a bridge: a second daemon would take the first one's interface away.
+        # With a bridge of its own, and no rules: a second daemon would take docker0 and its rules from the first one.
+        if ! [ -e /sys/class/net/newer0 ]; then
+            ip link add newer0 type bridge
+            ip address add 172.31.255.1/24 dev newer0
+            ip link set newer0 up
+        fi
         run='dockerd --host unix:///sockets/docker.sock --data-root /var/lib/newer-docker --exec-root /run/newer/exec
-             --pidfile /run/newer/pid --bridge none --iptables=false --ip6tables=false'
+             --pidfile /run/newer/pid --bridge newer0 --iptables=false --ip6tables=false
+             --ip-forward=false --ip-masq=false'
         ;;
     podman)
         variable=CONTAINER_HOST
@@ -36,22 +44,26 @@ case $engine in
         exit 2
         ;;
 esac
-[ "$(id -u)" = 0 ] || { echo "newer-engine.sh: this needs root, to make namespaces and mounts" >&2; exit 1; }
-
-if ! [ -e "$tree/usr/sbin/runc" ]; then
+if ! [ -e "$tree/usr/sbin/nft" ]; then
     command -v mmdebstrap >/dev/null || apt-get install -y -q --no-install-recommends mmdebstrap >&2
     mkdir -p "$top"
-    mmdebstrap --variant=minbase --include=docker.io,docker-cli,podman,crun,runc,iptables,ca-certificates \
+    rm -rf --one-file-system "$tree" "$tree.new"
+    mmdebstrap --variant=minbase --include=docker.io,docker-cli,podman,crun,runc,iptables,nftables,ca-certificates \
         "$release" "$tree.new" >&2
     mv "$tree.new" "$tree"
 fi
 
 mkdir -p "$sockets"
+exec 9>"$sockets/lock"
+if ! flock -n 9; then
+    echo "newer-engine.sh: $engine of $release runs already; log $log" >&2
+    echo "export $variable=unix://$sockets/$engine.sock"
+    exit 0
+fi
 rm -f "$sockets/$engine.sock"
 export tree sockets run
-setsid unshare --mount --net bash -c '
+setsid unshare --mount bash -c '
     set -e
-    ip link set lo up
     mount --make-rprivate /
     mount --bind "$tree" "$tree"
     for folder in proc sys dev; do mount --rbind "/$folder" "$tree/$folder"; done
@@ -59,12 +71,12 @@ setsid unshare --mount --net bash -c '
     mkdir -p "$tree/run/newer" "$tree/sockets" "$tree/mnt"
     mount --bind "$sockets" "$tree/sockets"
     # The engine must find the folders that sandboxes show at the same paths.
-    for folder in tmp var/tmp root home; do mount --rbind "/$folder" "$tree/$folder"; done
+    for folder in tmp var/tmp root home etc/ssl usr/share/ca-certificates; do mount --rbind "/$folder" "$tree/$folder"; done
     cd "$tree"
     pivot_root . mnt
     umount -l /mnt
     exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root $run
-' >"$top/$engine-$release.log" 2>&1 </dev/null &
+' >"$log" 2>&1 </dev/null &
 process=$!
 
 for _ in $(seq 60); do
@@ -73,9 +85,9 @@ for _ in $(seq 60); do
     sleep 0.5
 done
 if ! [ -S "$sockets/$engine.sock" ]; then
-    echo "newer-engine.sh: $engine of $release did not start; the end of $top/$engine-$release.log:" >&2
-    tail -n 5 "$top/$engine-$release.log" >&2
+    echo "newer-engine.sh: $engine of $release did not start; the end of $log:" >&2
+    tail -n 5 "$log" >&2
     exit 1
 fi
-echo "newer-engine.sh: $engine of $release runs as process $process; log $top/$engine-$release.log" >&2
+echo "newer-engine.sh: $engine of $release runs as process $process; log $log" >&2
 echo "export $variable=unix://$sockets/$engine.sock"

@@ -1,7 +1,7 @@
 //! The backends that the features link, and the features that would link the others.
 
-use sandbox_core::inventory;
 use sandbox_core::registry::FeatureHint;
+use sandbox_core::spi::inventory;
 
 // A crate that is enabled but never named is dropped by the linker, and its registration with it.
 #[cfg(feature = "docker")]

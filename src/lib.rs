@@ -1,19 +1,22 @@
 //! Run untrusted code under one policy, on pluggable backends that report what they enforce on this host.
 //!
 //! ```no_run
-//! use sandbox::{CapabilityPolicy, ExecRequest, SandboxClient, SandboxSpec};
+//! use sandbox::{ByteSize, CapabilityPolicy, ExecRequest, SandboxSpec};
+//! use std::time::Duration;
 //!
+//! # #[cfg(feature = "local")]
 //! # async fn example() -> sandbox::Result<()> {
-//! // The policy is the operator's limit. What it states is required, or the sandbox is refused.
-//! let mut policy = CapabilityPolicy::new();
-//! policy.timeout = Some(std::time::Duration::from_secs(10));
+//! // Each limit of the policy is required: a host that cannot enforce it refuses the sandbox.
+//! let policy = CapabilityPolicy::new()
+//!     .memory(ByteSize::mib(256))
+//!     .timeout(Duration::from_secs(10));
 //!
-//! let client = SandboxClient::open("local", policy)?;
+//! let client = sandbox::local(policy)?;
 //! let sandbox = client.create(&SandboxSpec::new("grader-7").env("LANG", "C.UTF-8")).await?;
+//! sandbox.write("/tmp/answer.py", "print(6 * 7)\n").await?;
 //!
-//! let result = sandbox.exec(&ExecRequest::new("python3").args(["-c", "print(6 * 7)"])).await?;
-//! assert_eq!(result.exit_code(), Some(0));
-//! assert_eq!(result.stdout_text(), "42\n");
+//! let result = sandbox.exec(&ExecRequest::new("python3").arg("/tmp/answer.py")).await?;
+//! assert_eq!(result.check()?.stdout_text(), "42\n");
 //!
 //! for (capability, enforcement) in sandbox.enforcement().iter() {
 //!     println!("{capability}: {enforcement}"); // "network_access: enforced (network namespace, …)"
@@ -22,7 +25,11 @@
 //! # Ok(()) }
 //! ```
 //!
-//! A program can ask which linked tier would accept a sandbox on this host, and why another would not:
+//! `local`, `docker`, `podman` and `k8s` open a client with a typed configuration.
+//! [`SandboxClient::open`] takes the name of a tier instead, as from a configuration file.
+//! [`blocking`] is for programs without an async runtime.
+//!
+//! [`support`] tells which linked tier would accept a sandbox on this host, and why another would not:
 //!
 //! ```
 //! use sandbox::support::{self, Answer};
@@ -31,8 +38,7 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
 //! # runtime.block_on(async {
-//! let mut policy = CapabilityPolicy::new();
-//! policy.memory = Some(ByteSize::mib(64));
+//! let policy = CapabilityPolicy::new().memory(ByteSize::mib(64));
 //! for support in support::linked(&policy, &SandboxSpec::new("question")).await? {
 //!     match &support.answer {
 //!         Answer::Accepted => println!("{} would run it", support.tier),
@@ -80,6 +86,30 @@
 //! # Ok(()) }
 //! ```
 //!
+//! An [`Execution`] is a stream of events:
+//!
+//! ```
+//! # async fn example() -> sandbox::Result<()> {
+//! # use std::sync::Arc;
+//! # use sandbox::fake::{FakeAnswer, FakeBackend};
+//! use futures_util::StreamExt;
+//! use sandbox::{CapabilityPolicy, ExecEvent, ExecRequest, SandboxClient, SandboxSpec, Stdin};
+//!
+//! # let backend = FakeBackend::new(|_| Ok(FakeAnswer::stdout("42\n")));
+//! # let client = SandboxClient::with_backend(Arc::new(backend), CapabilityPolicy::new())?;
+//! # let sandbox = client.create(&SandboxSpec::new("example")).await?;
+//! let mut execution = sandbox.start(&ExecRequest::new("make"), Stdin::Null).await?;
+//! while let Some(event) = execution.next().await {
+//!     if let ExecEvent::Stdout(bytes) = event? {
+//!         print!("{}", String::from_utf8_lossy(&bytes));
+//!     }
+//! }
+//! execution.wait().await?.check()?;
+//! # Ok(()) }
+//! # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+//! # runtime.block_on(example()).unwrap();
+//! ```
+//!
 //! # Features
 //!
 //! Each feature links one backend. That never changes the default: a tier is used only when it is named.
@@ -92,10 +122,12 @@
 //! | `k8s` | `k8s` |
 
 mod backends;
+mod clients;
 
+pub use clients::*;
 pub use sandbox_core::*;
 
 /// The example in the README compiles.
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "local"))]
 #[doc = include_str!("../README.md")]
 struct Readme;

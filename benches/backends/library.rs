@@ -4,9 +4,9 @@ use std::io::Cursor;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use sandbox::spi::unique_name;
 use sandbox::{
     ByteSize, Capability, CapabilityPolicy, ExecRequest, SandboxClient, SandboxHandle, SandboxSpec,
-    unique_name,
 };
 
 use crate::pods;
@@ -74,9 +74,9 @@ impl Library {
 
     async fn copy(&mut self) -> Timings {
         let (sandbox, bytes) = (self.warm().await?, self.bytes);
-        let content = Box::new(Cursor::new(vec![7; bytes as usize]));
-        let ((), copy_in) = timed(sandbox.put(FILE, 0o600, content)).await?;
-        let (content, copy_out) = timed(sandbox.fetch(FILE, bytes as usize)).await?;
+        let content = Cursor::new(vec![7; bytes as usize]);
+        let ((), copy_in) = timed(sandbox.upload(FILE, 0o600, content)).await?;
+        let (content, copy_out) = timed(sandbox.read_limited(FILE, ByteSize::bytes(bytes))).await?;
         expect_bytes(content.len(), bytes)?;
         exec(&sandbox, &["rm", FILE], 0).await?;
         Ok(vec![("copy in", copy_in), ("copy out", copy_out)])
@@ -136,7 +136,7 @@ async fn one_shot(client: &SandboxClient, spec: &SandboxSpec) -> Result<()> {
 async fn exec(sandbox: &SandboxHandle, program: &[&str], bytes: u64) -> Result<()> {
     let request = ExecRequest::new(program[0]).args(program[1..].iter().copied());
     let result = sandbox.exec(&request).await?;
-    if !result.ok() || result.incomplete.is_some() {
+    if !result.success() || result.incomplete.is_some() {
         let (outcome, stderr) = (&result.outcome, result.stderr_text());
         let reason = format!("{program:?}: {outcome:?}, standard error: {stderr:?}");
         return Err(MeasureError::Failed(reason));

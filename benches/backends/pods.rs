@@ -5,7 +5,8 @@ use futures_util::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{AttachParams, DeleteParams, PostParams, WatchEvent, WatchParams};
 use kube::{Api, Client, Config};
-use sandbox::{ByteSize, Cpus, unique_name};
+use sandbox::spi::unique_name;
+use sandbox::{ByteSize, Cpus};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 

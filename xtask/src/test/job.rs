@@ -22,8 +22,10 @@ pub enum Lane {
     Local,
     /// The Docker engine
     Docker,
-    /// The Podman engine, as root and rootless
+    /// The Podman engine of root
     Podman,
+    /// The Podman engine of an ordinary user
+    PodmanRootless,
     /// The Kubernetes cluster
     #[value(name = "k8s")]
     Kubernetes,
@@ -37,9 +39,17 @@ impl Lane {
             Self::Local => "local",
             Self::Docker => "docker",
             Self::Podman => "podman",
+            Self::PodmanRootless => "podman-rootless",
             Self::Kubernetes => "k8s",
         }
     }
+
+    /// The lanes whose jobs take turns. All lanes at once leave too little of two processors for
+    /// tests that measure times.
+    pub const TURNS: [&[Self]; 2] = [
+        &[Self::Docker, Self::Podman],
+        &[Self::Local, Self::PodmanRootless],
+    ];
 }
 
 /// How much to run.

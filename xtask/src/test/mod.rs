@@ -139,17 +139,16 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         }
     }
     let shared = Mutex::new(summary);
-    // Two engines at once leave too little of two processors for tests that measure times.
-    let engine = Mutex::new(());
+    let turns = Lane::TURNS.map(|lanes| (lanes, Mutex::new(())));
     thread::scope(|scope| {
         for (lane, jobs) in lanes {
-            let (shared, logs, engine) = (&shared, &logs, &engine);
+            let (shared, logs, turns) = (&shared, &logs, &turns);
             scope.spawn(move || {
                 let start = Instant::now();
                 for job in jobs {
-                    let uses_engine = matches!(lane, Lane::Docker | Lane::Podman);
+                    let turn = turns.iter().find(|(lanes, _)| lanes.contains(&lane));
                     let turn =
-                        uses_engine.then(|| engine.lock().unwrap_or_else(PoisonError::into_inner));
+                        turn.map(|(_, turn)| turn.lock().unwrap_or_else(PoisonError::into_inner));
                     let done = runner::run(job, logs);
                     drop(turn);
                     let mut summary = shared.lock().unwrap_or_else(PoisonError::into_inner);

@@ -155,6 +155,7 @@ impl Planner<'_> {
             let usable = match lane {
                 Lane::Docker => self.requirements.uses(Requirement::Docker),
                 Lane::Podman => self.requirements.uses(Requirement::Podman),
+                Lane::PodmanRootless => self.requirements.uses(Requirement::PodmanRootless),
                 Lane::Kubernetes => self.requirements.uses(Requirement::Kubernetes),
                 Lane::Checks | Lane::Local => true,
             };
@@ -229,6 +230,7 @@ impl Planner<'_> {
             Lane::Checks | Lane::Local => &[Requirement::Local, Requirement::Browser],
             Lane::Docker => &[Requirement::Docker],
             Lane::Podman => &[Requirement::Podman],
+            Lane::PodmanRootless => &[Requirement::PodmanRootless],
             Lane::Kubernetes => &[Requirement::Kubernetes],
         };
         command.env("SANDBOX_REQUIRE", self.requirements.names(required));
@@ -398,7 +400,7 @@ impl Planner<'_> {
         }
         let mut jobs = Vec::new();
         for (test, filter) in tests {
-            let mut job = self.user_job(Lane::Podman, user, test);
+            let mut job = self.user_job(Lane::PodmanRootless, user, test);
             if !filter.is_empty() {
                 job.command.arg(filter);
             }
@@ -406,7 +408,7 @@ impl Planner<'_> {
             job.command.env("SANDBOX_REQUIRE", required);
             jobs.push(job);
         }
-        jobs.push(self.user_suite(Lane::Podman, user, "podman", is_required));
+        jobs.push(self.user_suite(Lane::PodmanRootless, user, "podman", is_required));
         Ok(jobs)
     }
 
