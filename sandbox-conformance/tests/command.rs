@@ -1,9 +1,33 @@
 //! The command line program, as any user runs it.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, ExitCode, Output};
 
+use sandbox_testing::{named_tests, trials};
 use serde_json::Value;
+
+fn main() -> ExitCode {
+    trials::main(&[
+        (
+            measured_elsewhere("local"),
+            named_tests![local_tier_meets_its_claims],
+        ),
+        (
+            measured_elsewhere("self-checks"),
+            named_tests![the_suite_proves_itself],
+        ),
+        (
+            None,
+            named_tests![
+                unsafe_tier_leaks_as_declared,
+                unknown_tier_is_an_error_with_its_name,
+                arguments_that_measure_nothing_are_refused,
+            ],
+        ),
+        #[cfg(feature = "docker")]
+        (None, named_tests![unavailable_required_tier_exits_with_3]),
+    ])
+}
 
 fn command(folder: &Path) -> Command {
     let program = std::env::var_os("CARGO_BIN_EXE_sandbox-conformance").map_or_else(
@@ -39,21 +63,14 @@ fn counts(output: &Output) -> String {
         .to_owned()
 }
 
-/// Whether another program of the same test run measures this.
-fn is_measured_elsewhere(what: &str) -> bool {
+/// Why a test does not run if another program of the same test run measures this.
+fn measured_elsewhere(what: &str) -> Option<&'static str> {
     let elsewhere = std::env::var("SANDBOX_MEASURED_ELSEWHERE").unwrap_or_default();
-    let is = elsewhere.split(',').any(|named| named.trim() == what);
-    if is {
-        println!("NOT RUN: {what}: another program measures it (SANDBOX_MEASURED_ELSEWHERE)");
-    }
-    is
+    let is_named = elsewhere.split(',').any(|named| named.trim() == what);
+    is_named.then_some("another program measures it (SANDBOX_MEASURED_ELSEWHERE)")
 }
 
-#[test]
 fn local_tier_meets_its_claims() {
-    if is_measured_elsewhere("local") {
-        return;
-    }
     let folder = tempfile::tempdir().expect("folder");
     let output = command(folder.path())
         .args([
@@ -81,11 +98,7 @@ fn local_tier_meets_its_claims() {
     assert!(folder.path().join("junit.xml").exists() && folder.path().join("report.md").exists());
 }
 
-#[test]
 fn the_suite_proves_itself() {
-    if is_measured_elsewhere("self-checks") {
-        return;
-    }
     let folder = tempfile::tempdir().expect("folder");
     let output = command(folder.path())
         .args(["--self-checks-only"])
@@ -100,7 +113,6 @@ fn the_suite_proves_itself() {
     }
 }
 
-#[test]
 fn unsafe_tier_leaks_as_declared() {
     let folder = tempfile::tempdir().expect("folder");
     let output = command(folder.path())
@@ -129,7 +141,6 @@ fn unsafe_tier_leaks_as_declared() {
     }
 }
 
-#[test]
 fn unknown_tier_is_an_error_with_its_name() {
     let folder = tempfile::tempdir().expect("folder");
     let output = command(folder.path())
@@ -140,7 +151,6 @@ fn unknown_tier_is_an_error_with_its_name() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("unknown tier \"nonsense\""));
 }
 
-#[test]
 fn arguments_that_measure_nothing_are_refused() {
     let folder = tempfile::tempdir().expect("folder");
     let nowhere = folder.path().join("nowhere.json");
@@ -163,7 +173,6 @@ fn arguments_that_measure_nothing_are_refused() {
 }
 
 #[cfg(feature = "docker")]
-#[test]
 fn unavailable_required_tier_exits_with_3() {
     let folder = tempfile::tempdir().expect("folder");
     let run = |require: &[&str]| {

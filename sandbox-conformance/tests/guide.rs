@@ -2,7 +2,22 @@
 //! matrix.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitCode, Stdio};
+
+use sandbox_testing::{named_tests, trials};
+
+fn main() -> ExitCode {
+    let missing = std::env::var_os("CARGO")
+        .is_none()
+        .then_some("cargo did not start this test");
+    trials::main(&[
+        (None, named_tests![guide_shows_the_tested_code]),
+        (
+            missing,
+            named_tests![steps_of_the_guide_lead_to_a_matrix_row],
+        ),
+    ])
+}
 
 /// The package's folder.
 fn package() -> PathBuf {
@@ -18,7 +33,6 @@ fn guide() -> String {
     read("../docs/add-a-backend.md")
 }
 
-#[test]
 fn guide_shows_the_tested_code() {
     let guide = guide();
     for file in ["backend.rs", "instance.rs"] {
@@ -59,12 +73,8 @@ fn guide_steps(guide: &str) -> Vec<GuideStep<'_>> {
     guide_steps
 }
 
-#[test]
 fn steps_of_the_guide_lead_to_a_matrix_row() {
-    let Some(cargo) = std::env::var_os("CARGO") else {
-        println!("NOT RUN: guide: no cargo runs this test");
-        return;
-    };
+    let cargo = std::env::var_os("CARGO").expect("cargo");
     let folder = tempfile::tempdir().expect("a folder");
     let guide = guide();
     let guide_steps = guide_steps(&guide);
@@ -150,7 +160,6 @@ impl GuideRunner {
     }
 }
 
-#[test]
 fn blocks_without_a_command_or_path_are_skipped() {
     let guide =
         "Look:\n\n```console\nx\n```\n\nIn `a/b.toml`:\n\n```toml\nc\n```\n\n```sh\nd\n```\n";

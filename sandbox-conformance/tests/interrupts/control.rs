@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use sandbox_testing::users::needs_root;
+
 use crate::leftovers::{Leftovers, mark};
 use crate::suite::{Suite, SuiteProcess, send};
 use crate::tier::{Tier, state};
@@ -39,13 +41,35 @@ pub fn seen(tier: &Tier) {
     wait_until("nothing is left", || remains.left().is_empty());
     processes(&remains, process);
     files(&remains, process);
-    if rustix::process::geteuid().is_root() {
-        mounts(&remains, process);
-        groups(&remains, process);
-    } else {
-        println!("NOT RUN: control of mounts and groups: only root makes them");
-    }
     records(&remains, process);
+}
+
+/// Why mounts and control groups cannot be planted here.
+pub fn missing() -> Option<String> {
+    if let Some(reason) = needs_root() {
+        return Some(reason.to_owned());
+    }
+    let folder = group_folder(&format!("control-{}", std::process::id()));
+    match fs::create_dir(&folder) {
+        Ok(()) => fs::remove_dir(&folder).err(),
+        Err(error) => Some(error),
+    }
+    .map(|error| format!("{}: {error}", folder.display()))
+}
+
+/// Finds a planted mount and a planted control group, and nothing else.
+pub fn mounts_and_groups_seen(tier: &Tier) {
+    let mut suite = Suite::stand_in(tier);
+    let process = suite.process();
+    let remains = Leftovers::of(&suite);
+    suite.send("-KILL");
+    assert_eq!(suite.end().code(), None);
+    for child in remains.started() {
+        send("-KILL", child.pid);
+    }
+    wait_until("nothing is left", || remains.left().is_empty());
+    mounts(&remains, process);
+    groups(&remains, process);
 }
 
 fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
@@ -141,16 +165,17 @@ fn run(program: &str, arguments: &[&str], place: &Path) {
     );
 }
 
-fn groups(remains: &Leftovers, suite: SuiteProcess) {
-    // In cgroup v2, or in one hierarchy of v1.
+/// A control group of cgroup v2, or of one hierarchy of v1.
+fn group_folder(name: &str) -> PathBuf {
     let root = Path::new("/sys/fs/cgroup");
     let pids = root.join("pids");
     let root = if pids.is_dir() { pids.as_path() } else { root };
-    let folder = root.join(format!("control-{}-{}-x", suite.pid, suite.start));
-    if let Err(error) = fs::create_dir(&folder) {
-        println!("NOT RUN: control of groups: {}: {error}", folder.display());
-        return;
-    }
+    root.join(name)
+}
+
+fn groups(remains: &Leftovers, suite: SuiteProcess) {
+    let folder = group_folder(&format!("control-{}-{}-x", suite.pid, suite.start));
+    fs::create_dir(&folder).expect("a group");
     check(remains, &["group "], || {
         fs::remove_dir(&folder).expect("removed")
     });

@@ -1,15 +1,19 @@
 //! Interrupts the suite on each tier and checks that nothing is left.
 //!
-//! Without an engine, its tests print that they are skipped. If `SANDBOX_REQUIRE` names the tier,
-//! they fail.
+//! Without an engine, its tests are ignored. If `SANDBOX_REQUIRE` names the tier, they fail.
 
 mod control;
 mod leftovers;
 mod suite;
 mod tier;
 
+use std::process::ExitCode;
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
+
+use libtest_mimic::{Arguments, Trial};
+use sandbox_testing::{requirements::fail_if_required, trials::ignored_if};
 
 use leftovers::Leftovers;
 use suite::{InterruptPoint, Suite};
@@ -117,61 +121,70 @@ fn killed_with_its_reaper(tier: &Tier) {
     panic!("no detached sandbox outlived its suite, so this test shows nothing");
 }
 
-macro_rules! tests {
-    ($tier:ident) => {
-        mod $tier {
-            #[test]
-            fn interrupted_suite_leaves_nothing() {
-                super::tier::$tier().iter().for_each(super::interrupted);
-            }
+/// A test's name and its function.
+type TierTest = (&'static str, fn(&Tier));
 
-            #[test]
-            fn twice_interrupted_suite_leaves_nothing() {
-                super::tier::$tier()
-                    .iter()
-                    .for_each(super::interrupted_twice);
-            }
+/// The tests of each tier.
+const TESTS: [TierTest; 5] = [
+    ("interrupted_suite_leaves_nothing", interrupted),
+    ("twice_interrupted_suite_leaves_nothing", interrupted_twice),
+    ("killed_suite_leaves_nothing", killed),
+    ("planted_leftovers_are_found", control::seen),
+    (
+        "next_run_removes_leftovers_of_a_killed_reaper",
+        killed_with_its_reaper,
+    ),
+];
 
-            #[test]
-            fn killed_suite_leaves_nothing() {
-                super::tier::$tier().iter().for_each(super::killed);
-            }
+/// The same, for a user who makes mounts and control groups.
+const ROOT_TESTS: [TierTest; 1] = [(
+    "planted_mounts_and_groups_are_found",
+    control::mounts_and_groups_seen,
+)];
 
-            #[test]
-            fn planted_leftovers_are_found() {
-                super::tier::$tier().iter().for_each(super::control::seen);
-            }
+/// The same, for the local tier.
+const COMMAND_TESTS: [TierTest; 1] = [(
+    "suite_started_by_the_command_leaves_nothing",
+    started_by_the_command,
+)];
 
-            #[test]
-            fn next_run_removes_leftovers_of_a_killed_reaper() {
-                super::tier::$tier()
-                    .iter()
-                    .for_each(super::killed_with_its_reaper);
-            }
-        }
-    };
+fn started_by_the_command(tier: &Tier) {
+    let mut suite = Suite::start_by_command(tier);
+    suite.wait_for(InterruptPoint::Detached);
+    let remains = Leftovers::of(&suite);
+    suite.send("-INT");
+    assert_eq!(suite.end().code(), Some(INTERRUPTED));
+    remains.assert_gone(AFTERWARDS, "sandbox conformance");
 }
 
-#[cfg(feature = "local")]
-tests!(local);
-
-#[cfg(feature = "local")]
-#[test]
-fn suite_started_by_the_command_leaves_nothing() {
-    tier::local().iter().for_each(|tier| {
-        let Some(mut suite) = Suite::start_by_command(tier) else {
-            return;
-        };
-        suite.wait_for(InterruptPoint::Detached);
-        let remains = Leftovers::of(&suite);
-        suite.send("-INT");
-        assert_eq!(suite.end().code(), Some(INTERRUPTED));
-        remains.assert_gone(AFTERWARDS, "sandbox conformance");
+/// These tests on this tier, ignored if there is a reason why they cannot run.
+fn trials_of(tier: &Arc<Tier>, missing: Option<&str>, tests: &[TierTest]) -> Vec<Trial> {
+    let trials = tests.iter().map(|(name, test)| {
+        let (tier, test) = (Arc::clone(tier), *test);
+        let trial = Trial::test(format!("{}::{name}", tier.name), move || {
+            test(&tier);
+            Ok(())
+        });
+        ignored_if(trial, missing)
     });
+    trials.collect()
 }
 
-#[cfg(feature = "docker")]
-tests!(docker);
-
-#[cfg(feature = "podman")]
-tests!(podman);
+fn main() -> ExitCode {
+    let mut trials = Vec::new();
+    for tier in tier::all() {
+        let missing = tier.missing();
+        if let Some(code) = fail_if_required(tier.name, missing.as_deref()) {
+            return code;
+        }
+        let tier = Arc::new(tier);
+        trials.extend(trials_of(&tier, missing.as_deref(), &TESTS));
+        let not_root = missing.or_else(control::missing);
+        trials.extend(trials_of(&tier, not_root.as_deref(), &ROOT_TESTS));
+        if tier.name == "local" {
+            let no_command = suite::missing_command();
+            trials.extend(trials_of(&tier, no_command.as_deref(), &COMMAND_TESTS));
+        }
+    }
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}

@@ -61,6 +61,19 @@ impl SuiteProcess {
     }
 }
 
+/// The command line program `sandbox`.
+fn sandbox_command() -> PathBuf {
+    let named = std::env::var_os("SANDBOX_TEST_BIN").map(PathBuf::from);
+    named.unwrap_or_else(|| program().with_file_name("sandbox"))
+}
+
+/// Why the suite cannot be started through `sandbox conformance`.
+pub fn missing_command() -> Option<String> {
+    let command = sandbox_command();
+    let reason = format!("{} was not built", command.display());
+    (!command.is_file()).then_some(reason)
+}
+
 /// A suite on a tier. Dropping it kills it.
 pub struct Suite<'a> {
     pub tier: &'a Tier,
@@ -75,20 +88,11 @@ impl<'a> Suite<'a> {
         Self::start_with(tier, command(tier))
     }
 
-    /// Starts a suite through `sandbox conformance`, if that command was built.
-    pub fn start_by_command(tier: &'a Tier) -> Option<Self> {
-        let named = std::env::var_os("SANDBOX_TEST_BIN").map(PathBuf::from);
-        let command = named.unwrap_or_else(|| program().with_file_name("sandbox"));
-        if !command.is_file() {
-            println!(
-                "NOT RUN: sandbox conformance: there is no {}",
-                command.display()
-            );
-            return None;
-        }
-        let mut call = called(&command);
+    /// Starts a suite through `sandbox conformance`.
+    pub fn start_by_command(tier: &'a Tier) -> Self {
+        let mut call = called(&sandbox_command());
         call.args(["conformance", "-b", tier.name, "--", "--skip-self-checks"]);
-        Some(Self::start_with(tier, call))
+        Self::start_with(tier, call)
     }
 
     /// Starts a program with a child in place of a suite. It creates nothing.

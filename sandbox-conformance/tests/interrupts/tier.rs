@@ -1,6 +1,7 @@
 //! What a suite has on a tier, read from the tier's own records without the suite's code.
 
 use std::fs;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 #[cfg(feature = "engines")]
@@ -11,18 +12,21 @@ use crate::BOUND;
 use crate::leftovers::named;
 use crate::suite::SuiteProcess;
 
-/// An available tier.
+/// A tier that the suite measures.
 pub struct Tier {
     pub name: &'static str,
     /// The engine's socket; `None` for the local kernel.
-    #[cfg_attr(
-        not(feature = "engines"),
-        expect(dead_code, reason = "no engine is linked")
-    )]
     pub socket: Option<PathBuf>,
 }
 
 impl Tier {
+    /// Why the tier cannot be measured here.
+    pub fn missing(&self) -> Option<String> {
+        let socket = self.socket.as_ref()?;
+        let error = UnixStream::connect(socket).err()?;
+        Some(format!("{}: {error}", socket.display()))
+    }
+
     /// Whether an attached sandbox of the suite runs.
     pub fn has_attached(&self, suite: SuiteProcess) -> bool {
         #[cfg(feature = "engines")]
@@ -191,49 +195,37 @@ fn describe(container: &Value) -> String {
     format!("container {names}: {state}")
 }
 
-/// The local kernel, which is always available.
-#[cfg(feature = "local")]
-pub fn local() -> Option<Tier> {
-    Some(Tier {
-        name: "local",
-        socket: None,
-    })
-}
-
-#[cfg(feature = "docker")]
-pub fn docker() -> Option<Tier> {
-    engine("docker", "DOCKER_HOST", "/run/docker.sock".into())
+/// The tiers that are built in.
+pub fn all() -> Vec<Tier> {
+    vec![
+        #[cfg(feature = "local")]
+        Tier {
+            name: "local",
+            socket: None,
+        },
+        #[cfg(feature = "docker")]
+        engine("docker", "DOCKER_HOST", "/run/docker.sock".into()),
+        #[cfg(feature = "podman")]
+        engine("podman", "CONTAINER_HOST", podman_socket()),
+    ]
 }
 
 /// The socket of root, or of the current user.
 #[cfg(feature = "podman")]
-pub fn podman() -> Option<Tier> {
+fn podman_socket() -> PathBuf {
     let runtime = match std::env::var_os("XDG_RUNTIME_DIR") {
         Some(folder) if !rustix::process::geteuid().is_root() => PathBuf::from(folder),
         _ => "/run".into(),
     };
-    engine(
-        "podman",
-        "CONTAINER_HOST",
-        runtime.join("podman/podman.sock"),
-    )
+    runtime.join("podman/podman.sock")
 }
 
-/// The engine, if it is available.
 #[cfg(feature = "engines")]
-fn engine(name: &'static str, variable: &str, usual: PathBuf) -> Option<Tier> {
+fn engine(name: &'static str, variable: &str, usual: PathBuf) -> Tier {
     let named = std::env::var(variable).ok();
     let socket = named.map_or(usual, |host| host.trim_start_matches("unix://").into());
-    if let Err(error) = std::os::unix::net::UnixStream::connect(&socket) {
-        let required = std::env::var("SANDBOX_REQUIRE").unwrap_or_default();
-        let required = required.split(',').any(|one| one.trim() == name);
-        let socket = socket.display();
-        assert!(!required, "{name} is required: {socket}: {error}");
-        println!("NOT RUN: interrupts on {name}: {socket}: {error}");
-        return None;
-    }
-    Some(Tier {
+    Tier {
         name,
         socket: Some(socket),
-    })
+    }
 }

@@ -5,8 +5,34 @@ mod browser;
 mod sample;
 mod schema;
 
+use std::process::ExitCode;
+
 use sandbox_conformance::report::{self, ReportDiff, ResultChange};
+use sandbox_testing::{named_tests, requirements::fail_if_required, trials};
 use serde_json::Value;
+
+fn main() -> ExitCode {
+    let missing = browser::missing();
+    if let Some(code) = fail_if_required(browser::REQUIRED, missing.as_deref()) {
+        return code;
+    }
+    trials::main(&[
+        (
+            None,
+            named_tests![
+                report_matches_the_published_schema,
+                schema_rejects_invalid_reports,
+                guest_output_is_escaped_in_every_document,
+                first_disagreeing_run_is_kept,
+                every_matrix_cell_links_to_evidence,
+            ],
+        ),
+        (
+            missing.as_deref(),
+            named_tests![browser::page_works_on_a_phone_and_by_keyboard],
+        ),
+    ])
+}
 
 fn published() -> Value {
     // Included at compile time, because an ordinary user may not be able to read root's checkout.
@@ -14,7 +40,6 @@ fn published() -> Value {
     serde_json::from_str(text).expect("the schema is JSON")
 }
 
-#[test]
 fn report_matches_the_published_schema() {
     let text = report::json(&sample::results()).expect("a report");
     let value: Value = serde_json::from_str(&text).expect("JSON");
@@ -26,7 +51,6 @@ fn report_matches_the_published_schema() {
     );
 }
 
-#[test]
 fn schema_rejects_invalid_reports() {
     let text = report::json(&sample::results()).expect("a report");
     let right: Value = serde_json::from_str(&text).expect("JSON");
@@ -49,7 +73,6 @@ fn schema_rejects_invalid_reports() {
     );
 }
 
-#[test]
 fn guest_output_is_escaped_in_every_document() {
     let results = sample::results();
     let change = ResultChange {
@@ -70,7 +93,6 @@ fn guest_output_is_escaped_in_every_document() {
     assert!(page.contains("default-src &#39;none&#39;") || page.contains("default-src 'none'"));
 }
 
-#[test]
 fn first_disagreeing_run_is_kept() {
     let results = sample::results();
     let flaky = "<summary>run 1: <b>leaked</b></summary>";
@@ -89,7 +111,6 @@ fn first_disagreeing_run_is_kept() {
     assert_eq!(runs.as_array().map(Vec::len), Some(2));
 }
 
-#[test]
 fn every_matrix_cell_links_to_evidence() {
     let page = report::page(&sample::results(), None);
     let mut links = 0;

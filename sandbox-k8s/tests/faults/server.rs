@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use kube::api::ListParams;
+use kube::config::Kubeconfig;
 use serde_json::Value;
 
 use super::cluster::{self, client_of};
@@ -126,8 +127,8 @@ fn tail(log: &str) -> String {
 /// Writes the cluster's kubeconfig with another server.
 pub fn write_kubeconfig(path: &Path, server: &str) {
     let own = cluster::kubeconfig().expect("checked by missing()");
-    let text = std::fs::read_to_string(own).expect("a configuration");
-    let mut config: Value = serde_json::from_str(&text).expect("JSON");
+    let config = Kubeconfig::read_from(own).expect("a configuration");
+    let mut config = serde_json::to_value(config).expect("JSON");
     let cluster = &mut config["clusters"][0]["cluster"];
     cluster["server"] = server.into();
     if server.starts_with("http:") {
