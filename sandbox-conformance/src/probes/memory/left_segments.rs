@@ -8,7 +8,7 @@ pub(super) const LIMITED: &[ExpectedDenial] = &[
     denied("ENOMEM", "memory limit of the process"),
     denied("ENOSPC", "limit of the IPC namespace"),
     denied("EPERM", "seccomp: there are no such segments"),
-    denied("removed", "what an execution leaves is gone with it"),
+    denied("removed", "an execution's segments are removed at its end"),
 ];
 
 pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {

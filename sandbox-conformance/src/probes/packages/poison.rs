@@ -50,7 +50,7 @@ pub(super) async fn forged(context: &mut ProbeContext, absent: bool) -> Result<(
         "forge an entry of the cache of packages",
         deviation?,
     ));
-    context.no_host_effect("what another sandbox imports is the test");
+    context.no_host_effect("the attack checks what another sandbox imports");
     Ok(())
 }
 
