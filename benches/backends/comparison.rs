@@ -1,4 +1,4 @@
-//! One backend beside its rivals, in rounds.
+//! Compares one backend with its reference tools, in rounds.
 
 use std::time::Duration;
 
@@ -25,12 +25,12 @@ impl Entry {
     }
 }
 
-/// The sandboxes of one backend and their rivals.
+/// The sandboxes of one backend and their reference tools.
 pub struct Comparison {
     backend: &'static str,
     /// How many bytes a transfer moves.
     bytes: u64,
-    /// The sandbox first, then its rivals.
+    /// The sandbox first, then its reference tools.
     entries: Vec<Entry>,
     /// How many pods were started.
     pod_starts: u32,
@@ -47,10 +47,10 @@ impl Comparison {
         }
     }
 
-    /// Adds a rival.
+    /// Adds a reference tool.
     #[must_use]
-    pub fn against(mut self, rival: impl Contender + 'static) -> Self {
-        self.entries.push(Entry::new(rival));
+    pub fn against(mut self, reference: impl Contender + 'static) -> Self {
+        self.entries.push(Entry::new(reference));
         self
     }
 
@@ -116,7 +116,7 @@ impl Comparison {
             }
             Err(MeasureError::Unavailable(reason)) if is_sandbox => {
                 report.leave_out(backend, &reason);
-                // Without the sandbox, its rivals compare with nothing.
+                // Without the sandbox, there is nothing to compare.
                 self.entries.clear();
             }
             Err(MeasureError::Unavailable(reason)) => {

@@ -1,4 +1,4 @@
-//! Rivals that are programs: plain processes and `bwrap`.
+//! Reference tools that are programs: plain processes and `bwrap`.
 
 use std::fs;
 use std::io::{Read, Write};

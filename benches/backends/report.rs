@@ -10,7 +10,8 @@ use crate::statistics::Median;
 use crate::workload::SANDBOX;
 
 /// A measurement of one contender: the backend, what was measured, whether the contender is a
-/// rival of the sandbox, and the contender's name. In this order, the sandbox precedes its rivals.
+/// reference tool, and the contender's name. In this order, the sandbox precedes its reference
+/// tools.
 pub type SeriesKey = (&'static str, &'static str, bool, &'static str);
 
 /// The durations of one measurement of one contender.
@@ -68,8 +69,8 @@ impl Report {
     /// What works, without times.
     pub fn smoke_summary(&self) -> String {
         let mut measurements: BTreeMap<_, Vec<&str>> = BTreeMap::new();
-        for (backend, measurement, is_rival, contender) in self.series.keys() {
-            let contender = measurements.entry((backend, is_rival, contender));
+        for (backend, measurement, is_reference, contender) in self.series.keys() {
+            let contender = measurements.entry((backend, is_reference, contender));
             contender.or_default().push(measurement);
         }
         let mut summary = String::new();
@@ -80,14 +81,14 @@ impl Report {
         summary + &self.omissions()
     }
 
-    /// The median of the sandbox's time divided by the rival's time in the same round.
-    fn ratio(&self, key: SeriesKey, rival: &Series) -> Option<Median> {
-        let (backend, measurement, is_rival, _) = key;
+    /// The median of the sandbox's time divided by the reference's time in the same round.
+    fn ratio(&self, key: SeriesKey, reference: &Series) -> Option<Median> {
+        let (backend, measurement, is_reference, _) = key;
         let sandbox = self.series.get(&(backend, measurement, false, SANDBOX));
-        let sandbox = sandbox.filter(|_| is_rival)?;
-        let pairs = rival.samples.iter().filter_map(|(round, rival)| {
+        let sandbox = sandbox.filter(|_| is_reference)?;
+        let pairs = reference.samples.iter().filter_map(|(round, reference)| {
             let sandbox = sandbox.samples.get(round)?;
-            Some(sandbox.as_secs_f64() / rival.as_secs_f64())
+            Some(sandbox.as_secs_f64() / reference.as_secs_f64())
         });
         Median::of(&pairs.collect::<Vec<_>>())
     }

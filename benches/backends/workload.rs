@@ -11,7 +11,7 @@ pub const IMAGE: &str = "python:3.11-slim";
 /// The name of the sandbox among the contenders.
 pub const SANDBOX: &str = "sandbox";
 
-/// Work that a sandbox and its rivals do.
+/// Work that a sandbox and its reference tools do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Workload {
     /// `true` in an environment of its own, which is removed afterwards.
@@ -134,7 +134,7 @@ pub fn expect_bytes(received: usize, expected: u64) -> Result<()> {
     Err(MeasureError::Failed(reason))
 }
 
-/// A sandbox backend or one of its rivals.
+/// A sandbox backend or one of its reference tools.
 #[async_trait(?Send)]
 pub trait Contender {
     /// The name in the report.

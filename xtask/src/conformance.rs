@@ -1,6 +1,6 @@
 //! `cargo xtask conformance`: attacks the backends, and reports which attacks succeed.
 //!
-//! The suite is a program of its own, so that this one links no backend and compiles fast.
+//! The suite is a separate program, so that this one links no backend and compiles fast.
 
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
@@ -15,11 +15,11 @@ use crate::interrupt;
 pub const PACKAGE: &str = "sandbox-conformance";
 /// The folders of the committed profiles below the workspace's root, as the suite's `--matrix` takes them.
 pub const PROFILES: &str = "sandbox-{backend}/matrix";
-/// Most time for an interrupted suite to remove its sandboxes; its own bound is shorter.
+/// How long an interrupted suite may take to remove its sandboxes. Its own limit is shorter.
 const CLEAN_UP: Duration = Duration::from_secs(45);
 /// The backend of a cluster's pods.
 const CLUSTER: &str = "k8s";
-/// The variable that chooses the profile of pods, and the profile that is not the default one.
+/// The variable that chooses the pod profile, and the profile that is not the default.
 const OTHER_PODS: (&str, &str) = ("SANDBOX_K8S_PROFILE", "restricted");
 /// Options of the suite with which no backend is measured.
 const MEASURES_NOTHING: [&str; 5] = ["--list", "--mutant", "--self-checks-only", "--help", "-h"];
@@ -98,8 +98,8 @@ impl Suite {
         interrupt::run(&mut self.command(reports, arguments)?, CLEAN_UP)
     }
 
-    /// Measures the pods that the backend does not make by default, where the arguments include
-    /// it and a cluster answers.
+    /// Measures the pod profile that is not the default, if the arguments include the backend and a
+    /// cluster answers.
     ///
     /// # Errors
     /// When the suite cannot be started.

@@ -9,7 +9,7 @@ use crate::failure::{Context, Failure, Result};
 /// The variable that names a cluster.
 const KUBECONFIG: &str = "KUBECONFIG";
 
-/// The engine with a cluster in the place of a socket.
+/// The engine that has a cluster instead of a socket.
 const KUBERNETES: &str = "k8s";
 
 /// A user that exists, and the whole environment of this user's programs.
@@ -32,7 +32,7 @@ pub struct Arguments {
     pub arguments: Vec<String>,
 }
 
-/// Runs a script in `ci/` in the place of this program's task.
+/// Runs a script in `ci/` as the task.
 ///
 /// # Errors
 /// When it cannot be started.

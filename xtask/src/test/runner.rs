@@ -20,9 +20,9 @@ pub struct Done {
     pub name: String,
     /// How long it took.
     pub took: Duration,
-    /// The counts of its tests, where it counts any. A failure is in them.
+    /// The counts of its tests, if it counts any. They include failures.
     pub counts: Counts,
-    /// What explains the failure, where it failed.
+    /// The output that explains the failure, if it failed.
     pub failure: Option<Vec<String>>,
     /// The tests that were ignored, with their reasons.
     pub ignored: Vec<String>,

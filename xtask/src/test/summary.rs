@@ -12,7 +12,7 @@ use super::runner::Done;
 use crate::cargo::Workspace;
 use crate::failure::{Context, Result};
 
-/// Most names of ignored tests for one reason.
+/// The maximum number of names of ignored tests for one reason.
 const MOST_NAMES: usize = 3;
 /// Where [`Summary::write`] writes, within the target folder.
 const FILE: &str = "xtask/test-summary.txt";
@@ -81,7 +81,7 @@ impl Summary {
         }
     }
 
-    /// Keeps it in the target folder, for `.ci/run`, which prints it once more.
+    /// Writes it to the target folder. `.ci/run` prints it again.
     ///
     /// # Errors
     /// When it cannot be written.

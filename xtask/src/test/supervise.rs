@@ -24,7 +24,7 @@ const KILL_LIMIT: Duration = Duration::from_secs(5);
 /// What to run.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// Most seconds for the program
+    /// Time limit of the program in seconds
     #[arg(long, value_name = "SECONDS")]
     limit: u64,
     /// Run the program as this user, without supplementary groups
@@ -38,8 +38,8 @@ pub struct Arguments {
     program: Vec<std::ffi::OsString>,
 }
 
-/// Runs the program. The exit code is the program's own, or 1 where a signal ended it, where it
-/// took too long, or where it succeeded and left processes behind.
+/// Runs the program. The exit code is that of the program, or 1 if a signal ended it, if it took
+/// too long, or if it succeeded and left processes behind.
 ///
 /// # Errors
 /// When it cannot be started or waited for.
@@ -166,7 +166,8 @@ fn kill(process: &Process) -> Result<()> {
     }
 }
 
-/// A process. The start time, in clock ticks since boot, tells it from a later one with its number.
+/// A process. The start time, in clock ticks since boot, distinguishes it from a later process with
+/// the same number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Process {
     pid: i32,
@@ -224,7 +225,7 @@ mod tests {
         supervise(Command::new("sh").args(["-c", script]), limit).expect("sh")
     }
 
-    /// One test, because all processes below this one count.
+    /// This is one test, because it counts all processes below this one.
     #[test]
     fn timeouts_exit_codes_and_leaked_processes_are_problems() {
         const LONG: Duration = Duration::from_secs(60);

@@ -13,10 +13,10 @@ use crate::cargo::{Executable, Workspace};
 use crate::engines::Owner;
 use crate::failure::{Context, Failure, Result};
 
-/// Where the folder may be made, in this order. Short, because tests put sockets below it, and the
-/// path of a socket has at most 107 bytes.
+/// Where the folder may be created, in this order. The paths are short because tests put sockets
+/// below them, and the path of a socket has at most 107 bytes.
 const PARENTS: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
-/// The number of the ordinary user. No account has it, so no file and no process is this user's.
+/// The number of the ordinary user. No account has it, so the user owns no files or processes.
 const ORDINARY_USER: u32 = 12_345;
 /// Environment variables that the user's programs inherit.
 const INHERITED: [&str; 4] = ["LANG", "LC_ALL", "TERM", "RUST_BACKTRACE"];
@@ -153,7 +153,7 @@ fn is_open_to_all(folder: &Path) -> bool {
             .is_ok_and(|mount| !mount.f_flag.contains(rustix::fs::StatVfsMountFlags::NOEXEC))
 }
 
-/// Copies a folder without build output and without what version control keeps.
+/// Copies a folder without build output and version control data.
 fn copy_folder(from: &Path, to: &Path, target: &Path) -> Result<()> {
     let doing = || format!("cannot copy {}", from.display());
     create_folder(to)?;
