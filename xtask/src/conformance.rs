@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_on_the_cluster_alone_keeps_other_arguments() {
+    fn run_on_the_cluster_only_keeps_other_arguments() {
         let arguments = words("--tier local,k8s --jobs 2 --require k8s --check");
         let expected = "--tier k8s --require k8s --jobs 2 --check --proven-elsewhere";
         assert_eq!(only_cluster(&arguments), words(expected));

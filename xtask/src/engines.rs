@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_account_is_two_numbers_and_variables() {
+    fn account_is_parsed_as_two_numbers_and_variables() {
         let owner = parse_owner("1001\n1002\nHOME=/home\nA=b=c\n").expect("an account");
         assert_eq!((owner.user, owner.group), (1001, 1002));
         assert_eq!(owner.environment[1], ("A".into(), "b=c".into()));
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_the_last_line() {
+    fn last_line_of_a_failure_is_reported() {
         let failed = output(Command::new("sh").args(["-c", "echo one; echo two; exit 1"]));
         assert_eq!(failed, Err(Failure::new("two")));
         let silent = output(Command::new("sh").args(["-c", "exit 1"]));

@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_workspace_holds_this_package() {
+    fn workspace_contains_this_package() {
         let workspace = Workspace::find().expect("cargo metadata");
         assert_eq!(
             workspace.root.join("xtask"),

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_explain_a_run_and_the_last_lines_any_other() {
+    fn explanation_is_the_failed_tests_or_the_last_lines() {
         let output = format!(
             "test a ... ok\n\nfailures:\n\n---- b ----\nwhy\n\nfailures:\n    b\n\n{BAD}\n"
         );

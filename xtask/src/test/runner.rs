@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_without_a_result_or_with_a_bad_status_has_failed() {
+    fn run_without_a_result_or_with_a_bad_status_has_failed() {
         assert!(judged(0, OK, Output::Tests).failure.is_none());
         assert!(judged(0, "", Output::Plain).failure.is_none());
         for bad in [

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_line_is_the_sum() {
+    fn last_line_is_the_total() {
         let mut summary = Summary::default();
         summary.add(done(3, None));
         summary.add(done(4, None));

@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_below_a_closed_one_is_not_open_to_all() {
+    fn folder_below_a_private_one_is_not_accessible_to_all() {
         let folder = tempfile::tempdir().expect("temporary folder");
         let inner = folder.path().join("inner");
         create_folder(&inner).expect("folder");
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_leaves_out_build_output_and_is_readable() {
+    fn copy_excludes_build_output_and_is_readable() {
         let folder = tempfile::tempdir().expect("temporary folder");
         let from = folder.path().join("from");
         for file in ["src/lib.rs", "target/debug/x", "built/y", ".git/HEAD"] {
