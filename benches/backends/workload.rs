@@ -14,7 +14,7 @@ pub const SANDBOX: &str = "sandbox";
 /// Work that a sandbox and its reference tools do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Workload {
-    /// `true` in an environment of its own, which is removed afterwards.
+    /// `true` in its own environment, which is removed afterwards.
     OneShot,
     /// `true` in an environment that already runs.
     WarmExec,

@@ -2,7 +2,7 @@
 //! controls.
 //!
 //! A label on each detached sandbox names the process of its run. This run and the next one can
-//! thus tell whether that process is still alive.
+//! therefore tell whether that process is still running.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};

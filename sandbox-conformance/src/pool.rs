@@ -88,7 +88,7 @@ impl SandboxPool {
         self.capacity.is_some()
     }
 
-    /// The slot of a setup. Probes share it, unless the setup asks for a sandbox of its own.
+    /// The slot of a setup. Probes share it, unless the setup asks for its own sandbox.
     #[must_use]
     pub fn slot(&self, setup: SandboxSetup) -> Arc<SandboxSlot> {
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
@@ -208,7 +208,7 @@ impl SandboxPool {
             }
             created => created?,
         };
-        // A path of its own for each: without isolation they share the host's /tmp.
+        // A separate path for each: without isolation they share the host's /tmp.
         let program = format!("{}/{}", self.fixture.inside(), unique_name("probe"));
         handle.upload(&program, 0o755, PROGRAM).await?;
         let is_remote = self.capacity.is_some() && !runs_here(&handle).await;
@@ -407,7 +407,7 @@ impl SandboxSlot {
         }
     }
 
-    /// Whether the setup asks for a sandbox of its own.
+    /// Whether the setup asks for its own sandbox.
     #[must_use]
     pub fn is_fresh(&self) -> bool {
         self.setup.fresh

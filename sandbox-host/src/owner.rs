@@ -1,7 +1,8 @@
 //! The process that owns something on this host: a folder, a control group or a container.
 //!
-//! Names and labels contain the owner, so that what a killed process left can be told from what is
-//! in use. A process id alone does not suffice: ids are reused, and each PID namespace has its own.
+//! Names and labels contain the owner, so that leftovers of a killed process can be distinguished
+//! from what is in use. A process id alone does not suffice: ids are reused, and each PID namespace
+//! has its own.
 
 use crate::process::{Era, ProcessId};
 use crate::state;

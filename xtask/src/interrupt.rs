@@ -11,7 +11,7 @@ use crate::failure::{Context, Result};
 
 /// The exit code of an interrupted program, as shells report it.
 const INTERRUPTED: u8 = 130;
-/// The exit code where the program has none of its own.
+/// The exit code if the program has none.
 const FAILED: u8 = 1;
 /// How often the program is looked at.
 const PERIOD: Duration = Duration::from_millis(20);
@@ -40,7 +40,7 @@ async fn watch(command: &mut Command, limit: Duration) -> std::io::Result<u8> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut hang_up = signal(SignalKind::hangup())?;
-    // In a group of its own, so that it gets a terminal's interrupt once: two would end it at once.
+    // In its own group, so that it gets a terminal's interrupt once: two would end it at once.
     let mut child = command.process_group(0).spawn()?;
     let mut interrupted: Option<Instant> = None;
     loop {

@@ -88,7 +88,7 @@ fn asked(browser: &str, folder: &Path, page: &Path, size: &str) -> serde_json::V
 }
 
 #[test]
-fn the_page_works_in_a_browser_on_a_phone_and_by_keyboard() {
+fn page_works_on_a_phone_and_by_keyboard() {
     let Some(browser) = find() else {
         let required = std::env::var("SANDBOX_REQUIRE").unwrap_or_default();
         let is_required = required.split(',').any(|name| name.trim() == REQUIRED);

@@ -29,7 +29,7 @@ impl PodStorage {
             .into_iter()
             .map(|folder| (folder, shares.each))
             .collect();
-        // Without a volume there, a runtime gives it a size of its own.
+        // Without a volume there, a runtime gives it its own size.
         folders.push((SHARED_MEMORY.to_owned(), shares.shared_memory));
         Self { folders }
     }

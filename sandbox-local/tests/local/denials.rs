@@ -77,7 +77,7 @@ except PermissionError:
         "{}",
         result.stderr_text()
     );
-    let process = of(&result, DenialKind::Process).expect("told");
+    let process = of(&result, DenialKind::Process).expect("a denial");
     assert_eq!(process.capability, Capability::SubprocessExecution);
     // The library tries another system call after the first one fails.
     assert!(process.times >= 3, "{process}");
@@ -87,7 +87,7 @@ except PermissionError:
         process.times
     );
     assert_eq!(process.to_string(), words);
-    assert_eq!(of(&result, DenialKind::Program).expect("told").times, 1);
+    assert_eq!(of(&result, DenialKind::Program).expect("a denial").times, 1);
     nothing_denied(&exec(&sandbox, &ExecRequest::new("true")).await);
     assert_eq!(sandbox.denials().as_slice(), result.denials.as_slice());
 }
@@ -128,7 +128,7 @@ async fn limit_denials_name_their_rule() {
         let result = exec(&sandbox, &hungry).await;
         assert_eq!(result.outcome, Outcome::OutOfMemory);
         assert_eq!(
-            of(&result, DenialKind::Memory).expect("told").rule,
+            of(&result, DenialKind::Memory).expect("a denial").rule,
             "memory = 64MiB"
         );
         // A child was killed, and the program continued.
@@ -141,11 +141,11 @@ async fn limit_denials_name_their_rule() {
         nothing_denied(&result);
     }
     let result = exec(&sandbox, &sh("sleep 9").timeout(Duration::from_millis(200))).await;
-    let denial = of(&result, DenialKind::Time).expect("told");
+    let denial = of(&result, DenialKind::Time).expect("a denial");
     assert_eq!(denial.rule, "timeout = 200ms, asked for with the execution");
     assert!(denial.advice.contains("the policy allows 5s"), "{denial}");
     let result = exec(&sandbox, &sh("echo 12345678; echo err >&2")).await;
-    let denial = of(&result, DenialKind::Output).expect("told");
+    let denial = of(&result, DenialKind::Output).expect("a denial");
     assert_eq!(
         (denial.rule.as_str(), result.denials.as_slice().len()),
         ("stdout_max_bytes = 4B", 1)
@@ -285,7 +285,7 @@ while True:
     let result = exec(&sandbox, &request).await;
     assert_eq!(result.outcome, Outcome::TimedOut);
     assert_eq!(result.denials.as_slice().len(), 2);
-    let times = of(&result, DenialKind::Process).expect("told").times;
+    let times = of(&result, DenialKind::Process).expect("a denial").times;
     assert!(times > 100, "{times}");
     println!("{times} in a second, as root: {}", is_root());
 }

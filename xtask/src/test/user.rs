@@ -1,4 +1,4 @@
-//! Another user as whom copied test programs run.
+//! Another user, who runs copies of the test programs.
 //!
 //! The checkout and the target folder may be where only root may look (`/root` is 0700). So the
 //! workspace's files and the programs are copied to a folder that every user may read.
@@ -21,7 +21,7 @@ const ORDINARY_USER: u32 = 12_345;
 /// Environment variables that the user's programs inherit.
 const INHERITED: [&str; 4] = ["LANG", "LC_ALL", "TERM", "RUST_BACKTRACE"];
 
-/// A user with a folder of its own, which is removed when this is dropped.
+/// A user with its own folder, which is removed when this is dropped.
 #[derive(Debug)]
 pub struct User {
     account: Owner,
