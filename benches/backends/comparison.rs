@@ -5,10 +5,10 @@ use std::time::Duration;
 use crate::report::Report;
 use crate::workload::{Contender, MeasureError, Timings, Workload};
 
-/// The time limit of one run of a workload, many times what the slowest takes.
+/// The time limit of one run of a workload: many times the duration of the slowest one.
 const TIME_LIMIT: Duration = Duration::from_secs(180);
 
-/// A contender and the workloads that it still takes part in.
+/// A contender, and the workloads that it can still run.
 struct Entry {
     contender: Box<dyn Contender>,
     workloads: Vec<Workload>,
@@ -37,7 +37,7 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Compares `sandbox`, so far with nothing.
+    /// A comparison of `sandbox`, without reference tools.
     pub fn new(backend: &'static str, sandbox: impl Contender + 'static, bytes: u64) -> Self {
         Self {
             backend,

@@ -51,22 +51,22 @@ impl Report {
         series.samples.insert(round, elapsed);
     }
 
-    /// Notes that a backend or a contender is not measured.
+    /// Records that a backend or a contender is not measured.
     pub fn leave_out(&mut self, name: &str, reason: &str) {
         self.left_out.insert(name.to_owned(), reason.to_owned());
     }
 
-    /// Notes that work failed that should have worked.
+    /// Records a failure of work that should have succeeded.
     pub fn fail(&mut self, work: &str, reason: &str) {
         self.failed.insert(work.to_owned(), reason.to_owned());
     }
 
-    /// Whether any work failed that should have worked.
+    /// Whether any work failed that should have succeeded.
     pub fn has_failures(&self) -> bool {
         !self.failed.is_empty()
     }
 
-    /// What works, without times.
+    /// The measurements that worked, without times.
     pub fn smoke_summary(&self) -> String {
         let mut measurements: BTreeMap<_, Vec<&str>> = BTreeMap::new();
         for (backend, measurement, is_reference, contender) in self.series.keys() {
@@ -81,7 +81,7 @@ impl Report {
         summary + &self.omissions()
     }
 
-    /// The median of the sandbox's time divided by the reference's time in the same round.
+    /// The median of the sandbox's time divided by the reference tool's time in the same round.
     fn ratio(&self, key: SeriesKey, reference: &Series) -> Option<Median> {
         let (backend, measurement, is_reference, _) = key;
         let sandbox = self.series.get(&(backend, measurement, false, SANDBOX));
@@ -142,7 +142,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// What a reader needs to judge the numbers. What cannot be read is left out.
+/// The properties of this machine that affect the numbers. Unreadable ones are left out.
 fn machine() -> String {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let processors = thread::available_parallelism().map_or(0, usize::from);

@@ -1,4 +1,4 @@
-//! What is measured, and who takes part.
+//! The workloads, and the trait of what runs them.
 
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -91,7 +91,8 @@ pub enum MeasureError {
 }
 
 impl MeasureError {
-    /// The same reason, where any failure means that the machine lacks something.
+    /// Turns every failure into [`MeasureError::Unavailable`], for steps that fail only if the
+    /// machine lacks something.
     pub fn into_unavailable(self) -> Self {
         let (Self::Unavailable(reason) | Self::Failed(reason)) = self;
         Self::Unavailable(reason)

@@ -28,7 +28,8 @@ pub struct Arguments {
 /// a slow workload is not a failure.
 ///
 /// # Errors
-/// When cargo cannot be started.
+///
+/// If cargo cannot be started.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let mut cargo = Workspace::find()?.cargo();
     cargo.env("KUBECONFIG", engines::kubeconfig()?);

@@ -1,4 +1,4 @@
-//! `cargo xtask conformance`: attacks the backends, and reports which attacks succeed.
+//! `cargo xtask conformance`: attacks the backends, and reports which attacks are denied.
 //!
 //! The suite is a separate program, so that this one links no backend and compiles fast.
 
@@ -13,7 +13,8 @@ use crate::interrupt;
 
 /// The package of the suite, and its program.
 pub const PACKAGE: &str = "sandbox-conformance";
-/// The folders of the committed profiles below the workspace's root, as the suite's `--matrix` takes them.
+/// The folders of the committed profiles below the workspace's root, in the form of the suite's
+/// `--matrix`.
 pub const PROFILES: &str = "sandbox-{backend}/matrix";
 /// How long an interrupted suite may take to remove its sandboxes. Its own limit is shorter.
 const CLEAN_UP: Duration = Duration::from_secs(45);
@@ -27,7 +28,8 @@ const MEASURES_NOTHING: [&str; 5] = ["--list", "--mutant", "--self-checks-only",
 /// Runs the suite with its own arguments. Reports go to `conformance` in the target folder.
 ///
 /// # Errors
-/// When the suite cannot be built or started.
+///
+/// If the suite cannot be built or started.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let suite = Suite::build()?;
     let code = suite.run("conformance", &arguments.arguments)?;
@@ -76,7 +78,8 @@ impl Suite {
     /// Builds it.
     ///
     /// # Errors
-    /// When cargo fails.
+    ///
+    /// If cargo fails.
     pub fn build() -> Result<Self> {
         let workspace = Workspace::find()?;
         let built = workspace.build_programs()?;
@@ -93,7 +96,8 @@ impl Suite {
     /// Interrupted, it waits until the suite has cleaned up. `reports` is below the target folder.
     ///
     /// # Errors
-    /// When the suite cannot be started.
+    ///
+    /// If the suite cannot be started.
     pub fn run(&self, reports: &str, arguments: &[String]) -> Result<ExitCode> {
         interrupt::run(&mut self.command(reports, arguments)?, CLEAN_UP)
     }
@@ -102,7 +106,8 @@ impl Suite {
     /// cluster answers.
     ///
     /// # Errors
-    /// When the suite cannot be started.
+    ///
+    /// If the suite cannot be started.
     pub fn run_other_pods(&self, arguments: &[String]) -> Result<ExitCode> {
         let (variable, profile) = OTHER_PODS;
         let tiers = named(arguments, "--tier");
@@ -141,7 +146,7 @@ impl Suite {
     }
 }
 
-/// The arguments for a run on the cluster alone, which leaves the suite's own proof to another run.
+/// The arguments for a run on the cluster only, without the self-checks, which another run has.
 fn only_cluster(arguments: &[String]) -> Vec<String> {
     let requires = named(arguments, "--require")
         .iter()

@@ -13,14 +13,15 @@ use crate::failure::{Context, Result};
 const INTERRUPTED: u8 = 130;
 /// The exit code if the program has none.
 const FAILED: u8 = 1;
-/// How often the program is looked at.
+/// How often the state of the program is checked.
 const PERIOD: Duration = Duration::from_millis(20);
 
 /// Runs `command` and returns its exit code. The first interrupt is passed on, and the program has
 /// `limit` to clean up. A second one, or the end of that time, kills it.
 ///
 /// # Errors
-/// When it cannot be started or waited for.
+///
+/// If it cannot be started or waited for.
 pub fn run(command: &mut Command, limit: Duration) -> Result<ExitCode> {
     wait(command, limit).map(ExitCode::from)
 }
@@ -74,7 +75,7 @@ async fn watch(command: &mut Command, limit: Duration) -> std::io::Result<u8> {
 fn pass_on(signal: Signal, child: &Child) -> std::io::Result<()> {
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     match pid.map(|pid| kill_process(pid, signal)) {
-        // It has ended, and is waited for next.
+        // It has ended, and is reaped next.
         None | Some(Ok(()) | Err(rustix::io::Errno::SRCH)) => Ok(()),
         Some(Err(error)) => Err(error.into()),
     }

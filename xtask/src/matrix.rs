@@ -35,7 +35,8 @@ pub struct Arguments {
 /// Checks or writes the matrix.
 ///
 /// # Errors
-/// When the suite cannot be built or started, or a profile cannot be written.
+///
+/// If the suite cannot be built or started, or a profile cannot be written.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let suite = Suite::build()?;
     let committed = |mode: &str| suite.run("conformance", &[mode.to_owned()]);
@@ -60,7 +61,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(worse(offline, measured("--check")?))
 }
 
-/// Measures the backends that differ for other users than root.
+/// Measures the backends whose results depend on the user, as users other than root.
 fn write_as_others(suite: &Suite, tiers: &[String]) -> Result<()> {
     let includes = |name: &str| tiers.is_empty() || tiers.iter().any(|tier| tier == name);
     let (workspace, programs) = (&suite.workspace, suite.built.iter().collect::<Vec<_>>());

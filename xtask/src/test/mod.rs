@@ -1,4 +1,4 @@
-//! `cargo xtask test`: everything that must hold before a change is accepted.
+//! `cargo xtask test`: the checks and tests that must pass before a change is accepted.
 //!
 //! All tests are built once. Then the jobs of [`plan`] run in parallel lanes. The output of each job
 //! goes to its own file, and the output of failed tests is printed again at the end. The last line
@@ -72,10 +72,11 @@ impl Arguments {
     }
 }
 
-/// Runs the chosen jobs and prints the summary on stdout; exits with 1 when a job has failed.
+/// Runs the chosen jobs and prints the summary on stdout. Exits with 1 if a job has failed.
 ///
 /// # Errors
-/// When the tests cannot be built, or something that is required is missing.
+///
+/// If the tests cannot be built, or something that is required is missing.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let workspace = Workspace::find()?;
     let requirements = Requirements::check(&arguments.require, &arguments.engines)?;
@@ -104,7 +105,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         }
         false => None,
     };
-    // A cluster that the user has for other work is used only where it is required.
+    // A cluster that the user has for other work is used only if it is required.
     let own_kubeconfig = engines::own_kubeconfig()?;
     let kubeconfig = match requirements.requires(Requirement::Kubernetes) {
         true => engines::kubeconfig()?,

@@ -1,4 +1,4 @@
-//! Which jobs a run has, and in which lane each runs.
+//! The jobs of a run, and the lane of each.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -52,7 +52,8 @@ pub struct Planner<'a> {
     pub rootless: Option<Arc<User>>,
     /// The cluster's configuration for tests.
     pub kubeconfig: String,
-    /// Whether that cluster is the one of `cargo xtask engines up k8s`, so that tests may kill its daemons.
+    /// Whether that cluster was started by `cargo xtask engines up k8s`, so that tests may kill its
+    /// daemons.
     pub owns_cluster: bool,
 }
 
@@ -60,6 +61,7 @@ impl Planner<'_> {
     /// Every job, in the order in which those of each lane run.
     ///
     /// # Errors
+    ///
     /// If a program was not built.
     pub fn jobs(&self) -> Result<Vec<Job>> {
         let mut jobs = self.checks()?;
@@ -114,7 +116,7 @@ impl Planner<'_> {
         docs.args(["doc", "--workspace", "--no-deps", "--features", BACKENDS]);
         let flags = std::env::var("RUSTDOCFLAGS").unwrap_or_default();
         docs.env("RUSTDOCFLAGS", format!("{flags} -D warnings"));
-        // Below `nice`, `/proc/self/exe` would be that program.
+        // Under `nice`, `/proc/self/exe` would be `nice`.
         let own = std::env::current_exe();
         let own = own.context(|| "cannot find this program".to_owned())?;
         let mut bench = Command::new(own);

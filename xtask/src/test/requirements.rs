@@ -1,4 +1,4 @@
-//! What tests need beyond this machine's kernel, and which of it may be used.
+//! The requirements of tests besides this machine's kernel, and which of them may be used.
 
 use std::collections::BTreeSet;
 
@@ -76,7 +76,8 @@ impl Requirements {
     /// Checks everything that is `required`, and the engines that are `wanted`.
     ///
     /// # Errors
-    /// When something that is required is missing.
+    ///
+    /// If something that is required is missing.
     pub fn check(required: &[Requirement], wanted: &[Requirement]) -> Result<Self> {
         let mut result = Self {
             required: required.iter().copied().collect(),

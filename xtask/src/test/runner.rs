@@ -85,7 +85,7 @@ fn supervised(job: &Job) -> Result<Command> {
     }
     command.arg("--");
     if job.lane == Lane::Checks {
-        // Compilers would take the processors from tests that measure times.
+        // Compilers would slow down tests that measure time.
         command.args(["nice", "-n", "19"]);
     }
     command.arg(job.command.get_program());
@@ -112,7 +112,7 @@ fn judge(status: Result<ExitStatus>, output: &str, kind: Output, log: &Path) -> 
     };
     let mut counts = counts.unwrap_or_default();
     let failure = problem.map(|problem| {
-        // A failure besides the tests must not stand beside "0 failed".
+        // A failure outside of the tests must not be reported as "0 failed".
         counts.failed = counts.failed.max(1);
         let mut lines = vec![problem.to_string()];
         lines.extend(results::explanation(output).iter().map(ToString::to_string));

@@ -84,7 +84,8 @@ impl Summary {
     /// Writes it to the target folder. `.ci/run` prints it again.
     ///
     /// # Errors
-    /// When it cannot be written.
+    ///
+    /// If it cannot be written.
     pub fn write(&self, workspace: &Workspace) -> Result<()> {
         let path = workspace.target.join(FILE);
         let doing = || format!("cannot write {}", path.display());

@@ -1,8 +1,8 @@
-//! `cargo xtask supervise`: runs one program, and fails when it leaves processes behind.
+//! `cargo xtask supervise`: runs one program, and fails if it leaves processes behind.
 //!
-//! The test runner starts one of these for each job. The process adopts every orphan below it, so
-//! it can name and end what the program left running, and end a program that takes too long with
-//! all that it started.
+//! The test runner starts one supervisor for each job. A supervisor adopts every orphan below it. So
+//! it can name and end processes that the program left running. It can also end a program that takes
+//! too long, with all processes that the program started.
 
 use std::fs;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -42,7 +42,8 @@ pub struct Arguments {
 /// too long, or if it succeeded and left processes behind.
 ///
 /// # Errors
-/// When it cannot be started or waited for.
+///
+/// If it cannot be started or waited for.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let mut command = Command::new(&arguments.program[0]);
     command.args(&arguments.program[1..]);
@@ -83,7 +84,7 @@ impl Ended {
 
 fn supervise(command: &mut Command, limit: Duration) -> Result<Ended> {
     let program = command.get_program().to_string_lossy().into_owned();
-    // Any process number switches this on.
+    // Any process number turns this on.
     set_child_subreaper(Pid::from_raw(1)).context(|| "cannot adopt orphans".to_owned())?;
     let earlier = descendants();
     let child = command

@@ -1,7 +1,7 @@
 //! Another user, who runs copies of the test programs.
 //!
-//! The checkout and the target folder may be where only root may look (`/root` is 0700). So the
-//! workspace's files and the programs are copied to a folder that every user may read.
+//! The checkout and the target folder may be below a folder that only root can enter (`/root` is
+//! 0700). So the workspace's files and the programs are copied to a folder that every user may read.
 
 use std::env;
 use std::ffi::OsStr;
@@ -32,7 +32,8 @@ impl User {
     /// A user without an account.
     ///
     /// # Errors
-    /// When the user is taken, or the folder cannot be made.
+    ///
+    /// If the user's number is in use, or the folder cannot be created.
     pub fn ordinary(workspace: &Workspace, programs: &[&Executable]) -> Result<Self> {
         let number = ORDINARY_USER.to_string();
         let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
@@ -49,10 +50,11 @@ impl User {
         Self::with_account(account, workspace, programs)
     }
 
-    /// A user that exists.
+    /// A user with an account.
     ///
     /// # Errors
-    /// When the folder cannot be made, or something cannot be copied.
+    ///
+    /// If the folder cannot be created, or something cannot be copied.
     pub fn with_account(
         account: Owner,
         workspace: &Workspace,
@@ -176,7 +178,8 @@ fn copy_folder(from: &Path, to: &Path, target: &Path) -> Result<()> {
 /// Copies a file so that every user may read it, whatever the umask is.
 ///
 /// # Errors
-/// When it cannot be copied.
+///
+/// If it cannot be copied.
 pub fn copy_file(from: &Path, to: &Path) -> Result<()> {
     let doing = || format!("cannot copy {} to {}", from.display(), to.display());
     fs::copy(from, to).context(doing)?;
