@@ -92,7 +92,7 @@ pub(crate) async fn remove_detached(target: &Target, of: impl Fn(&RunId) -> bool
     failures
 }
 
-/// Removes a detached sandbox. One that has already ended is no error.
+/// Removes a detached sandbox. One that has already ended is not an error.
 ///
 /// # Errors
 ///

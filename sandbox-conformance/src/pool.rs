@@ -129,7 +129,7 @@ impl SandboxPool {
     ///
     /// # Errors
     ///
-    /// The first error. The other sandboxes are ended all the same.
+    /// The first error. The other sandboxes are ended anyway.
     pub async fn close(&self) -> Result<(), Error> {
         let slots =
             std::mem::take(&mut *self.shared.lock().unwrap_or_else(PoisonError::into_inner));
@@ -223,7 +223,7 @@ impl SandboxPool {
     }
 
     /// Creates a sandbox with this setup and waives the demands that the backend refuses. What is
-    /// declared unenforced is measured all the same. Returns the waived demands, and among them
+    /// declared unenforced is measured anyway. Returns the waived demands, and among them
     /// those that the backend had assessed as enforced.
     async fn create_waiving(
         &self,

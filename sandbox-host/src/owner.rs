@@ -80,7 +80,7 @@ impl Owner {
     /// Decodes [`Owner::file_name`]. `None` if the name has another form.
     ///
     /// The name has no user and no boot id; those of this process are assumed. An owner from an
-    /// earlier boot counts as gone all the same, since its start time does not match.
+    /// earlier boot counts as gone anyway, since its start time does not match.
     #[must_use]
     pub fn from_file_name(name: &str) -> Option<Self> {
         let mut fields = name.strip_prefix("sandbox-")?.split('-');

@@ -129,6 +129,6 @@ async fn ended_sandbox_reports_lost_workspace_changes() {
     let error = instance.stop(std::time::Duration::ZERO).await;
     error.expect_err("nothing was brought back");
     assert!(destroyed.count() > 0);
-    // Killing a sandbox that is known to have ended is no error.
+    // Killing a sandbox that is known to have ended is not an error.
     instance.stop(std::time::Duration::ZERO).await.unwrap();
 }

@@ -367,7 +367,7 @@ fn terminals() {
     let byte = b'x';
     let size = [0_u16; 4];
     let (byte, request) = (&raw const byte, libc::TIOCSTI as c_long);
-    // SAFETY: the addresses are of the bytes above. Standard input is no terminal.
+    // SAFETY: the addresses are of the bytes above. Standard input is not a terminal.
     unsafe {
         report("terminal input", syscall(libc::SYS_ioctl, 0, request, byte));
         report(

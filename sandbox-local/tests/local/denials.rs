@@ -40,11 +40,11 @@ fn nothing_denied(result: &ExecResult) {
 
 async fn ordinary_work_has_no_denials() {
     let sandbox = create(policy()).await;
-    // The program's own failures are no denials, and neither are the kernel's usual refusals.
+    // The program's own failures are not denials, and neither are the kernel's usual refusals.
     let script =
         "cat /no/such; echo x > /proc/version; (exit 3) & wait; ls / | sort > /tmp/x; kill -9 $$";
     nothing_denied(&exec(&sandbox, &sh(script)).await);
-    // A closed port of the sandbox's own loopback is no denial.
+    // A closed port of the sandbox's own loopback is not a denial.
     let python = "import socket
 for family, address in [(socket.AF_INET, '127.0.0.1'), (socket.AF_INET6, '::1')]:
     try:
@@ -233,7 +233,7 @@ async fn file_transfers_and_exports_report_denials() {
         .expect_err("no room");
     assert_eq!(error.denials()[0].kind, DenialKind::Storage, "{error}");
     assert_eq!(error.denials()[0].rule, "disk = 4MiB");
-    // A missing file is no denial.
+    // A missing file is not a denial.
     let error = sandbox.read("/tmp/none").await.expect_err("missing");
     assert!(error.denials().is_empty(), "{error}");
     exec(&sandbox, &sh("ln -s /etc/passwd /tmp/link; ln -s /etc/passwd /output/link; mkfifo /output/pipe; echo x > /output/x")).await;

@@ -188,7 +188,7 @@ mod tests {
             text(&output(b"a\xffb", 3)),
             ("a\u{fffd}b".into(), Some("Yf9i".into()))
         );
-        // A character that the cap cut in half is no reason for base64.
+        // A character that the cap cut in half is not a reason for base64.
         assert_eq!(text(&output(b"a\xc3", 9)), ("a".into(), None));
         // One that the program never finished is.
         assert_eq!(

@@ -139,7 +139,7 @@ async fn shared_memory_folder(context: &mut ProbeContext) -> Result<(), ProbeErr
 }
 
 async fn system_v_memory(context: &mut ProbeContext) -> Result<(), ProbeError> {
-    // Keys are signed 32-bit numbers, and 0 is no key.
+    // Keys are signed 32-bit numbers, and 0 is not a key.
     let key = || {
         let random = u32::from_str_radix(&random_name()[..8], 16).map(|key| key >> 1 | 1);
         random.map(|key| key.to_string())
