@@ -50,7 +50,7 @@ fn schema_rejects_invalid_reports() {
 }
 
 #[test]
-fn guest_output_is_escaped_in_every_document() {
+fn sandbox_output_is_escaped_in_every_document() {
     let results = sample::results();
     let change = ResultChange {
         tier: sample::HOSTILE.into(),

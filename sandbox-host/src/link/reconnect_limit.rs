@@ -1,4 +1,4 @@
-//! Limits how often streams are opened. Even if something, perhaps the guest, cuts each stream at
+//! Limits how often streams are opened. Even if something, perhaps the sandbox, cuts each stream at
 //! once, the host must not flood an API server.
 
 use std::time::Duration;

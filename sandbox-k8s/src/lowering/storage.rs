@@ -74,7 +74,7 @@ impl PodStorage {
             .collect()
     }
 
-    /// Whether a path lies in a writable folder.
+    /// Whether a path is in a writable folder.
     pub(crate) fn covers(&self, folder: &[u8]) -> bool {
         std::str::from_utf8(folder).is_ok_and(|folder| {
             self.folders

@@ -91,7 +91,7 @@ fn detached_sandbox_survives_its_killed_creator() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(async {
         let client = client(state.path(), policy());
-        let sandbox = client.get("owned").await.expect("it lives on");
+        let sandbox = client.get("owned").await.expect("it still runs");
         let result = sandbox.exec(&sh("cat /tmp/kept || cat $TMPDIR/kept")).await;
         assert_eq!(result.expect("it runs").stdout_text(), "kept\n");
         // The execution ends with its client.
