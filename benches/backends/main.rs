@@ -1,8 +1,9 @@
 //! Compares each backend with bare processes, containers and pods: `cargo xtask bench`.
 //!
 //! Each round runs the sandbox and its reference tools one after the other, so a slower machine
-//! slows all of them. Every second round reverses their order. The report gives medians, and the median of
-//! the ratios within a round, each with a 95 % confidence interval. It does not judge them.
+//! slows all of them. Every second round reverses their order. The report gives medians, and the
+//! median of the ratios within a round, each with a 95 % confidence interval. It does not judge
+//! them.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

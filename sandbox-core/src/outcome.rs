@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// How an execution ended. Code that fails is an outcome, not an [`crate::Error`]. Partial output is
-/// always kept.
+/// How an execution ended. Code that fails is an outcome, not an [`crate::Error`]. Partial output
+/// is always kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -24,8 +24,8 @@ pub enum Outcome {
     TimedOut,
     /// The kernel killed the program because the sandbox reached its memory limit.
     ///
-    /// The program ended by signal 9, and the kernel counted an out-of-memory kill while it ran. The
-    /// count does not say which of several concurrent executions the process belonged to.
+    /// The program ended by signal 9, and the kernel counted an out-of-memory kill while it ran.
+    /// The count does not say which of several concurrent executions the process belonged to.
     OutOfMemory,
     /// The program wrote far more output than is kept, and was killed.
     OutputLimit,

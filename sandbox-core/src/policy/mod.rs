@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use crate::{ByteSize, Capability, Cpus, Error, ErrorKind, ImagePattern, Result};
 
-/// The minimum storage of a sandbox. A tmpfs has whole pages, and a size of 0 means "no limit" to the
-/// kernel.
+/// The minimum storage of a sandbox. A tmpfs has whole pages, and a size of 0 means "no limit" to
+/// the kernel.
 const MIN_DISK: ByteSize = ByteSize::kib(4);
 
 /// The shortest time limit of file operations.
@@ -26,9 +26,9 @@ const MIN_FILE_TIMEOUT: Duration = Duration::from_millis(1);
 /// The most that a sandbox may do, and how much of it must be enforced.
 ///
 /// An unset field has its default. Isolation (files, network, environment, processes, privileges)
-/// and every limit that the policy or the specification states are *required*: a backend that cannot
-/// enforce one of them refuses to create the sandbox. A limit that comes from a default is *wanted*:
-/// it is applied as far as the host can, and reported.
+/// and every limit that the policy or the specification states are *required*: a backend that
+/// cannot enforce one of them refuses to create the sandbox. A limit that comes from a default is
+/// *wanted*: it is applied as far as the host can, and reported.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct CapabilityPolicy {
@@ -65,8 +65,8 @@ pub struct CapabilityPolicy {
     pub stdout_max_bytes: Option<ByteSize>,
     /// How much standard error of an execution is kept. Unset: 64 MiB.
     pub stderr_max_bytes: Option<ByteSize>,
-    /// What may be exported: absolute paths inside the sandbox, with the patterns `*`, `?`, `[…]` and
-    /// `**`.
+    /// What may be exported: absolute paths inside the sandbox, with the patterns `*`, `?`, `[…]`
+    /// and `**`.
     pub artifact_export_paths: Vec<String>,
     /// Python packages to install before code runs, each a [`Requirement`]. A separate sandbox
     /// installs them, only from wheels. So code of a package runs only in the sandbox that uses it.
@@ -81,7 +81,8 @@ pub struct CapabilityPolicy {
     pub disk: Option<ByteSize>,
     /// Open descriptors of a process. Unset: 1,024.
     pub open_files: Option<u32>,
-    /// Images that may be used, pulled, built and committed to, each an [`ImagePattern`]. Unset: any.
+    /// Images that may be used, pulled, built and committed to, each an [`ImagePattern`]. Unset:
+    /// any.
     pub images: Option<Vec<String>>,
     /// Secrets that a specification may name.
     pub secrets: Vec<String>,

@@ -16,8 +16,8 @@ const OPERATORS: [&str; 8] = ["===", "==", "!=", "<=", ">=", "~=", "<", ">"];
 /// A package of a registry: its name, extras and version constraints.
 ///
 /// Examples: `numpy`, `numpy==1.26.4`, `requests[socks] >= 2.28, < 3`. This is the syntax of Python
-/// requirements without URLs, files, options and conditions. So a requirement can only name a package
-/// of the registry.
+/// requirements without URLs, files, options and conditions. So a requirement can only name a
+/// package of the registry.
 ///
 /// ```
 /// # use sandbox_core::policy::Requirement;

@@ -20,8 +20,8 @@ pub const BACKENDS: &str = "local,docker,podman,k8s";
 /// again.
 pub const SCOPE: [&str; 3] = ["--workspace", "--features", BACKENDS];
 
-/// The variables that cargo sets for this package. They are removed, because a nested cargo sets its
-/// own, and a program under test must not find these.
+/// The variables that cargo sets for this package. They are removed, because a nested cargo sets
+/// its own, and a program under test must not find these.
 const OWN_VARIABLES: [&str; 5] = [
     "CARGO_PKG_",
     "CARGO_MANIFEST_",

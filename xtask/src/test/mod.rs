@@ -1,8 +1,8 @@
 //! `cargo xtask test`: the checks and tests that must pass before a change is accepted.
 //!
-//! All tests are built once. Then the jobs of [`plan`] run in parallel lanes. The output of each job
-//! goes to its own file, and the output of failed tests is printed again at the end. The last line
-//! is the total of all jobs.
+//! All tests are built once. Then the jobs of [`plan`] run in parallel lanes. The output of each
+//! job goes to its own file, and the output of failed tests is printed again at the end. The last
+//! line is the total of all jobs.
 
 use std::fs;
 use std::process::ExitCode;

@@ -1,8 +1,8 @@
 //! `cargo xtask supervise`: runs one program, and fails if it leaves processes behind.
 //!
-//! The test runner starts one supervisor for each job. A supervisor adopts every orphan below it. So
-//! it can name and end processes that the program left running. It can also end a program that takes
-//! too long, with all processes that the program started.
+//! The test runner starts one supervisor for each job. A supervisor adopts every orphan below it.
+//! So it can name and end processes that the program left running. It can also end a program that
+//! takes too long, with all processes that the program started.
 
 use std::fs;
 use std::os::unix::process::{CommandExt, ExitStatusExt};

@@ -1,7 +1,8 @@
 //! Another user, who runs copies of the test programs.
 //!
 //! The checkout and the target folder may be below a folder that only root can enter (`/root` is
-//! 0700). So the workspace's files and the programs are copied to a folder that every user may read.
+//! 0700). So the workspace's files and the programs are copied to a folder that every user may
+//! read.
 
 use std::env;
 use std::ffi::OsStr;

@@ -1,7 +1,8 @@
 //! Raw system calls: their numbers, and one function for each count of arguments.
 //!
-//! The functions return the kernel's value unchanged. A value in `-4095..0` is a negated error number,
-//! which [`result`] turns into an [`Errno`]. Nothing here allocates or touches thread-local storage.
+//! The functions return the kernel's value unchanged. A value in `-4095..0` is a negated error
+//! number, which [`result`] turns into an [`Errno`]. Nothing here allocates or touches thread-local
+//! storage.
 
 use crate::runtime::errno::{Errno, Result};
 
