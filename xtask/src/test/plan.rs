@@ -52,8 +52,7 @@ pub struct Planner<'a> {
     pub rootless: Option<Arc<User>>,
     /// The cluster's configuration for tests.
     pub kubeconfig: String,
-    /// Whether that cluster was started by `cargo xtask engines up k8s`, so that tests may kill its
-    /// daemons.
+    /// Whether `cargo xtask engines up k8s` started that cluster; tests may then kill its daemons.
     pub owns_cluster: bool,
 }
 
@@ -61,7 +60,6 @@ impl Planner<'_> {
     /// Every job, in the order in which those of each lane run.
     ///
     /// # Errors
-    ///
     /// If a program was not built.
     pub fn jobs(&self) -> Result<Vec<Job>> {
         let mut jobs = self.checks()?;
