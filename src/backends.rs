@@ -42,7 +42,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_feature_links_its_tiers_and_nothing_else_does() {
+    fn only_its_feature_links_a_tier() {
         let linked = registry::tiers().unwrap();
         for (feature, tiers, is_on) in FEATURES {
             for tier in tiers {

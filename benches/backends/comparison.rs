@@ -1,14 +1,14 @@
-//! One backend beside its rivals, in rounds.
+//! Compares one backend with its reference tools, in rounds.
 
 use std::time::Duration;
 
 use crate::report::Report;
 use crate::workload::{Contender, MeasureError, Timings, Workload};
 
-/// The time limit of one run of a workload, many times what the slowest takes.
+/// The time limit of one run of a workload: many times the duration of the slowest one.
 const TIME_LIMIT: Duration = Duration::from_secs(180);
 
-/// A contender and the workloads that it still takes part in.
+/// A contender, and the workloads that it can still run.
 struct Entry {
     contender: Box<dyn Contender>,
     workloads: Vec<Workload>,
@@ -25,19 +25,19 @@ impl Entry {
     }
 }
 
-/// The sandboxes of one backend and their rivals.
+/// The sandboxes of one backend and their reference tools.
 pub struct Comparison {
     backend: &'static str,
     /// How many bytes a transfer moves.
     bytes: u64,
-    /// The sandbox first, then its rivals.
+    /// The sandbox first, then its reference tools.
     entries: Vec<Entry>,
     /// How many pods were started.
     pod_starts: u32,
 }
 
 impl Comparison {
-    /// Compares `sandbox`, so far with nothing.
+    /// A comparison of `sandbox`, without reference tools.
     pub fn new(backend: &'static str, sandbox: impl Contender + 'static, bytes: u64) -> Self {
         Self {
             backend,
@@ -47,10 +47,10 @@ impl Comparison {
         }
     }
 
-    /// Adds a rival.
+    /// Adds a reference tool.
     #[must_use]
-    pub fn against(mut self, rival: impl Contender + 'static) -> Self {
-        self.entries.push(Entry::new(rival));
+    pub fn against(mut self, reference: impl Contender + 'static) -> Self {
+        self.entries.push(Entry::new(reference));
         self
     }
 
@@ -116,7 +116,7 @@ impl Comparison {
             }
             Err(MeasureError::Unavailable(reason)) if is_sandbox => {
                 report.leave_out(backend, &reason);
-                // Without the sandbox, its rivals compare with nothing.
+                // Without the sandbox, there is nothing to compare.
                 self.entries.clear();
             }
             Err(MeasureError::Unavailable(reason)) => {

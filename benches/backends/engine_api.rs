@@ -19,7 +19,7 @@ use crate::workload::{
     Contender, IMAGE, MeasureError, Result, Timings, Workload, expect_bytes, timed,
 };
 
-/// An engine that is there answers within this time.
+/// An available engine answers within this time.
 const PING_TIME_LIMIT: Duration = Duration::from_secs(2);
 
 /// The time limit of one request, in seconds.
@@ -71,7 +71,7 @@ impl EngineApi {
         Ok(self.warm.insert(container).id.clone())
     }
 
-    /// As `docker cp` does: tar archives in both directions.
+    /// Copies tar archives in both directions, as `docker cp` does.
     async fn copy(&self, docker: &Docker, container: &str) -> Timings {
         let bytes = self.bytes;
         let mut header = tar::Header::new_gnu();

@@ -28,7 +28,7 @@ pub struct Library {
 }
 
 impl Library {
-    /// Opens nothing yet.
+    /// Does not connect yet.
     pub fn new(backend: &'static str, bytes: u64) -> Self {
         Self {
             backend,
@@ -90,7 +90,7 @@ impl Contender for Library {
     }
 
     async fn run(&mut self, workload: Workload) -> Timings {
-        // First, so that a backend that is not available is known as such.
+        // This comes first, so that an unavailable backend is reported as such.
         let client = self.client()?;
         let spec = self.spec();
         let elapsed = match workload {

@@ -44,7 +44,7 @@ impl Contender for LlmSandbox {
             let stderr = String::from_utf8_lossy(&output.stderr);
             let error = stderr.lines().last().unwrap_or("no message");
             let fix = "pip install 'llm-sandbox[docker]', then --python FILE";
-            // The rival's failure is not a failure of the sandbox.
+            // A failure of the reference tool is not a failure of the sandbox.
             return Err(MeasureError::Unavailable(format!("{error}; fix: {fix}")));
         }
         let times: Value = serde_json::from_slice(&output.stdout)?;

@@ -1,8 +1,9 @@
 //! Compares each backend with bare processes, containers and pods: `cargo xtask bench`.
 //!
-//! Each round runs the sandbox and its rivals one after the other, so a slower machine slows all
-//! of them. Every second round reverses their order. The report gives medians, and the median of
-//! the ratios within a round, each with a 95 % confidence interval. It never judges a number.
+//! Each round runs the sandbox and its reference tools one after the other, so a slower machine
+//! slows all of them. Every second round reverses their order. The report gives medians, and the
+//! median of the ratios within a round, each with a 95 % confidence interval. It does not judge
+//! them.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -22,7 +23,7 @@ mod workload;
 use comparison::Comparison;
 use report::Report;
 
-/// Rounds of a full run. Slow workloads take part in every fifth round or less often.
+/// Rounds of a full run. Slow workloads run in every fifth round or less often.
 const ROUNDS: u32 = 200;
 
 /// The backends, in the order of the report.
@@ -115,7 +116,7 @@ async fn run(arguments: &Arguments) -> Report {
     report
 }
 
-/// The sandboxes of one backend beside their rivals.
+/// The sandboxes of one backend and their reference tools.
 fn comparison(backend: &'static str, arguments: &Arguments) -> Comparison {
     let bytes = workload::transfer_size(backend, arguments.smoke);
     let comparison = Comparison::new(backend, library::Library::new(backend, bytes), bytes);

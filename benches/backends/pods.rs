@@ -59,7 +59,7 @@ impl BarePods {
         Ok(self.warm.insert(name).clone())
     }
 
-    /// As `kubectl cp` does: by executions.
+    /// Copies by executions, as `kubectl cp` does.
     async fn copy(&self, api: &Api<Pod>, pod: &str) -> Timings {
         let bytes = self.bytes;
         let content = vec![7; bytes as usize];

@@ -1,4 +1,4 @@
-//! Rivals that are programs: plain processes and `bwrap`.
+//! Reference tools that are programs: plain processes and `bwrap`.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -12,7 +12,7 @@ use crate::workload::{Contender, MeasureError, Result, Timings, Workload, expect
 /// The program that ends at once.
 pub const TRUE: &str = "/bin/true";
 
-/// What the local backend shows of the host by default, as far as programs and libraries go.
+/// The host's programs and libraries, which the local backend shows by default.
 const HOST_FOLDERS: [&str; 8] = [
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt",
 ];

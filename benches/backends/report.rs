@@ -10,7 +10,8 @@ use crate::statistics::Median;
 use crate::workload::SANDBOX;
 
 /// A measurement of one contender: the backend, what was measured, whether the contender is a
-/// rival of the sandbox, and the contender's name. In this order, the sandbox precedes its rivals.
+/// reference tool, and the contender's name. In this order, the sandbox precedes its reference
+/// tools.
 pub type SeriesKey = (&'static str, &'static str, bool, &'static str);
 
 /// The durations of one measurement of one contender.
@@ -50,26 +51,26 @@ impl Report {
         series.samples.insert(round, elapsed);
     }
 
-    /// Notes that a backend or a contender is not measured.
+    /// Records that a backend or a contender is not measured.
     pub fn leave_out(&mut self, name: &str, reason: &str) {
         self.left_out.insert(name.to_owned(), reason.to_owned());
     }
 
-    /// Notes that work failed that should have worked.
+    /// Records a failure of work that should have succeeded.
     pub fn fail(&mut self, work: &str, reason: &str) {
         self.failed.insert(work.to_owned(), reason.to_owned());
     }
 
-    /// Whether any work failed that should have worked.
+    /// Whether any work failed that should have succeeded.
     pub fn has_failures(&self) -> bool {
         !self.failed.is_empty()
     }
 
-    /// What works, without times.
+    /// The measurements that worked, without times.
     pub fn smoke_summary(&self) -> String {
         let mut measurements: BTreeMap<_, Vec<&str>> = BTreeMap::new();
-        for (backend, measurement, is_rival, contender) in self.series.keys() {
-            let contender = measurements.entry((backend, is_rival, contender));
+        for (backend, measurement, is_reference, contender) in self.series.keys() {
+            let contender = measurements.entry((backend, is_reference, contender));
             contender.or_default().push(measurement);
         }
         let mut summary = String::new();
@@ -80,14 +81,14 @@ impl Report {
         summary + &self.omissions()
     }
 
-    /// The median of the sandbox's time divided by the rival's time in the same round.
-    fn ratio(&self, key: SeriesKey, rival: &Series) -> Option<Median> {
-        let (backend, measurement, is_rival, _) = key;
+    /// The median of the sandbox's time divided by the reference tool's time in the same round.
+    fn ratio(&self, key: SeriesKey, reference: &Series) -> Option<Median> {
+        let (backend, measurement, is_reference, _) = key;
         let sandbox = self.series.get(&(backend, measurement, false, SANDBOX));
-        let sandbox = sandbox.filter(|_| is_rival)?;
-        let pairs = rival.samples.iter().filter_map(|(round, rival)| {
+        let sandbox = sandbox.filter(|_| is_reference)?;
+        let pairs = reference.samples.iter().filter_map(|(round, reference)| {
             let sandbox = sandbox.samples.get(round)?;
-            Some(sandbox.as_secs_f64() / rival.as_secs_f64())
+            Some(sandbox.as_secs_f64() / reference.as_secs_f64())
         });
         Median::of(&pairs.collect::<Vec<_>>())
     }
@@ -141,7 +142,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// What a reader needs to judge the numbers. What cannot be read is left out.
+/// The properties of this machine that affect the numbers. Unreadable ones are left out.
 fn machine() -> String {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let processors = thread::available_parallelism().map_or(0, usize::from);

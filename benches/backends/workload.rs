@@ -1,4 +1,4 @@
-//! What is measured, and who takes part.
+//! The workloads, and the trait of what runs them.
 
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -11,10 +11,10 @@ pub const IMAGE: &str = "python:3.11-slim";
 /// The name of the sandbox among the contenders.
 pub const SANDBOX: &str = "sandbox";
 
-/// Work that a sandbox and its rivals do.
+/// Work that a sandbox and its reference tools do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Workload {
-    /// `true` in an environment of its own, which is removed afterwards.
+    /// `true` in its own environment, which is removed afterwards.
     OneShot,
     /// `true` in an environment that already runs.
     WarmExec,
@@ -91,7 +91,8 @@ pub enum MeasureError {
 }
 
 impl MeasureError {
-    /// The same reason, where any failure means that the machine lacks something.
+    /// Turns every failure into [`MeasureError::Unavailable`], for steps that fail only if the
+    /// machine lacks something.
     pub fn into_unavailable(self) -> Self {
         let (Self::Unavailable(reason) | Self::Failed(reason)) = self;
         Self::Unavailable(reason)
@@ -134,7 +135,7 @@ pub fn expect_bytes(received: usize, expected: u64) -> Result<()> {
     Err(MeasureError::Failed(reason))
 }
 
-/// A sandbox backend or one of its rivals.
+/// A sandbox backend or one of its reference tools.
 #[async_trait(?Send)]
 pub trait Contender {
     /// The name in the report.

@@ -1,6 +1,6 @@
 //! The root of the crate `runtime`, which the build helper links into freestanding programs.
 //!
-//! A crate of its own, so that the compiler does not inline the runtime into a program: programs
+//! A separate crate, so that the compiler does not inline the runtime into a program: programs
 //! would be about a tenth larger.
 #![no_std]
 

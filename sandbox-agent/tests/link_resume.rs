@@ -36,8 +36,8 @@ fn owner_resumes_its_link_and_its_execution_continues() {
     owner.wait(Kind::Started);
     owner.cut();
     // Twice; the second time before the agent can have noticed.
-    owner.come_back(&agent).unwrap();
-    owner.come_back(&agent).unwrap();
+    owner.reconnect(&agent).unwrap();
+    owner.reconnect(&agent).unwrap();
     let output = owner.output();
     assert_eq!(String::from_utf8_lossy(&output), "one\ntwo\n");
     owner.send(0, Kind::Stop, &0u32.to_le_bytes());
@@ -87,7 +87,7 @@ fn timeouts_are_enforced_while_the_owner_is_disconnected() {
     }
     owner.cut();
     wait_until("it is killed", || alive(&mark) == 0);
-    owner.come_back(&agent).unwrap();
+    owner.reconnect(&agent).unwrap();
     assert_eq!(owner.output(), b"");
 }
 
@@ -164,21 +164,21 @@ fn later_clients_have_their_own_links() {
     owner.send(5, Kind::Exec, &script("sleep 0.2; echo owner").encode());
     for linked in [&mut later, &mut owner] {
         linked.cut();
-        linked.come_back(&agent).unwrap();
+        linked.reconnect(&agent).unwrap();
     }
     assert_eq!(later.output(), b"later\n");
     assert_eq!(owner.output(), b"owner\n");
     // A violation ends only its own connection.
     later.socket.write_all(&[0xff; 12]).unwrap();
     later.wait(Kind::Failed);
-    assert!(later.come_back(&agent).is_err());
+    assert!(later.reconnect(&agent).is_err());
     // A wrong key is refused over the link.
-    let mut stranger = agent.link(10);
+    let mut unknown_client = agent.link(10);
     let key = Key::new([1; 32]);
-    stranger.send(0, Kind::Attach, &Attach { key }.encode());
-    let failure = Failure::decode(&stranger.wait(Kind::Failed)).unwrap();
+    unknown_client.send(0, Kind::Attach, &Attach { key }.encode());
+    let failure = Failure::decode(&unknown_client.wait(Kind::Failed)).unwrap();
     assert_eq!(failure.detail, "wrong key");
-    assert!(stranger.next().is_none() && stranger.closed);
+    assert!(unknown_client.next().is_none() && unknown_client.closed);
     owner.send(6, Kind::Exec, &script("echo served").encode());
     assert_eq!(owner.output(), b"served\n");
     owner.send(0, Kind::Stop, &0u32.to_le_bytes());
@@ -232,7 +232,7 @@ fn disconnected_client_with_an_execution_is_not_evicted() {
         used_and_killed(&agent, secret);
     }
     for client in &mut busy {
-        client.come_back(&agent).unwrap();
+        client.reconnect(&agent).unwrap();
         client.send(1, Kind::Stdin, b"back\n");
         assert_eq!(client.output(), b"back\n");
     }
@@ -255,7 +255,7 @@ fn connected_client_is_not_evicted() {
     agent.attach(201).unwrap();
     // Another client has its slot.
     assert_eq!(
-        others[3].come_back(&agent).unwrap_err().detail,
+        others[3].reconnect(&agent).unwrap_err().detail,
         "no such link"
     );
     for client in others

@@ -62,7 +62,7 @@ pub enum Command {
     Doctor(DoctorArguments),
     /// Show what each tier enforces
     Matrix(MatrixArguments),
-    /// Test what each tier enforces: runs sandbox-conformance
+    /// Test what each tier enforces, with sandbox-conformance
     Conformance(ConformanceArguments),
     /// Print the schema of policy files, or explain a policy file
     Policy(PolicyArguments),

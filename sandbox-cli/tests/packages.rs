@@ -32,7 +32,7 @@ with zipfile.ZipFile(sys.argv[1] + '/demo-1.0-py3-none-any.whl', 'w') as wheel:
     wheel.writestr('demo-1.0.dist-info/RECORD', '')
 ";
 
-/// Runs the command with wheels of a folder and no registry, and a cache of its own.
+/// Runs the command with wheels of a folder and no registry, and its own cache.
 fn run_in(folder: &Path, arguments: &[&str]) -> Output {
     let mut command = sandbox(arguments);
     for name in ["PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL"] {

@@ -127,7 +127,7 @@ pub fn mark(folder: &str) -> CallResult {
             Ok(file) => {
                 let (mode, size) = mode_and_size(file)?;
                 close(file);
-                // An empty file is no program.
+                // An empty file is not a program.
                 match mode & MARKS != 0 && size > 0 {
                     true => left += 1,
                     false => unlink(&path),

@@ -104,7 +104,7 @@ unsafe extern "C" fn thread_main(_: *mut c_void) -> ! {
     }
 }
 
-/// Starts a thread, which is no process.
+/// Starts a thread, which is not a process.
 pub fn thread() -> CallResult {
     // VM, FS, FILES, SIGHAND, THREAD, SYSVSEM.
     const FLAGS: usize = 0x100 | 0x200 | 0x400 | 0x800 | 0x1_0000 | 0x4_0000;

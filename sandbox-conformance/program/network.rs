@@ -256,7 +256,7 @@ pub fn unix_send(name: &str, message: &str) -> CallResult {
     done()
 }
 
-/// Listens on an abstract name and on a path of its own, and connects to both.
+/// Listens on an abstract name and on its own path, and connects to both.
 pub fn unix_own(path: &str) -> CallResult {
     let mut named = unix_address(b"", path);
     named.push(0);

@@ -127,14 +127,14 @@ pub fn stubborn(milliseconds: usize) -> CallResult {
     done()
 }
 
-/// Leaves a process in a session of its own that is no descendant, and ends at once. With `hold`,
+/// Leaves a process in its own session that is not a descendant, and ends at once. With `hold`,
 /// that process keeps standard output and standard error open.
 pub fn orphan(milliseconds: usize, hold: bool) -> CallResult {
     detach(|| linger(milliseconds, hold))?;
     done()
 }
 
-/// Starts `count` grandchildren in sessions of their own, and waits as long as they do.
+/// Starts `count` grandchildren in their own sessions, and waits as long as they do.
 pub fn tree(count: usize, milliseconds: usize) -> CallResult {
     for _ in 0..count {
         detach(|| linger(milliseconds, true))?;
@@ -156,7 +156,7 @@ fn linger(milliseconds: usize, hold: bool) {
     }
 }
 
-/// Runs `act` in a grandchild, in a session of its own.
+/// Runs `act` in a grandchild, in its own session.
 fn detach(act: impl FnOnce()) -> Result<()> {
     let middle = child(|| {
         // This always succeeds for a process that leads no group.

@@ -34,7 +34,7 @@ pub fn share(arguments: &ProbeArguments) -> CallResult {
     done()
 }
 
-/// Closes a queue. One that may not be opened exists all the same: Landlock decides after the
+/// Closes a queue. One that may not be opened exists anyway: Landlock decides after the
 /// kernel has created or found it.
 fn unless_forbidden(opened: Result<usize>) -> Result<()> {
     match opened {

@@ -117,17 +117,17 @@ impl ProbeContext {
         attempt
     }
 
-    /// Records control A, if it is no single call.
+    /// Records control A, if it is not a single call.
     pub fn record_host_control(&mut self, step: Step) {
         self.evidence.host_control = Some(step);
     }
 
-    /// Records control B, if it is no single call.
+    /// Records control B, if it is not a single call.
     pub fn record_allow_control(&mut self, step: Step) {
         self.evidence.allow_control = Some(step);
     }
 
-    /// Records attack C, if it is no single call.
+    /// Records attack C, if it is not a single call.
     pub fn record_attack(&mut self, step: Step) {
         self.evidence.attack = Some(step);
     }
@@ -287,7 +287,7 @@ impl ProbeContext {
         for entry in std::fs::read_dir("/tmp").into_iter().flatten().flatten() {
             if entry.file_name().to_string_lossy().starts_with(&self.token) {
                 let path = entry.path();
-                // One of the two calls fits. A file that stays in /tmp is no finding.
+                // One of the two calls fits. A file that stays in /tmp is not a finding.
                 let _ = std::fs::remove_file(&path).or_else(|_| std::fs::remove_dir_all(&path));
             }
         }

@@ -81,7 +81,7 @@ pub struct Report {
 pub enum ClaimStatus {
     /// The claim holds.
     Passed,
-    /// The backend enforces more than it claims. This is no failure.
+    /// The backend enforces more than it claims. This is not a failure.
     BetterThanClaimed(String),
     /// The backend itself reports the gap.
     Admitted(String),

@@ -29,7 +29,7 @@ pub async fn run(program: &Path, call: &Call) -> Result<Run, ProbeError> {
         .stdin
         .take()
         .ok_or_else(|| ProbeError::new("the host control has no standard input"))?;
-    // A program that ends without reading all input breaks the pipe, which is no error here.
+    // A program that ends without reading all input breaks the pipe, which is not an error here.
     let feed = tokio::spawn(async move { stdin.write_all(&input).await });
     let output = tokio::time::timeout(LIMIT, child.wait_with_output()).await;
     feed.abort();

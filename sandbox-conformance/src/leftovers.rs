@@ -2,7 +2,7 @@
 //! controls.
 //!
 //! A label on each detached sandbox names the process of its run. This run and the next one can
-//! thus tell whether that process is still alive.
+//! therefore tell whether that process is still running.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -92,7 +92,7 @@ pub(crate) async fn remove_detached(target: &Target, of: impl Fn(&RunId) -> bool
     failures
 }
 
-/// Removes a detached sandbox. One that has already ended is no error.
+/// Removes a detached sandbox. One that has already ended is not an error.
 ///
 /// # Errors
 ///

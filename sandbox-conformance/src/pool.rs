@@ -88,7 +88,7 @@ impl SandboxPool {
         self.capacity.is_some()
     }
 
-    /// The slot of a setup. Probes share it, unless the setup asks for a sandbox of its own.
+    /// The slot of a setup. Probes share it, unless the setup asks for its own sandbox.
     #[must_use]
     pub fn slot(&self, setup: SandboxSetup) -> Arc<SandboxSlot> {
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
@@ -129,7 +129,7 @@ impl SandboxPool {
     ///
     /// # Errors
     ///
-    /// The first error. The other sandboxes are ended all the same.
+    /// The first error. The other sandboxes are ended anyway.
     pub async fn close(&self) -> Result<(), Error> {
         let slots =
             std::mem::take(&mut *self.shared.lock().unwrap_or_else(PoisonError::into_inner));
@@ -208,7 +208,7 @@ impl SandboxPool {
             }
             created => created?,
         };
-        // A path of its own for each: without isolation they share the host's /tmp.
+        // A separate path for each: without isolation they share the host's /tmp.
         let program = format!("{}/{}", self.fixture.inside(), unique_name("probe"));
         handle.upload(&program, 0o755, PROGRAM).await?;
         let is_remote = self.capacity.is_some() && !runs_here(&handle).await;
@@ -223,7 +223,7 @@ impl SandboxPool {
     }
 
     /// Creates a sandbox with this setup and waives the demands that the backend refuses. What is
-    /// declared unenforced is measured all the same. Returns the waived demands, and among them
+    /// declared unenforced is measured anyway. Returns the waived demands, and among them
     /// those that the backend had assessed as enforced.
     async fn create_waiving(
         &self,
@@ -407,7 +407,7 @@ impl SandboxSlot {
         }
     }
 
-    /// Whether the setup asks for a sandbox of its own.
+    /// Whether the setup asks for its own sandbox.
     #[must_use]
     pub fn is_fresh(&self) -> bool {
         self.setup.fresh

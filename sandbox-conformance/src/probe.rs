@@ -149,7 +149,7 @@ pub struct SandboxSetup {
     pub env: BTreeMap<String, String>,
     /// The host folder that appears at `/workspace`.
     pub workspace: Option<Workspace>,
-    /// Whether the probe gets a sandbox of its own, which ends with the probe.
+    /// Whether the probe gets its own sandbox, which ends with the probe.
     pub fresh: bool,
     /// Whether this is a second sandbox beside the one with the same setup; see
     /// [`crate::ProbeContext::with_neighbors`].
@@ -202,7 +202,7 @@ impl SandboxSetup {
         (self.roots_if_supported && roots.iter().any(Option::is_some)).then_some(setup)
     }
 
-    /// Asks for a sandbox of its own.
+    /// Asks for its own sandbox.
     #[must_use]
     pub fn fresh(mut self) -> Self {
         self.fresh = true;

@@ -117,7 +117,7 @@ impl ReaperTask {
         drop(ready);
         let mut word = [0; 1];
         let read = match watched {
-            // The end of the pipe is no reliable sign: processes of the run may hold it too.
+            // The end of the pipe is not a reliable sign: processes of the run may hold it too.
             Some(process) => {
                 tokio::select! {
                     _ = end_of(process)? => 0,

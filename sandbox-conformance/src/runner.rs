@@ -272,8 +272,8 @@ mod tests {
             .filter_map(|run| Some(run.evidence.attack.as_ref()?.action.as_str()))
             .collect();
         assert_eq!(seen, ["first", "second", "third"]);
-        let said = "runs disagree: leaked, enforced, enforced (attack `first`: succeeded)";
-        assert_eq!(finding.claim_status(), ClaimStatus::Failed(said.into()));
+        let expected = "runs disagree: leaked, enforced, enforced (attack `first`: succeeded)";
+        assert_eq!(finding.claim_status(), ClaimStatus::Failed(expected.into()));
     }
 
     #[test]

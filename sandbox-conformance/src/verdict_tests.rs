@@ -67,7 +67,7 @@ fn waivers() -> Vec<Vec<Unmet>> {
 /// Every combination of every kind of evidence.
 fn all() -> Vec<Evidence> {
     let mut all = Vec::new();
-    let said = [None, Some("why".to_owned())];
+    let reasons = [None, Some("why".to_owned())];
     for host_control in controls() {
         for allow_control in controls() {
             for attack in attacks() {
@@ -83,9 +83,9 @@ fn all() -> Vec<Evidence> {
                                 gated: true,
                                 waived: waived.clone(),
                                 broken_claims: Vec::new(),
-                                refused: said[bits & 1].clone(),
-                                not_run: said[bits >> 1 & 1].clone(),
-                                error: said[bits >> 2 & 1].clone(),
+                                refused: reasons[bits & 1].clone(),
+                                not_run: reasons[bits >> 1 & 1].clone(),
+                                error: reasons[bits >> 2 & 1].clone(),
                             });
                         }
                     }
@@ -193,10 +193,10 @@ fn leaked_behavior_with_a_waiver_is_refused() {
         waived,
         ..Evidence::default()
     };
-    let behaviour = Subject::Feature(sandbox_core::matrix::Feature::Denials);
+    let behavior = Subject::Feature(sandbox_core::matrix::Feature::Denials);
     let verdicts = waivers().into_iter().map(|waived| {
         let waivers = waived.len();
-        (waivers, judge(behaviour, &leaked(waived), DENIALS))
+        (waivers, judge(behavior, &leaked(waived), DENIALS))
     });
     let expected = [
         (0, Verdict::Leaked),

@@ -37,22 +37,22 @@ fn archive(files: &[(String, String)]) -> Vec<u8> {
     let mut directory = Vec::new();
     for (name, content) in files {
         let offset = small(archive.len());
-        let mut about = Vec::new();
+        let mut header = Vec::new();
         // Version 2.0, no flags, stored, no time, 1980-01-01.
-        about.extend_from_slice(&[20, 0, 0, 0, 0, 0, 0, 0, 0x21, 0]);
-        about.extend_from_slice(&checksum(content.as_bytes()).to_le_bytes());
-        about.extend_from_slice(&small(content.len()).to_le_bytes());
-        about.extend_from_slice(&small(content.len()).to_le_bytes());
-        about.extend_from_slice(&(small(name.len()) as u16).to_le_bytes());
-        about.extend_from_slice(&[0, 0]);
+        header.extend_from_slice(&[20, 0, 0, 0, 0, 0, 0, 0, 0x21, 0]);
+        header.extend_from_slice(&checksum(content.as_bytes()).to_le_bytes());
+        header.extend_from_slice(&small(content.len()).to_le_bytes());
+        header.extend_from_slice(&small(content.len()).to_le_bytes());
+        header.extend_from_slice(&(small(name.len()) as u16).to_le_bytes());
+        header.extend_from_slice(&[0, 0]);
         archive.extend_from_slice(b"PK\x03\x04");
-        archive.extend_from_slice(&about);
+        archive.extend_from_slice(&header);
         archive.extend_from_slice(name.as_bytes());
         archive.extend_from_slice(content.as_bytes());
         directory.extend_from_slice(b"PK\x01\x02");
         // Made by version 2.0.
         directory.extend_from_slice(&[20, 0]);
-        directory.extend_from_slice(&about);
+        directory.extend_from_slice(&header);
         // No comment, one disk, no attributes.
         directory.extend_from_slice(&[0; 10]);
         directory.extend_from_slice(&offset.to_le_bytes());

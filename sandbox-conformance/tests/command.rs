@@ -186,7 +186,7 @@ fn unavailable_required_tier_exits_with_3() {
     let required = run(&["--require", "docker"]);
     assert_eq!(required.status.code(), Some(3));
     assert!(String::from_utf8_lossy(&required.stderr).contains("docker is required"));
-    // Without `--require` it is no success either, because no probe decided anything.
+    // Without `--require` it is not a success either, because no probe decided anything.
     let optional = run(&[]);
     assert_eq!(optional.status.code(), Some(1));
     let error = String::from_utf8_lossy(&optional.stderr);

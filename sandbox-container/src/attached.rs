@@ -27,7 +27,7 @@ pub(crate) async fn list(tier: Tier, engine: &Engine) -> Result<Vec<SandboxInfo>
 }
 
 /// The list entry of a container; `None` unless it is a running attached sandbox. It has no labels
-/// of the specification, since they cannot be told from those of the image.
+/// of the specification, since they cannot be distinguished from those of the image.
 fn info(tier: Tier, container: &ListedContainer) -> Option<SandboxInfo> {
     if !container.runs || container.labels.contains_key(labels::DETACHED) {
         return None;

@@ -1,4 +1,4 @@
-//! Creates containers such that none is leaked if the caller is cancelled or the engine fails.
+//! Creates containers such that none is leaked if the caller is canceled or the engine fails.
 
 use bollard::models::ContainerCreateBody;
 use bollard::query_parameters::CreateContainerOptions;

@@ -24,7 +24,7 @@ use crate::removal::{self, ContainerGuard};
 #[derive(Debug, Clone)]
 pub(crate) struct ContainerIsolator(Arc<Inner>);
 
-/// A running container, and what goes with it.
+/// A running container, and the resources that belong to it.
 #[derive(Debug)]
 pub(crate) struct RunningContainer {
     pub tier: Tier,

@@ -8,8 +8,9 @@ use crate::engine::{Engine, inspect};
 use crate::error::{Operation, engine_error, has_status};
 use crate::image;
 
-/// Whether a container with a sandbox's labels inherited them from its image, so it is no sandbox:
-/// sandboxes are never created from such images. True as well for a container that is gone.
+/// Whether a container with a sandbox's labels inherited them from its image. Then it is not a
+/// sandbox, because sandboxes are never created from such images. Also true for a container that is
+/// gone.
 ///
 /// # Errors
 ///

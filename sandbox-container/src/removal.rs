@@ -182,7 +182,7 @@ impl ContainerGuard {
         self.container.as_deref().unwrap_or_default()
     }
 
-    /// Detaches the container from this process; returns the image that goes with it.
+    /// Detaches the container from this process. Returns the image that belongs to it.
     pub(crate) fn detach(mut self) -> Option<String> {
         if let Some(record) = self.record.take() {
             record.persist();
@@ -190,7 +190,7 @@ impl ContainerGuard {
         self.disarm()
     }
 
-    /// Notes that the container is gone; returns the image that goes with it.
+    /// Records that the container is gone. Returns the image that belongs to it.
     pub(crate) fn disarm(mut self) -> Option<String> {
         self.container = None;
         self.image.take()

@@ -1,4 +1,4 @@
-//! The capabilities that a policy speaks of, one for each column of the matrix.
+//! The capabilities that a policy can restrict, one for each row of the matrix.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,7 +12,8 @@ macro_rules! capabilities {
     ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
         /// Something that a policy restricts or grants, and that a backend enforces or does not.
         ///
-        /// The names are the policy's field names, and two that no field can switch off: `processes` and `privileges`.
+        /// Most names are those of policy fields. No field turns off the other ones, such as
+        /// `processes` and `privileges`.
         #[derive(
             Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
         )]
@@ -41,17 +42,18 @@ capabilities! {
     FilesystemWriteRoots = "filesystem_write_roots",
     /// No network, or only what the rules allow.
     NetworkAccess = "network_access",
-    /// No variable of the host is seen, only those that the specification names; no inherited descriptor either.
+    /// Code sees no variable of the host, only those of the specification. It inherits no
+    /// descriptors.
     EnvVarAccess = "env_var_access",
-    /// Processes outside cannot be seen or touched, and none of the sandbox outlives it.
+    /// Code cannot see or affect processes outside, and its own processes end with the sandbox.
     Processes = "processes",
-    /// The kernel surface: no capability, no new privilege, no dangerous system call.
+    /// The kernel surface: no capabilities, no new privileges, no dangerous system calls.
     Privileges = "privileges",
-    /// No child processes, no second program.
+    /// No child processes, and no execution of a second program.
     SubprocessExecution = "subprocess_execution",
-    /// An execution ends at its time limit, with its whole tree.
+    /// An execution ends at its time limit, together with its whole process tree.
     Timeout = "timeout",
-    /// The sandbox ends with its time to live.
+    /// The sandbox ends with its lifetime.
     Lifetime = "lifetime",
     /// At most this much standard output is kept.
     StdoutMaxBytes = "stdout_max_bytes",
@@ -67,15 +69,15 @@ capabilities! {
     Disk = "disk",
     /// Open descriptors of a process.
     OpenFiles = "open_files",
-    /// Files that come out, and nothing else does.
+    /// Only files that match the export paths can be exported.
     ArtifactExportPaths = "artifact_export_paths",
     /// Installing packages from registries.
     PackageInstallation = "package_installation",
-    /// Packages that are there before the code runs.
+    /// Packages that are installed before the code runs.
     Packages = "packages",
-    /// Connections to the named hosts only.
+    /// Connections only to the named hosts.
     Egress = "egress",
-    /// Secrets reach the code and nobody else.
+    /// Secrets are visible only to the code.
     Secrets = "secrets",
 }
 

@@ -1,4 +1,4 @@
-//! How far a capability is enforced: computed for a host and a policy, never a constant.
+//! How far a capability is enforced. It is computed for a host and a policy, never a constant.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,21 +11,21 @@ use crate::Capability;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum Enforcement {
-    /// It holds against code that tries to get around it.
+    /// It holds against code that tries to bypass it.
     Enforced {
-        /// By which means, short ("network namespace, seccomp").
+        /// The mechanism in a few words ("network namespace, seccomp").
         mechanism: String,
     },
-    /// It holds, but for a gap.
+    /// It holds except for a gap.
     Partial {
-        /// By which means.
+        /// The mechanism.
         mechanism: String,
         /// What it does not cover.
         gap: String,
     },
     /// Nothing enforces it.
     Unenforced {
-        /// Why not, and where it is known what would help.
+        /// Why not, and what would help if that is known.
         reason: String,
     },
 }
@@ -80,12 +80,13 @@ impl fmt::Display for Enforcement {
     }
 }
 
-/// What a backend enforces of one plan on this host: one entry for each capability that the plan demands.
+/// What a backend enforces of one plan on this host: one entry for each capability that the plan
+/// demands.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EnforcementReport {
     #[serde(flatten)]
     entries: BTreeMap<Capability, Enforcement>,
-    /// What whoever made the sandbox said beside it.
+    /// Notes of the backend or its engine.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     notes: Vec<String>,
 }
@@ -110,13 +111,13 @@ impl EnforcementReport {
         }
     }
 
-    /// Adds what is worth knowing and is about no capability: an engine's warning, say.
+    /// Adds a note that is not about a capability, such as a warning of an engine.
     pub fn note(&mut self, note: impl Into<String>) -> &mut Self {
         self.notes.push(note.into());
         self
     }
 
-    /// What was noted, in its order.
+    /// The notes, in the order in which they were added.
     #[must_use]
     pub fn notes(&self) -> &[String] {
         &self.notes
@@ -128,7 +129,7 @@ impl EnforcementReport {
         self
     }
 
-    /// The entry of a capability; `None` where the plan did not demand it.
+    /// The entry of a capability; `None` if the plan did not demand it.
     #[must_use]
     pub fn get(&self, capability: Capability) -> Option<&Enforcement> {
         self.entries.get(&capability)
@@ -141,7 +142,7 @@ impl EnforcementReport {
             .map(|(capability, enforcement)| (*capability, enforcement))
     }
 
-    /// The capabilities that are enforced without a gap (the seed's `enforced_capabilities`).
+    /// The capabilities that are enforced without a gap.
     #[must_use]
     pub fn enforced_capabilities(&self) -> Vec<Capability> {
         self.iter()
@@ -150,7 +151,7 @@ impl EnforcementReport {
             .collect()
     }
 
-    /// The capabilities that are enforced with a gap or not at all (the seed's `unenforced_capabilities`).
+    /// The capabilities that are enforced with a gap, or not at all.
     #[must_use]
     pub fn unenforced_capabilities(&self) -> Vec<Capability> {
         self.iter()

@@ -115,7 +115,8 @@ impl ErrorKind {
     }
 }
 
-/// A failure of the sandbox. Code that fails in the sandbox is no error: see [`crate::Outcome`].
+/// A failure of the sandbox. Code that fails in the sandbox is not an error: see
+/// [`crate::Outcome`].
 ///
 /// Displays as one line: what failed, on which backend, why, and what to do. The line includes the
 /// text of [`Error::cause`], so [`source`](StdError::source) continues with the cause of that

@@ -27,7 +27,7 @@ const WAITING: usize = 8;
 /// The largest piece of output in one event.
 const PIECE: usize = 64 * 1024;
 
-/// A started execution, which runs on its own.
+/// A started execution, which runs independently of its caller.
 ///
 /// Its events come from [`Execution::next_event`], or from its [`Stream`] implementation with
 /// `StreamExt::next`. At most 1 MiB of events is buffered; then the program waits for the caller,
@@ -61,7 +61,7 @@ const PIECE: usize = 64 * 1024;
 /// # Ok::<(), sandbox_core::Error>(()) }).unwrap();
 /// ```
 pub struct Execution {
-    // Not the sandbox: it ends with its handle.
+    // Does not keep the sandbox alive, which ends with its handle.
     tier: String,
     plan: Arc<Plan>,
     log: DenialLog,

@@ -102,7 +102,7 @@ impl SandboxHandle {
     /// Copies the content of a regular file inside the sandbox to a writer. Returns its length in
     /// bytes.
     ///
-    /// The code in the sandbox decides how long the file is: use a writer with a limit of its own.
+    /// The code in the sandbox decides how long the file is: use a writer with its own limit.
     ///
     /// # Errors
     ///

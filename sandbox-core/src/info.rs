@@ -28,8 +28,7 @@ impl SandboxState {
     }
 }
 
-/// The owner of an attached sandbox: the client that created it, and whose end it does not
-/// outlive.
+/// The owner of an attached sandbox: the client that created it. The sandbox ends with its owner.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct SandboxOwner {
@@ -53,7 +52,7 @@ impl SandboxOwner {
         Self::process(std::process::id())
     }
 
-    /// A client elsewhere, by its label.
+    /// A client on another host, by its label.
     #[must_use]
     pub fn labeled(label: impl Into<String>) -> Self {
         let label = Some(label.into());
@@ -94,7 +93,7 @@ pub struct SandboxInfo {
     pub expires: Option<SystemTime>,
     /// The labels of its specification.
     pub labels: BTreeMap<String, String>,
-    /// Who owns it, if it is attached; `None` for a detached sandbox.
+    /// The owner of an attached sandbox; `None` for a detached sandbox.
     pub owner: Option<SandboxOwner>,
 }
 

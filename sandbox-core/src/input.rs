@@ -19,15 +19,15 @@ pub enum Order {
     Kill,
 }
 
-/// The orders of one execution, in order.
+/// The orders of one execution, oldest first.
 #[derive(Debug, Default)]
 pub struct Orders(Option<mpsc::Receiver<Order>>);
 
 impl Orders {
     /// Creates a queue of orders and its sender.
     pub(crate) fn channel() -> (mpsc::Sender<Order>, Self) {
-        let (give, take) = mpsc::channel(MAX_PENDING_ORDERS);
-        (give, Self(Some(take)))
+        let (sender, receiver) = mpsc::channel(MAX_PENDING_ORDERS);
+        (sender, Self(Some(receiver)))
     }
 
     /// Waits for the next order. Never returns after the last sender is dropped. Dropping the
@@ -47,7 +47,7 @@ impl Orders {
 #[derive(Default)]
 #[non_exhaustive]
 pub struct Input {
-    /// Standard input; `None` is empty.
+    /// Standard input; `None` if it is empty.
     pub stdin: Option<Source>,
     /// Orders.
     pub orders: Orders,

@@ -1,5 +1,5 @@
 //! Policy, plan, admission, registry, client and matrix of the sandbox workspace. It names no
-//! backend and does no input or output of its own.
+//! backend, and does no input or output itself.
 //!
 //! A caller gives a [`SandboxSpec`] to a [`SandboxClient`]. The client combines it with its
 //! [`CapabilityPolicy`] into a [`Plan`] and asks the [`spi::Backend`] what this host enforces of it.

@@ -4,7 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// How an execution ended. Code that fails is an outcome, not an [`crate::Error`]; the partial output is kept in every case.
+/// How an execution ended. Code that fails is an outcome, not an [`crate::Error`]. Partial output
+/// is always kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -14,19 +15,21 @@ pub enum Outcome {
         /// 0 to 255; 0 is success.
         code: i32,
     },
-    /// A signal ended the program, and the sandbox did not send it for a limit.
+    /// A signal ended the program, but not because of a limit of the sandbox.
     Signaled {
         /// The signal's number.
         signal: i32,
     },
     /// The time limit was reached; the whole tree was killed.
     TimedOut,
-    /// The kernel killed the program because the sandbox reached its memory limit: it ended by signal 9, and the kernel counted a kill for
-    /// memory while it ran. Of executions at the same time, whose process that was is not known.
+    /// The kernel killed the program because the sandbox reached its memory limit.
+    ///
+    /// The program ended by signal 9, and the kernel counted an out-of-memory kill while it ran.
+    /// The count does not say which of several concurrent executions the process belonged to.
     OutOfMemory,
     /// The program wrote far more output than is kept, and was killed.
     OutputLimit,
-    /// How the program ended is not known. Never success.
+    /// It is not known how the program ended. Never counts as success.
     Unknown {
         /// What is known.
         reason: String,
@@ -34,7 +37,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// The exit code, where the program exited by itself. A missing exit code is `None`, never 0.
+    /// The exit code if the program exited by itself. A missing exit code is `None`, never 0.
     #[must_use]
     pub fn exit_code(&self) -> Option<i32> {
         match self {

@@ -56,7 +56,7 @@ pub struct Plan {
     pub detached: bool,
     /// Host paths that code can read, besides the platform's programs and libraries or the image.
     pub read_roots: Vec<PathBuf>,
-    /// Write roots.
+    /// Host paths that code can read and write.
     pub write_roots: Vec<PathBuf>,
     /// Whether links in the paths above may leave their folder. A link in a place that code can
     /// write is never followed.
@@ -112,7 +112,7 @@ pub struct ProvidedFolder {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
-    /// Without it no sandbox is created.
+    /// No sandbox is created if it is not met.
     Required,
     /// Applied as far as the host can, and reported.
     Wanted,
@@ -122,7 +122,7 @@ pub enum Level {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Demand {
-    /// Of which capability.
+    /// The capability.
     pub capability: Capability,
     /// Whether it is required or wanted.
     pub level: Level,

@@ -1,4 +1,4 @@
-//! The gate between what is required and what is enforced.
+//! Admission: demands of a plan compared with a report.
 
 mod common;
 
@@ -83,14 +83,14 @@ fn allow_unenforced_accepts_both() {
 }
 
 #[test]
-fn a_backend_that_says_nothing_enforces_nothing() {
+fn missing_report_entry_counts_as_unenforced() {
     let policy = CapabilityPolicy::new();
     let required = common::plan(&policy).unwrap().demands.len() - 8;
     assert_eq!(refused(&policy, &EnforcementReport::new()).len(), required);
 }
 
 #[test]
-fn the_refusal_names_every_demand_with_its_way_out() {
+fn refusal_names_every_demand_and_how_to_accept_it() {
     let policy = CapabilityPolicy::new();
     let report = common::report(&[
         (Capability::NetworkAccess, unenforced()),

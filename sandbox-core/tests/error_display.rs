@@ -1,9 +1,9 @@
-//! Errors are one line that says what failed, where, why, and what to do.
+//! The text of errors: one line that says what failed, where, why, and what to do.
 
 use sandbox_core::{Error, ErrorKind};
 
 #[test]
-fn a_plain_error() {
+fn error_displays_operation_and_context() {
     let error = Error::new(
         ErrorKind::ProgramNotFound,
         "execute",
@@ -13,7 +13,7 @@ fn a_plain_error() {
 }
 
 #[test]
-fn an_error_with_everything() {
+fn error_displays_backend_cause_and_fix() {
     let cause = std::io::Error::from_raw_os_error(13);
     let error = Error::unavailable(
         "docker",

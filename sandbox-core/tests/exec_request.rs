@@ -63,7 +63,7 @@ fn request_that_the_kernel_cannot_run_is_refused() {
 }
 
 #[test]
-fn a_missing_exit_code_is_never_zero() {
+fn missing_exit_code_is_never_zero() {
     let endings = [
         Outcome::Signaled { signal: 9 },
         Outcome::TimedOut,

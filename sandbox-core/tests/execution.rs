@@ -1,4 +1,4 @@
-//! Executions that are held by their callers, on backends that do as they are told here.
+//! Started executions, on a backend whose programs behave as their names say.
 
 mod common;
 
@@ -18,7 +18,7 @@ use sandbox_core::{
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// What the program does is its name.
+/// A backend whose programs are chosen by their names.
 #[derive(Clone, Default)]
 struct Scripted {
     running: Arc<AtomicUsize>,
@@ -62,7 +62,7 @@ impl Backend for Scripted {
 
 struct ScriptedInstance(Scripted, EnforcementReport);
 
-/// Counts what runs, also when its future is dropped.
+/// Counts a running execution until its future ends or is dropped.
 struct Runs(Arc<AtomicUsize>);
 
 impl Drop for Runs {
@@ -94,7 +94,7 @@ impl Instance for ScriptedInstance {
                 sink.write(OutputStream::Stdout, b"half").await;
                 Err(Error::new(ErrorKind::Protocol, "execute", "garbage"))
             }
-            // Says what it must not say twice.
+            // Reports its start more than once, which a backend must not.
             b"restless" => {
                 for _ in 0..3 {
                     sink.started().await;
@@ -162,7 +162,7 @@ impl Instance for ScriptedInstance {
     }
 }
 
-/// Time passes as fast as nobody does anything.
+/// Runs a future with a paused clock, which advances when every task is idle.
 fn paused<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -176,7 +176,7 @@ async fn settle() {
 }
 
 #[test]
-fn the_start_comes_first_and_once_whatever_a_backend_says() {
+fn start_is_reported_first_and_once() {
     paused(async {
         let sandbox = Scripted::default().sandbox().await;
         for (program, output, code) in [("silent", None, 3), ("restless", Some("once"), 0)] {
@@ -200,7 +200,7 @@ fn the_start_comes_first_and_once_whatever_a_backend_says() {
 }
 
 #[test]
-fn an_error_comes_once_as_an_event_and_again_to_who_waits() {
+fn error_is_one_event_and_the_result_of_every_wait() {
     paused(async {
         let sandbox = Scripted::default().sandbox().await;
         let error = sandbox
@@ -238,7 +238,7 @@ fn an_error_comes_once_as_an_event_and_again_to_who_waits() {
 }
 
 #[test]
-fn orders_come_through_and_are_harmless_after_the_end() {
+fn orders_reach_the_program_and_are_ignored_after_its_end() {
     paused(async {
         let sandbox = Scripted::default().sandbox().await;
         let obeys = ExecRequest::new("obeys");
@@ -254,7 +254,7 @@ fn orders_come_through_and_are_harmless_after_the_end() {
             let error = execution.signal(number).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidRequest);
         }
-        // More than fit: who gives them waits, and not for ever.
+        // The queue of orders is full, so the sender waits.
         let execution = sandbox
             .start(&ExecRequest::new("hangs"), Stdin::Null)
             .await
@@ -273,7 +273,7 @@ fn orders_come_through_and_are_harmless_after_the_end() {
 }
 
 #[test]
-fn a_dropped_execution_or_handle_drops_what_the_backend_does() {
+fn dropped_execution_or_handle_cancels_the_backends_future() {
     paused(async {
         let backend = Scripted::default();
         let sandbox = backend.sandbox().await;
@@ -303,7 +303,7 @@ fn a_dropped_execution_or_handle_drops_what_the_backend_does() {
 }
 
 #[test]
-fn a_reader_may_take_its_time_and_a_backend_may_not() {
+fn time_limit_excludes_slow_readers_but_not_slow_backends() {
     paused(async {
         let backend = Scripted::default();
         let sandbox = backend.sandbox().await;
@@ -311,7 +311,7 @@ fn a_reader_may_take_its_time_and_a_backend_may_not() {
             .start(&ExecRequest::new("floods"), Stdin::Null)
             .await
             .unwrap();
-        // Far beyond the time limit and every grace.
+        // Much longer than the time limit and every grace period.
         tokio::time::sleep(Duration::from_secs(3600)).await;
         let mut total = 0;
         while let Some(event) = execution.next_event().await.unwrap() {
@@ -341,7 +341,7 @@ fn a_reader_may_take_its_time_and_a_backend_may_not() {
 }
 
 #[test]
-fn standard_input_is_empty_given_or_written() {
+fn standard_input_comes_from_bytes_or_a_writer() {
     paused(async {
         let sandbox = Scripted::default().sandbox().await;
         let counts = ExecRequest::new("counts");
@@ -359,14 +359,14 @@ fn standard_input_is_empty_given_or_written() {
         }
         stdin.shutdown().await.unwrap();
         assert_eq!(execution.wait().await.unwrap().stdout_text(), "1000000");
-        // Waiting ends an input that nobody took.
+        // Waiting closes a standard input whose writer was not taken.
         let mut execution = sandbox.start(&counts, Stdin::Piped).await.unwrap();
         assert_eq!(execution.wait().await.unwrap().stdout_text(), "0");
     });
 }
 
 #[test]
-fn denials_are_in_the_result_in_the_events_and_with_the_sandbox() {
+fn denials_are_in_the_result_the_events_and_the_sandbox() {
     paused(async {
         let sandbox = Scripted::default().sandbox().await;
         let mut execution = sandbox
@@ -400,7 +400,7 @@ fn denials_are_in_the_result_in_the_events_and_with_the_sandbox() {
         );
         let full = sandbox.write("/full", "").await.unwrap_err();
         assert_eq!(full.denials()[0].kind, DenialKind::Storage);
-        // That nothing is there is no denial.
+        // A missing file is not a denial.
         assert!(sandbox.read("/x").await.unwrap_err().denials().is_empty());
         let all = sandbox.denials();
         let all = all.iter().map(|denial| (denial.kind, denial.times));

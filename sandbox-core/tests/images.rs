@@ -1,4 +1,4 @@
-//! What the core decides about images, whatever the backend.
+//! Decisions of the core about images, which hold for every backend.
 
 mod common;
 
@@ -20,13 +20,16 @@ fn resolve(image: &str, images: &[&str]) -> Result<Plan> {
 }
 
 #[test]
-fn an_image_that_the_policy_does_not_name_is_refused_with_the_rule() {
+fn image_outside_the_policy_is_refused_with_the_rule() {
     assert!(resolve("python:3.11-slim", &["alpine:3", "python:3.*"]).is_ok());
     let error = resolve("team/python:3.11", &["alpine:3", "python:3.*"]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::PolicyExceeded);
-    let said = error.to_string();
-    assert!(said.contains("docker.io/team/python:3.11"), "{said}");
-    assert!(said.contains("images = [alpine:3, python:3.*]"), "{said}");
+    let message = error.to_string();
+    assert!(message.contains("docker.io/team/python:3.11"), "{message}");
+    assert!(
+        message.contains("images = [alpine:3, python:3.*]"),
+        "{message}"
+    );
     assert!(
         resolve("alpine:3", &[]).is_err(),
         "an empty list allows none"
@@ -34,7 +37,7 @@ fn an_image_that_the_policy_does_not_name_is_refused_with_the_rule() {
 }
 
 #[test]
-fn what_is_no_image_is_said_of_both_sides() {
+fn invalid_image_names_are_refused_in_specification_and_policy() {
     let error = Plan::resolve(&spec().image("a b"), &CapabilityPolicy::new()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidSpec);
     let error = policy(&["a b"]).validate().unwrap_err();
@@ -43,7 +46,7 @@ fn what_is_no_image_is_said_of_both_sides() {
 }
 
 #[test]
-fn images_by_name_pass_the_same_gate() {
+fn pulled_built_and_committed_images_must_be_allowed() {
     block_on(async {
         let client = client(policy(&["python:*"]), report(&[]));
         let silent = &mut |_: &_| {};
@@ -63,7 +66,7 @@ fn images_by_name_pass_the_same_gate() {
 }
 
 #[test]
-fn only_a_root_that_could_be_written_is_committed_and_only_under_a_name() {
+fn commit_needs_a_writable_root_and_a_name() {
     block_on(async {
         let client = client(CapabilityPolicy::new(), report(&[]));
         let digits = "0123456789abcdef".repeat(4);
@@ -80,7 +83,7 @@ fn only_a_root_that_could_be_written_is_committed_and_only_under_a_name() {
 }
 
 #[test]
-fn a_foreign_container_is_taken_as_it_is() {
+fn adoption_refuses_fields_of_new_sandboxes() {
     block_on(async {
         let client = client(CapabilityPolicy::new(), report(&[]));
         for spec in [
@@ -99,7 +102,7 @@ fn a_foreign_container_is_taken_as_it_is() {
 }
 
 #[test]
-fn a_foreign_container_stands_before_the_same_gate() {
+fn adoption_is_refused_if_a_requirement_is_unenforced() {
     use sandbox_core::{Capability, Enforcement};
     block_on(async {
         let open = Enforcement::unenforced("the container is on network bridge");

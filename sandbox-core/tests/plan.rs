@@ -1,4 +1,4 @@
-//! Specification and policy resolved against each other.
+//! Plans resolved from a specification and a policy.
 
 mod common;
 
@@ -22,7 +22,7 @@ fn exceeds(spec: &SandboxSpec, policy: &CapabilityPolicy) -> String {
 }
 
 #[test]
-fn what_nobody_says_takes_the_defaults_as_wishes() {
+fn unset_values_take_defaults_as_wanted_demands() {
     let plan = common::plan(&CapabilityPolicy::new()).unwrap();
     assert_eq!(
         (plan.memory, plan.cpus, plan.pids),
@@ -71,7 +71,7 @@ fn what_nobody_says_takes_the_defaults_as_wishes() {
 }
 
 #[test]
-fn a_limit_that_somebody_wrote_is_required() {
+fn stated_limit_is_required() {
     let policy = CapabilityPolicy::new().pids(10);
     let plan = Plan::resolve(&spec().memory(ByteSize::mib(64)), &policy).unwrap();
     let level = |capability| plan.demand(capability).unwrap().level;
@@ -81,7 +81,7 @@ fn a_limit_that_somebody_wrote_is_required() {
 }
 
 #[test]
-fn strict_requires_everything() {
+fn strict_preset_requires_every_demand() {
     let plan = common::plan(&Preset::Strict.policy()).unwrap();
     assert!(
         plan.demands
@@ -91,14 +91,14 @@ fn strict_requires_everything() {
 }
 
 #[test]
-fn the_unrestricted_preset_demands_no_network_isolation() {
+fn unrestricted_preset_demands_no_network_isolation() {
     let plan = common::plan(&Preset::DangerouslyUnrestricted.policy()).unwrap();
     assert_eq!(plan.network, NetworkPolicy::Full);
     assert_eq!(plan.demand(Capability::NetworkAccess), None);
 }
 
 #[test]
-fn a_specification_narrows_and_never_widens() {
+fn specification_cannot_exceed_the_policy() {
     let policy = CapabilityPolicy::new()
         .memory(ByteSize::mib(64))
         .cpus(Cpus::whole(1));
@@ -114,14 +114,14 @@ fn a_specification_narrows_and_never_widens() {
 }
 
 #[test]
-fn variables_need_the_policys_leave() {
+fn variables_need_permission_of_the_policy() {
     let policy = CapabilityPolicy::new().env_var_access(false);
     assert!(exceeds(&spec().env("TOKEN", "x"), &policy).contains("TOKEN"));
     assert!(Plan::resolve(&spec(), &policy).is_ok());
 }
 
 #[test]
-fn secrets_are_those_of_the_policy() {
+fn secrets_outside_the_policy_are_refused() {
     let policy = CapabilityPolicy::new().secret("registry");
     let mut spec = spec();
     spec.secrets = vec!["registry".into()];
@@ -131,7 +131,7 @@ fn secrets_are_those_of_the_policy() {
 }
 
 #[test]
-fn egress_is_a_part_of_the_policys() {
+fn egress_must_be_within_the_policys_network() {
     let rules = |rules: &[&str]| {
         NetworkPolicy::Allow(rules.iter().map(|rule| rule.parse().unwrap()).collect())
     };
@@ -159,7 +159,7 @@ fn egress_is_a_part_of_the_policys() {
 }
 
 #[test]
-fn bad_specifications_name_their_field() {
+fn invalid_specification_is_refused_with_its_field() {
     let named = |name: &str| SandboxSpec::new(name);
     let bad = [
         (named(""), "name"),
@@ -193,7 +193,7 @@ fn bad_specifications_name_their_field() {
 }
 
 #[test]
-fn users_are_numbers() {
+fn user_is_parsed_as_numbers() {
     let user = |text: &str| {
         Plan::resolve(&spec().user(text), &CapabilityPolicy::new())
             .unwrap()
@@ -205,7 +205,7 @@ fn users_are_numbers() {
 }
 
 #[test]
-fn a_bad_policy_is_refused_before_anything_is_built() {
+fn invalid_policy_is_refused() {
     let policy = CapabilityPolicy::new().timeout(Duration::ZERO);
     assert_eq!(
         common::plan(&policy).unwrap_err().kind(),
@@ -214,7 +214,7 @@ fn a_bad_policy_is_refused_before_anything_is_built() {
 }
 
 #[test]
-fn a_plan_reads_back_as_it_was_written() {
+fn plan_round_trips_through_json() {
     let policy = CapabilityPolicy::new()
         .network(NetworkPolicy::Allow(vec![
             "*.example.org:8443".parse().unwrap(),

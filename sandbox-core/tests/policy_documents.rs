@@ -1,4 +1,4 @@
-//! What is written about policy files holds.
+//! Checks the documentation of policy files.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ fn document(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// The fenced blocks of a document: what stands behind the fence, and the text.
+/// The fenced code blocks of a document: the info string and the text of each.
 fn blocks(markdown: &str) -> Vec<(String, String)> {
     let mut blocks = Vec::new();
     let mut lines = markdown.lines();
@@ -34,7 +34,7 @@ fn read(info: &str, text: &str) -> Result<CapabilityPolicy> {
 }
 
 #[test]
-fn every_example_means_what_the_text_says() {
+fn examples_are_accepted_or_refused_as_documented() {
     let text = std::fs::read_to_string(document("policy.md")).unwrap();
     let mut seen = (0, 0);
     for (info, example) in blocks(&text) {
@@ -59,7 +59,7 @@ fn every_example_means_what_the_text_says() {
 }
 
 #[test]
-fn every_field_is_in_the_table() {
+fn every_field_is_documented() {
     let text = std::fs::read_to_string(document("policy.md")).unwrap();
     let table = text
         .lines()
@@ -77,7 +77,7 @@ fn every_field_is_in_the_table() {
 
 /// `UPDATE=1 cargo test -p sandbox-core --test policy_documents` writes the file.
 #[test]
-fn the_published_schema_is_the_generated_one() {
+fn published_schema_is_up_to_date() {
     let path = document("policy.schema.json");
     let generated = format!("{:#}\n", json_schema());
     if std::env::var_os("UPDATE").is_some() {

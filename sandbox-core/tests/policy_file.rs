@@ -13,9 +13,9 @@ fn json(text: &str) -> Result<CapabilityPolicy> {
     PolicyFile::from_json(text).and_then(|file| file.resolve())
 }
 
-/// The refusal, which is one line and of the right kind.
+/// The error message, which must be one line and of the kind `InvalidPolicy`.
 fn refusal(result: Result<CapabilityPolicy>) -> String {
-    let error = result.expect_err("this is to be refused");
+    let error = result.expect_err("must be refused");
     assert_eq!(error.kind(), ErrorKind::InvalidPolicy);
     let line = error.to_string();
     assert!(!line.contains('\n'), "{line:?}");
@@ -23,7 +23,7 @@ fn refusal(result: Result<CapabilityPolicy>) -> String {
 }
 
 #[test]
-fn an_empty_file_is_the_default_policy() {
+fn empty_file_is_the_default_policy() {
     assert_eq!(toml("").unwrap(), CapabilityPolicy::new());
     assert_eq!(json(r#"{"version": 1}"#).unwrap(), CapabilityPolicy::new());
 }
@@ -45,13 +45,13 @@ fn unknown_keys_are_refused_with_their_name() {
 }
 
 #[test]
-fn toml_errors_tell_the_line() {
+fn toml_errors_name_the_line() {
     let refusal = refusal(toml("memory = '1GiB'\nmemroy = 2"));
     assert!(refusal.contains("line 3"), "{refusal}");
 }
 
 #[test]
-fn the_version_is_required_and_known() {
+fn missing_or_unknown_version_is_refused() {
     assert!(refusal(json("{}")).contains("version"));
     assert!(refusal(json(r#"{"version": 2}"#)).contains("version = 2"));
     refusal(json(r#"{"version": "1"}"#));
@@ -59,7 +59,7 @@ fn the_version_is_required_and_known() {
 }
 
 #[test]
-fn network_has_three_spellings_of_which_one_may_be_used() {
+fn network_has_three_exclusive_spellings() {
     let network = |text: &str| toml(text).unwrap().network;
     let allow = |rules: &[&str]| {
         Some(NetworkPolicy::Allow(
@@ -97,7 +97,7 @@ fn network_has_three_spellings_of_which_one_may_be_used() {
 }
 
 #[test]
-fn network_rules_are_names_and_ports() {
+fn invalid_network_rules_are_refused() {
     for bad in [
         "",
         "http://a.org",
@@ -117,7 +117,7 @@ fn network_rules_are_names_and_ports() {
 }
 
 #[test]
-fn units_are_read_as_people_write_them() {
+fn values_are_parsed_with_and_without_units() {
     let policy = toml(
         "memory = '1.5GiB'\ndisk = 65536\nstdout_max_bytes = '64 kB'\ncpus = 1.5\ntimeout = '1m 30s'\nlifetime = '8h'\nfile_timeout = 60",
     );
@@ -136,7 +136,7 @@ fn units_are_read_as_people_write_them() {
 }
 
 #[test]
-fn values_that_mean_nothing_are_refused() {
+fn invalid_values_are_refused() {
     for bad in [
         "memory = '12 parsecs'",
         "memory = -1",
@@ -178,12 +178,12 @@ fn contradictions_are_refused() {
         "{refused}"
     );
     refusal(toml("allow_unenforced = ['stdout_max_bytes']"));
-    // The preset says no, the file says which.
+    // The preset forbids packages, and the file names one.
     refusal(toml("extends = 'strict'\npackages = ['numpy']"));
 }
 
 #[test]
-fn storage_of_less_than_a_page_is_refused() {
+fn storage_below_one_page_is_refused() {
     for bad in ["1B", "4095B", "0B"] {
         let refused = refusal(toml(&format!("disk = '{bad}'")));
         assert!(refused.contains("disk: must be at least 4KiB"), "{refused}");
@@ -193,7 +193,7 @@ fn storage_of_less_than_a_page_is_refused() {
 }
 
 #[test]
-fn a_preset_holds_where_the_file_says_nothing() {
+fn preset_sets_fields_that_the_file_leaves_out() {
     for preset in Preset::ALL {
         assert_eq!(
             toml(&format!("extends = '{}'", preset.as_str())).unwrap(),
@@ -205,7 +205,7 @@ fn a_preset_holds_where_the_file_says_nothing() {
     assert_eq!(policy.memory, Some(ByteSize::mib(64)));
     assert_eq!(policy.cpus, strict.cpus);
     assert!(strict.require_all && !policy.require_all);
-    // A list replaces the preset's, an empty one too.
+    // A list replaces the preset's list, even if it is empty.
     assert_eq!(
         toml("extends = 'workspace'\nallow_partial = []")
             .unwrap()
@@ -216,7 +216,7 @@ fn a_preset_holds_where_the_file_says_nothing() {
 }
 
 #[test]
-fn capabilities_are_read_by_the_names_that_they_print() {
+fn capability_names_round_trip() {
     for capability in Capability::ALL {
         assert_eq!(
             capability.as_str().parse::<Capability>().unwrap(),

@@ -47,7 +47,7 @@ fn capabilities() -> impl Strategy<Value = Vec<Capability>> {
     )
 }
 
-/// At least a millisecond, the least that `file_timeout` takes.
+/// At least a millisecond, the minimum of `file_timeout`.
 fn time() -> impl Strategy<Value = Duration> {
     (1_000_000_u64..u64::MAX / 2).prop_map(Duration::from_nanos)
 }
@@ -96,7 +96,7 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn a_policy_survives_toml_and_json(policy in policies()) {
+    fn policy_round_trips_through_toml_and_json(policy in policies()) {
         let file = PolicyFile::from(&policy);
         let toml = toml::to_string(&file).unwrap();
         let read = PolicyFile::from_toml(&toml).unwrap();
@@ -107,14 +107,14 @@ proptest! {
     }
 
     #[test]
-    fn sizes_survive(bytes in any::<u64>()) {
+    fn sizes_round_trip_through_text(bytes in any::<u64>()) {
         let size = ByteSize::bytes(bytes);
         prop_assert_eq!(size.to_string().parse::<ByteSize>().unwrap(), size);
     }
 
     #[test]
-    fn no_text_makes_the_reader_panic(text in ".{0,64}") {
-        // Whether it is a policy does not matter.
+    fn any_text_is_parsed_without_panic(text in ".{0,64}") {
+        // The text need not be a policy.
         let _ = PolicyFile::from_toml(&text);
         let _ = PolicyFile::from_json(&text);
         let _ = text.parse::<ByteSize>();

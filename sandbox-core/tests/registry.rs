@@ -50,7 +50,7 @@ fn tiers_are_sorted_by_name() {
 }
 
 #[test]
-fn an_unknown_tier_lists_what_is_linked_and_what_a_feature_adds() {
+fn unknown_tier_error_lists_linked_tiers_and_features() {
     let unknown = |name: &str| {
         let error = SandboxClient::open(name, CapabilityPolicy::new()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::UnknownBackend);
@@ -61,7 +61,7 @@ fn an_unknown_tier_lists_what_is_linked_and_what_a_feature_adds() {
 }
 
 #[test]
-fn the_gate_stands_before_every_tier_but_those_without_policy() {
+fn admission_applies_to_every_tier_with_a_policy() {
     common::block_on(async {
         let run = async |tier: &str| {
             let client = SandboxClient::open(tier, CapabilityPolicy::new()).unwrap();
@@ -77,7 +77,7 @@ fn the_gate_stands_before_every_tier_but_those_without_policy() {
 }
 
 #[test]
-fn a_tier_without_policy_reports_every_capability_as_unenforced() {
+fn tier_without_policy_reports_every_capability_as_unenforced() {
     common::block_on(async {
         let client = SandboxClient::open("toy_unsafe", CapabilityPolicy::new()).unwrap();
         assert_eq!(client.enforced_capabilities().await.unwrap(), []);
@@ -87,13 +87,13 @@ fn a_tier_without_policy_reports_every_capability_as_unenforced() {
         );
         let spec = sandbox_core::SandboxSpec::new("toy");
         let sandbox = client.create(&spec).await.unwrap();
-        let says_so =
+        let is_unenforced =
             |enforcement: &Enforcement| matches!(enforcement, Enforcement::Unenforced { .. });
         assert!(
             sandbox
                 .enforcement()
                 .iter()
-                .all(|(_, enforcement)| says_so(enforcement))
+                .all(|(_, enforcement)| is_unenforced(enforcement))
         );
     });
 }

@@ -1,4 +1,4 @@
-//! What a tier says that it can do, as data.
+//! Whether a tier supports a specification, as data.
 
 mod common;
 
@@ -9,7 +9,7 @@ use sandbox_core::support::Answer;
 use sandbox_core::{ByteSize, Capability, CapabilityPolicy, Enforcement, ErrorKind, SandboxSpec};
 
 #[test]
-fn a_refusal_says_what_would_have_to_be_accepted() {
+fn refusal_has_the_waiver_that_would_accept_it() {
     let policy = CapabilityPolicy::new()
         .memory(ByteSize::mib(64))
         .timeout(Duration::from_secs(1));
@@ -26,7 +26,7 @@ fn a_refusal_says_what_would_have_to_be_accepted() {
     assert_eq!(unmet.len(), 2);
     assert_eq!(waiver.allow_partial, [Capability::Memory]);
     assert_eq!(waiver.allow_unenforced, [Capability::Timeout]);
-    // Once: a client whose policy accepts it.
+    // A client whose policy has the waiver accepts the specification.
     let waived = waiver.applied_to(policy).unwrap();
     let support = block_on(client(waived, report(&exceptions)).supports(&spec)).unwrap();
     assert_eq!(support.answer, Answer::Accepted);
@@ -39,7 +39,7 @@ fn a_refusal_says_what_would_have_to_be_accepted() {
 }
 
 #[test]
-fn what_is_never_optional_cannot_be_waived() {
+fn output_limits_cannot_be_waived() {
     let policy = CapabilityPolicy::new().stdout_max_bytes(ByteSize::kib(1));
     let exceptions = [(Capability::StdoutMaxBytes, Enforcement::unenforced("no"))];
     let client = client(policy.clone(), report(&exceptions));
@@ -52,7 +52,7 @@ fn what_is_never_optional_cannot_be_waived() {
 }
 
 #[test]
-fn a_bad_specification_is_the_callers_on_every_tier() {
+fn specification_beyond_the_policy_is_an_error() {
     let client = client(CapabilityPolicy::new(), report(&[]));
     let mut spec = SandboxSpec::new("question");
     spec.memory = Some(ByteSize::mib(1));

@@ -6,12 +6,12 @@ use tokio::time::Instant;
 
 use crate::agent_timeouts;
 
-/// The time that the agent has had for an execution, without the time that the output's receiver
+/// The time that the agent has used for an execution. Excludes the time that the output's receiver
 /// took.
 #[derive(Debug)]
 pub(crate) struct Clock {
     opened: Instant,
-    /// How long the receiver has kept the agent waiting.
+    /// How long the receiver has kept the agent waiting so far.
     held: Duration,
     /// When the receiver took output that it is still processing.
     taken: Option<Instant>,
@@ -36,18 +36,18 @@ impl Clock {
     }
 
     /// The receiver starts processing output.
-    pub(crate) fn leave(&mut self) {
+    pub(crate) fn begin_processing(&mut self) {
         self.taken = Some(Instant::now());
     }
 
     /// The receiver has finished processing.
-    pub(crate) fn come_back(&mut self) {
+    pub(crate) fn end_processing(&mut self) {
         if let Some(taken) = self.taken.take() {
             self.held += taken.elapsed();
         }
     }
 
-    /// The agent was told to end the execution.
+    /// Limits the agent's time after a request to end the execution.
     pub(crate) fn expect_end(&mut self) {
         let limit = self.used(Instant::now()) + agent_timeouts::KILL;
         self.limit = Some(self.limit.map_or(limit, |earlier| earlier.min(limit)));
@@ -60,7 +60,7 @@ impl Clock {
     }
 
     /// Excludes time in which this process was paused.
-    pub(crate) fn forgive(&mut self, time: Duration) {
+    pub(crate) fn exclude(&mut self, time: Duration) {
         self.held += time;
     }
 }

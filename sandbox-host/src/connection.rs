@@ -248,9 +248,9 @@ impl ConnectionShared {
             .any(|inbox| inbox.is_overdue())
     }
 
-    pub(crate) fn forgive(&self, time: Duration) {
+    pub(crate) fn exclude(&self, time: Duration) {
         for inbox in self.streams().inboxes.values() {
-            inbox.forgive(time);
+            inbox.exclude(time);
         }
     }
 
@@ -399,7 +399,7 @@ async fn read<R: AsyncRead + Unpin>(
 }
 
 /// Writes frames until the connection ends, and then closes the stream. Otherwise an engine with
-/// output for an open stream that nobody reads could not end the sandbox.
+/// output for an open stream without a reader could not end the sandbox.
 async fn write<W: AsyncWrite + Unpin>(
     shared: Arc<ConnectionShared>,
     writer: W,

@@ -1,4 +1,4 @@
-//! Parses the agent's list of a folder in a sandbox. The guest controls the list, so its size is
+//! Parses the agent's list of a folder in a sandbox. The sandbox controls the list, so its size is
 //! bounded and each record is checked.
 
 use async_trait::async_trait;
@@ -42,7 +42,7 @@ pub(crate) struct Entry {
     pub(crate) mode: u32,
     /// The size in bytes; for an unreadable entry, the error number.
     pub(crate) size: u64,
-    /// The modification time reported by the guest, in nanoseconds since 1970.
+    /// The modification time reported by the agent, in nanoseconds since 1970.
     pub(crate) modified: u64,
     pub(crate) path: Vec<u8>,
 }
@@ -56,7 +56,7 @@ impl Entry {
             EntryType::Other => Some(SkipReason::SpecialFile),
             EntryType::TooDeep => Some(SkipReason::TooDeep),
             EntryType::Unreadable => Some(SkipReason::Unreadable {
-                // The guest controls the number.
+                // The sandbox controls the number.
                 detail: match i32::try_from(self.size) {
                     Ok(errno) => crate::failure::reason(errno),
                     Err(_) => format!("an error without a number ({})", self.size),

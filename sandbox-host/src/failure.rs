@@ -4,7 +4,7 @@ use sandbox_agent::protocol::{FailStep, Failure};
 use sandbox_core::spi::escape;
 use sandbox_core::{Error, ErrorKind};
 
-/// The error for a failure of the agent. Text from the guest is escaped.
+/// The error for a failure of the agent. Text from the sandbox is escaped.
 #[must_use]
 pub fn failure_error(tier: &str, failure: &Failure) -> Error {
     let (kind, operation) = match failure.step {

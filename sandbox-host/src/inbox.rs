@@ -139,7 +139,7 @@ impl Inbox {
         let mut guard = self.lock();
         let state = &mut *guard;
         state.abandoned = true;
-        state.clock.come_back();
+        state.clock.end_processing();
         state.arrived = InboxContent {
             end: state.arrived.end.take(),
             ..InboxContent::default()
@@ -154,7 +154,7 @@ impl Inbox {
         ]
     }
 
-    /// The agent was told to end the execution.
+    /// Limits the agent's time after a request to end the execution.
     pub(crate) fn expect_end(&self) {
         self.lock().clock.expect_end();
     }
@@ -166,8 +166,8 @@ impl Inbox {
     }
 
     /// Excludes time in which this process was paused.
-    pub(crate) fn forgive(&self, time: Duration) {
-        self.lock().clock.forgive(time);
+    pub(crate) fn exclude(&self, time: Duration) {
+        self.lock().clock.exclude(time);
     }
 
     /// Waits for received data and takes it.
@@ -176,11 +176,11 @@ impl Inbox {
             {
                 let mut guard = self.lock();
                 let state = &mut *guard;
-                state.clock.come_back();
+                state.clock.end_processing();
                 let arrived = &mut state.arrived;
                 let output = !arrived.stdout.is_empty() || !arrived.stderr.is_empty();
                 if arrived.started || output || arrived.end.is_some() {
-                    state.clock.leave();
+                    state.clock.begin_processing();
                     return InboxContent {
                         started: std::mem::take(&mut arrived.started),
                         stdout: std::mem::take(&mut arrived.stdout),
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_agents_time_does_not_run_while_the_receiver_is_busy() {
+    async fn agent_time_excludes_a_busy_receiver() {
         let inbox = Inbox::new(Some(Duration::from_secs(1)));
         let pass = |seconds| tokio::time::advance(Duration::from_secs(seconds));
         inbox.output(Channel::Stdout, b"x").unwrap();
@@ -296,12 +296,12 @@ mod tests {
         assert!(!inbox.is_overdue());
         pass(2).await;
         assert!(inbox.is_overdue());
-        inbox.forgive(Duration::from_secs(5));
+        inbox.exclude(Duration::from_secs(5));
         assert!(!inbox.is_overdue());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_kill_must_be_answered_in_time() {
+    async fn unanswered_kill_is_overdue() {
         let inbox = Inbox::new(None);
         let pass = |seconds| tokio::time::advance(Duration::from_secs(seconds));
         pass(10_000).await;

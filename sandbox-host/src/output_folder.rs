@@ -1,4 +1,4 @@
-//! Writes files below a folder of the host, under names that a guest chose.
+//! Writes files below a folder of the host, under names that the sandbox chose.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;

@@ -1,7 +1,8 @@
 //! The process that owns something on this host: a folder, a control group or a container.
 //!
-//! Names and labels contain the owner, so that what a killed process left can be told from what is
-//! in use. A process id alone does not suffice: ids are reused, and each PID namespace has its own.
+//! Names and labels contain the owner, so that leftovers of a killed process can be distinguished
+//! from what is in use. A process id alone does not suffice: ids are reused, and each PID namespace
+//! has its own.
 
 use crate::process::{Era, ProcessId};
 use crate::state;
@@ -79,7 +80,7 @@ impl Owner {
     /// Decodes [`Owner::file_name`]. `None` if the name has another form.
     ///
     /// The name has no user and no boot id; those of this process are assumed. An owner from an
-    /// earlier boot counts as gone all the same, since its start time does not match.
+    /// earlier boot counts as gone anyway, since its start time does not match.
     #[must_use]
     pub fn from_file_name(name: &str) -> Option<Self> {
         let mut fields = name.strip_prefix("sandbox-")?.split('-');

@@ -64,7 +64,7 @@ impl<T> fmt::Debug for PerProcess<T> {
 /// A background thread that starts on first use and then runs as long as the process.
 ///
 /// `H` is the handle through which the process talks to it, such as a sender of jobs. A forked
-/// child starts a thread of its own.
+/// child starts its own thread.
 #[derive(Debug)]
 pub struct WorkerThread<H> {
     name: &'static str,

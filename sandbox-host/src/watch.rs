@@ -37,7 +37,7 @@ pub(crate) async fn watch(shared: Arc<ConnectionShared>) {
         let excused = if late > LATE { late } else { gone };
         if !excused.is_zero() {
             asked = asked.map(|asked| asked + excused);
-            shared.forgive(excused);
+            shared.exclude(excused);
         }
         if late > LATE || shared.is_away() {
             continue;

@@ -249,7 +249,7 @@ async fn logs_are_followed_by_another_client() {
     assert_eq!(all.log, b"before\none\ntwo\nthree\n");
     // The request may reach the agent late on a busy machine, after the first lines.
     assert!(b"one\ntwo\nthree\n".ends_with(&new.log));
-    // A stop delivers the rest of the log, and is no error for its reader.
+    // A stop delivers the rest of the log, and is not an error for its reader.
     let up = Arc::new(Notify::new());
     let mut rest = NotifyOnText {
         text: b"up\n",

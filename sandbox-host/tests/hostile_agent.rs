@@ -1,4 +1,5 @@
-//! An agent that floods, lies and stalls. The host stays bounded, and reports only what is certain.
+//! An agent that floods, stalls and sends false reports. The host stays bounded, and reports only
+//! what is certain.
 
 mod fake;
 

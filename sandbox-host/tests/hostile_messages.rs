@@ -204,7 +204,7 @@ async fn failure_text_is_truncated_and_escaped() {
 async fn report_numbers_are_passed_on() {
     let (instance, _destroyed) = sandbox(|mut agent| async move {
         let stream = agent.wait_for(Kind::Exec).await.unwrap();
-        let lie = sandbox_agent::protocol::ExitReport {
+        let false_report = sandbox_agent::protocol::ExitReport {
             stdout_total: u64::MAX,
             stderr_total: u64::MAX,
             stragglers: u32::MAX,
@@ -216,14 +216,16 @@ async fn report_numbers_are_passed_on() {
             memory_kills: Some(u64::MAX),
             ..report(ExitKind::Exited(255))
         };
-        agent.frame(stream, Kind::Exited, &lie.encode()).await;
+        agent
+            .frame(stream, Kind::Exited, &false_report.encode())
+            .await;
         agent.stall().await;
     })
     .await;
     assert_eq!(exec(&instance).await.outcome, Outcome::Exited { code: 255 });
 }
 
-/// Runs a future on a runtime of its own, because proptest calls ordinary functions.
+/// Runs a future on its own runtime, because proptest calls ordinary functions.
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -122,11 +122,11 @@ async fn memory_kill_belongs_to_the_running_execution() {
         assert_eq!(refusals(&killed, Refusal::Memory), 1);
     }
     // The host counts kills itself, so it ignores the agent's number.
-    let lie = ExitReport {
+    let false_report = ExitReport {
         memory_kills: Some(7),
         ..signaled
     };
-    let own = run(&instance, &mut agent, lie, || ()).await;
+    let own = run(&instance, &mut agent, false_report, || ()).await;
     assert_eq!(
         (own.outcome.clone(), refusals(&own, Refusal::Memory)),
         (SIGNALED, 0)

@@ -122,10 +122,13 @@ async fn ended_sandbox_reports_lost_workspace_changes() {
     let workspace = Workspace::read_write(folder.path());
     let size = ByteSize::mib(1);
     instance.bring_workspace(&workspace, size).await.unwrap();
-    instance.sync().await.expect_err("nobody answers");
+    instance
+        .sync()
+        .await
+        .expect_err("the agent does not answer");
     let error = instance.stop(std::time::Duration::ZERO).await;
     error.expect_err("nothing was brought back");
     assert!(destroyed.count() > 0);
-    // Killing a sandbox that is known to have ended is no error.
+    // Killing a sandbox that is known to have ended is not an error.
     instance.stop(std::time::Duration::ZERO).await.unwrap();
 }

@@ -231,17 +231,17 @@ mod tests {
         let latency = StartLatency::default();
         for (connects, expected) in [(true, Ok(())), (false, Err(ErrorKind::Io))] {
             let ended = Cell::new(false);
-            let (runs, told) = oneshot::channel::<()>();
-            let runs = Cell::new(Some(runs));
+            let (status_sender, status) = oneshot::channel::<()>();
+            let status_sender = Cell::new(Some(status_sender));
             let enter = || async {
                 // The status arrives during this attempt.
-                drop(runs.take());
+                drop(status_sender.take());
                 sleep(Duration::from_millis(50)).await;
                 ended.set(true);
                 expected.map_err(error)
             };
             let running = async {
-                let _ = told.await;
+                let _ = status.await;
                 Ok(7)
             };
             let outcome = timeout(LONG, probe(running, scheduled(), &latency, enter)).await;

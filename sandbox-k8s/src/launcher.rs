@@ -407,7 +407,7 @@ impl PodLauncher {
         let mut profile = Profile::new(Isolation::Container, paths);
         profile.pids_by_rlimit = plan.user.is_none();
         // The kubelet gives every container a world-writable file on the node's disk for its last
-        // message. Only an agent with a user of its own can close it.
+        // message. Only an agent with its own user can close it.
         profile.disk_by_rlimit = true;
         let mut confinement =
             confinement::confinement(plan, &pod_plan.kernel, pod_plan.mode, &profile);

@@ -88,7 +88,7 @@ impl Drop for PodGuard {
     }
 }
 
-/// Creates the pod in a task of its own. If this future is dropped midway, the task still learns
+/// Creates the pod in its own task. If this future is dropped midway, the task still learns
 /// what was created, and its guard removes it.
 ///
 /// # Errors

@@ -30,7 +30,7 @@ pub(crate) struct PodFacts<'a> {
     pub storage: &'a PodStorage,
     /// Whether a NetworkPolicy was shown to deny the network, if the network is left to one.
     pub denial: Option<&'a NetworkDenial>,
-    /// Whether code has a user of its own on the node.
+    /// Whether code has its own user on the node.
     pub own_user: bool,
 }
 

@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bytes_before_the_end_of_a_connection_are_read_and_then_reading_ends() {
+    async fn bytes_before_the_end_of_a_connection_are_read() {
         let (reader, mut writer) = tokio::io::simplex(1 << 20);
         let (sender, receiver) = oneshot::channel();
         // More polls than a task has budget for.
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_waiting_write_fails_when_the_connection_ends() {
+    async fn pending_write_fails_when_the_connection_ends() {
         let (_reader, writer) = tokio::io::simplex(8);
         let (sender, receiver) = oneshot::channel();
         let mut half = Half::new(Box::new(writer), &ends_with(receiver));

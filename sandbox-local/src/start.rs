@@ -58,7 +58,7 @@ impl CreationRequest<'_> {
         Ok(network)
     }
 
-    /// The agent's launch parameters. With a root of its own, the agent dies with its parent, and
+    /// The agent's launch parameters. With its own root, the agent dies with its parent, and
     /// with it the whole sandbox.
     pub(crate) fn launch(
         &self,

@@ -13,7 +13,7 @@ pub struct Arguments {
     /// Run each workload once, from a development build, by default on the local backend alone
     #[arg(long, conflicts_with = "iterations")]
     smoke: bool,
-    /// Rounds to measure; slow workloads take part in every fifth round or less often
+    /// Rounds to measure; slow workloads run in every fifth round or less often
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     iterations: Option<u32>,
     /// Backends to measure, separated by commas: local, docker, podman, k8s
@@ -28,7 +28,8 @@ pub struct Arguments {
 /// a slow workload is not a failure.
 ///
 /// # Errors
-/// When cargo cannot be started.
+///
+/// If cargo cannot be started.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let mut cargo = Workspace::find()?.cargo();
     cargo.env("KUBECONFIG", engines::kubeconfig()?);

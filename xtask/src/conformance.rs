@@ -1,6 +1,6 @@
-//! `cargo xtask conformance`: attacks the backends, and reports which attacks succeed.
+//! `cargo xtask conformance`: attacks the backends, and reports which attacks are denied.
 //!
-//! The suite is a program of its own, so that this one links no backend and compiles fast.
+//! The suite is a separate program, so that this one links no backend and compiles fast.
 
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
@@ -13,13 +13,14 @@ use crate::interrupt;
 
 /// The package of the suite, and its program.
 pub const PACKAGE: &str = "sandbox-conformance";
-/// The folders of the committed profiles below the workspace's root, as the suite's `--matrix` takes them.
+/// The folders of the committed profiles below the workspace's root, in the form of the suite's
+/// `--matrix`.
 pub const PROFILES: &str = "sandbox-{backend}/matrix";
-/// Most time for an interrupted suite to remove its sandboxes; its own bound is shorter.
+/// How long an interrupted suite may take to remove its sandboxes. Its own limit is shorter.
 const CLEAN_UP: Duration = Duration::from_secs(45);
 /// The backend of a cluster's pods.
 const CLUSTER: &str = "k8s";
-/// The variable that chooses the profile of pods, and the profile that is not the default one.
+/// The variable that chooses the pod profile, and the profile that is not the default.
 const OTHER_PODS: (&str, &str) = ("SANDBOX_K8S_PROFILE", "restricted");
 /// Options of the suite with which no backend is measured.
 const MEASURES_NOTHING: [&str; 5] = ["--list", "--mutant", "--self-checks-only", "--help", "-h"];
@@ -27,7 +28,8 @@ const MEASURES_NOTHING: [&str; 5] = ["--list", "--mutant", "--self-checks-only",
 /// Runs the suite with its own arguments. Reports go to `conformance` in the target folder.
 ///
 /// # Errors
-/// When the suite cannot be built or started.
+///
+/// If the suite cannot be built or started.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let suite = Suite::build()?;
     let code = suite.run("conformance", &arguments.arguments)?;
@@ -76,7 +78,8 @@ impl Suite {
     /// Builds it.
     ///
     /// # Errors
-    /// When cargo fails.
+    ///
+    /// If cargo fails.
     pub fn build() -> Result<Self> {
         let workspace = Workspace::find()?;
         let built = workspace.build_programs()?;
@@ -93,16 +96,18 @@ impl Suite {
     /// Interrupted, it waits until the suite has cleaned up. `reports` is below the target folder.
     ///
     /// # Errors
-    /// When the suite cannot be started.
+    ///
+    /// If the suite cannot be started.
     pub fn run(&self, reports: &str, arguments: &[String]) -> Result<ExitCode> {
         interrupt::run(&mut self.command(reports, arguments)?, CLEAN_UP)
     }
 
-    /// Measures the pods that the backend does not make by default, where the arguments include
-    /// it and a cluster answers.
+    /// Measures the pod profile that is not the default, if the arguments include the backend and a
+    /// cluster answers.
     ///
     /// # Errors
-    /// When the suite cannot be started.
+    ///
+    /// If the suite cannot be started.
     pub fn run_other_pods(&self, arguments: &[String]) -> Result<ExitCode> {
         let (variable, profile) = OTHER_PODS;
         let tiers = named(arguments, "--tier");
@@ -141,7 +146,7 @@ impl Suite {
     }
 }
 
-/// The arguments for a run on the cluster alone, which leaves the suite's own proof to another run.
+/// The arguments for a run on the cluster only, without the self-checks, which another run has.
 fn only_cluster(arguments: &[String]) -> Vec<String> {
     let requires = named(arguments, "--require")
         .iter()
@@ -179,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_on_the_cluster_alone_keeps_other_arguments() {
+    fn run_on_the_cluster_only_keeps_other_arguments() {
         let arguments = words("--tier local,k8s --jobs 2 --require k8s --check");
         let expected = "--tier k8s --require k8s --jobs 2 --check --proven-elsewhere";
         assert_eq!(only_cluster(&arguments), words(expected));

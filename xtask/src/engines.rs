@@ -9,7 +9,7 @@ use crate::failure::{Context, Failure, Result};
 /// The variable that names a cluster.
 const KUBECONFIG: &str = "KUBECONFIG";
 
-/// The engine with a cluster in the place of a socket.
+/// The engine that has a cluster instead of a socket.
 const KUBERNETES: &str = "k8s";
 
 /// A user that exists, and the whole environment of this user's programs.
@@ -32,10 +32,11 @@ pub struct Arguments {
     pub arguments: Vec<String>,
 }
 
-/// Runs a script in `ci/` in the place of this program's task.
+/// Runs a script in `ci/` as the task.
 ///
 /// # Errors
-/// When it cannot be started.
+///
+/// If it cannot be started.
 pub fn run(name: &str, arguments: &Arguments) -> Result<ExitCode> {
     finish(script(name)?.args(&arguments.arguments))
 }
@@ -43,7 +44,8 @@ pub fn run(name: &str, arguments: &Arguments) -> Result<ExitCode> {
 /// Runs a command to its end.
 ///
 /// # Errors
-/// When it cannot be started.
+///
+/// If it cannot be started.
 pub fn finish(command: &mut Command) -> Result<ExitCode> {
     let name = command.get_program().to_string_lossy().into_owned();
     let status = command
@@ -58,7 +60,8 @@ pub fn finish(command: &mut Command) -> Result<ExitCode> {
 /// A script in `ci/`.
 ///
 /// # Errors
-/// When the workspace cannot be found.
+///
+/// If the workspace cannot be found.
 pub fn script(name: &str) -> Result<Command> {
     Ok(Command::new(Workspace::find()?.root.join("ci").join(name)))
 }
@@ -67,7 +70,8 @@ pub fn script(name: &str) -> Result<Command> {
 /// are built and imported, and the cluster of `KUBECONFIG` may be used.
 ///
 /// # Errors
-/// When it does not.
+///
+/// If it does not.
 pub fn check(name: &str, is_required: bool) -> Result<()> {
     let mut status = script("engines.sh")?;
     status.args(["status", name]);
@@ -90,7 +94,8 @@ pub fn check(name: &str, is_required: bool) -> Result<()> {
 /// `cargo xtask engines up k8s` starts.
 ///
 /// # Errors
-/// When there is no folder for it.
+///
+/// If there is no folder for it.
 pub fn kubeconfig() -> Result<String> {
     match env::var(KUBECONFIG) {
         Ok(named) if !named.is_empty() => Ok(named),
@@ -101,7 +106,8 @@ pub fn kubeconfig() -> Result<String> {
 /// The configuration of the cluster that `cargo xtask engines up k8s` starts.
 ///
 /// # Errors
-/// When the script does not run.
+///
+/// If the script does not run.
 pub fn own_kubeconfig() -> Result<String> {
     output(script("engines.sh")?.arg("kubeconfig"))
 }
@@ -115,7 +121,8 @@ pub fn has_cluster() -> bool {
 /// The user of rootless Podman.
 ///
 /// # Errors
-/// When there is none.
+///
+/// If there is none.
 pub fn rootless_owner() -> Result<Owner> {
     let text = output(script("engines.sh")?.arg("rootless-account"))?;
     parse_owner(&text).ok_or_else(|| Failure::new(format!("unexpected account: {text:?}")))
@@ -160,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_account_is_two_numbers_and_variables() {
+    fn account_is_parsed_as_two_numbers_and_variables() {
         let owner = parse_owner("1001\n1002\nHOME=/home\nA=b=c\n").expect("an account");
         assert_eq!((owner.user, owner.group), (1001, 1002));
         assert_eq!(owner.environment[1], ("A".into(), "b=c".into()));
@@ -169,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_the_last_line() {
+    fn last_line_of_a_failure_is_reported() {
         let failed = output(Command::new("sh").args(["-c", "echo one; echo two; exit 1"]));
         assert_eq!(failed, Err(Failure::new("two")));
         let silent = output(Command::new("sh").args(["-c", "exit 1"]));

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-/// What a fallible step of a task returns.
+/// The result of a fallible step of a task.
 pub type Result<T> = std::result::Result<T, Failure>;
 
-/// A task that could not be done. `Display` is a single line unless the text holds a log's tail.
+/// A failed task. `Display` is a single line unless the text contains the end of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     what: String,
@@ -46,6 +46,7 @@ pub trait Context<T> {
     /// Prefixes the error with `doing()`, which is only called on an error.
     ///
     /// # Errors
+    ///
     /// The same error, as a [`Failure`].
     fn context(self, doing: impl FnOnce() -> String) -> Result<T>;
 }

@@ -12,7 +12,8 @@ const PACKAGE: &str = "sandbox-local";
 /// Runs the guest.
 ///
 /// # Errors
-/// When the programs cannot be built, or the script cannot be started.
+///
+/// If the programs cannot be built, or the script cannot be started.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let workspace = Workspace::find()?;
     let mut command = script("guest.sh")?;

@@ -11,16 +11,17 @@ use crate::failure::{Context, Result};
 
 /// The exit code of an interrupted program, as shells report it.
 const INTERRUPTED: u8 = 130;
-/// The exit code where the program has none of its own.
+/// The exit code if the program has none.
 const FAILED: u8 = 1;
-/// How often the program is looked at.
+/// How often the state of the program is checked.
 const PERIOD: Duration = Duration::from_millis(20);
 
 /// Runs `command` and returns its exit code. The first interrupt is passed on, and the program has
 /// `limit` to clean up. A second one, or the end of that time, kills it.
 ///
 /// # Errors
-/// When it cannot be started or waited for.
+///
+/// If it cannot be started or waited for.
 pub fn run(command: &mut Command, limit: Duration) -> Result<ExitCode> {
     wait(command, limit).map(ExitCode::from)
 }
@@ -40,7 +41,7 @@ async fn watch(command: &mut Command, limit: Duration) -> std::io::Result<u8> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut hang_up = signal(SignalKind::hangup())?;
-    // In a group of its own, so that it gets a terminal's interrupt once: two would end it at once.
+    // In its own group, so that it gets a terminal's interrupt once: two would end it at once.
     let mut child = command.process_group(0).spawn()?;
     let mut interrupted: Option<Instant> = None;
     loop {
@@ -74,7 +75,7 @@ async fn watch(command: &mut Command, limit: Duration) -> std::io::Result<u8> {
 fn pass_on(signal: Signal, child: &Child) -> std::io::Result<()> {
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     match pid.map(|pid| kill_process(pid, signal)) {
-        // It has ended, and is waited for next.
+        // It has ended, and is reaped next.
         None | Some(Ok(()) | Err(rustix::io::Errno::SRCH)) => Ok(()),
         Some(Err(error)) => Err(error.into()),
     }

@@ -3,15 +3,17 @@ use std::process::{ChildStdout, Stdio};
 
 use super::*;
 
-/// Variables that make the test below the interrupted program: its script, and its time to clean up in seconds.
+/// Variables that turn a run of the test below into the interrupted program: its script, and its
+/// time to clean up in seconds.
 const SCRIPT: &str = "XTASK_INTERRUPT_SCRIPT";
 const PATIENCE: &str = "XTASK_INTERRUPT_PATIENCE";
 
-/// Cleans up for a moment when it is interrupted. Otherwise it ends after a minute, as the next one.
+/// Cleans up for a moment when it is interrupted. Otherwise it ends after a minute, like the next
+/// one.
 const CLEANS: &str = "trap 'echo cleaning; sleep 0.3; echo clean; exit 130' INT TERM HUP; echo ready; \
                       i=0; while [ $i -lt 1200 ]; do i=$((i+1)); sleep 0.05; done";
 
-/// Never finishes to clean up.
+/// Never finishes its cleanup.
 const NEVER_ENDS: &str = "trap 'echo cleaning' INT TERM HUP; echo ready; \
                           i=0; while [ $i -lt 1200 ]; do i=$((i+1)); sleep 0.05; done";
 
@@ -55,7 +57,7 @@ impl Interrupted {
         Self { child, output }
     }
 
-    /// Reads until this line.
+    /// Reads lines until this one.
     fn until(&mut self, word: &str) {
         let mut line = String::new();
         while line.trim_end() != word {
@@ -79,7 +81,7 @@ impl Interrupted {
 
 impl Drop for Interrupted {
     fn drop(&mut self) {
-        // It may have ended, and been waited for.
+        // It may have ended and been reaped.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -33,17 +33,17 @@ enum Task {
     Engines(engines::Arguments),
     /// Build the test images without any registry, and import them: ci/images.sh
     Images(engines::Arguments),
-    /// Measure sandboxes beside their rivals, in a release build
+    /// Compare the speed of sandboxes with similar tools, in a release build
     Bench(bench::Arguments),
-    /// Attack the backends and say which attacks fail
+    /// Attack the backends, and report which attacks are denied
     Conformance(engines::Arguments),
     /// Run the local backend in an emulated machine with systemd and cgroup v2: ci/guest.sh
     Guest(engines::Arguments),
-    /// Compare the committed matrix with what is measured, or write it
+    /// Compare the committed matrix with a new measurement, or write it
     Matrix(matrix::Arguments),
-    /// Check and test everything; --quick in some minutes, --full as every night
+    /// Run all checks and tests; --quick takes minutes, --full is the nightly run
     Test(test::Arguments),
-    /// Run one program, and fail when it leaves processes behind
+    /// Run one program, and fail if it leaves processes behind
     #[command(hide = true)]
     Supervise(test::supervise::Arguments),
 }

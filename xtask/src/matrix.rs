@@ -1,4 +1,4 @@
-//! `cargo xtask matrix`: the committed matrix against what is measured, or the other way round.
+//! `cargo xtask matrix`: compares the committed matrix with a measurement, or writes it.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -14,16 +14,16 @@ use crate::test::user::{User, copy_file};
 #[derive(Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("mode").required(true)))]
 pub struct Arguments {
-    /// Measure, and fail where the committed profiles, docs/matrix.md or README.md differ
+    /// Measure, and fail if the committed profiles, docs/matrix.md or README.md differ
     #[arg(long, group = "mode")]
     check: bool,
-    /// As `--check`, without measuring anything
+    /// Like --check, without measuring anything
     #[arg(long, group = "mode")]
     check_committed: bool,
     /// Measure, and write the profiles, docs/matrix.md and README.md
     #[arg(long, group = "mode")]
     write: bool,
-    /// More arguments of the suite, such as --tier docker
+    /// More arguments for the suite, such as --tier docker
     #[arg(
         trailing_var_arg = true,
         allow_hyphen_values = true,
@@ -35,7 +35,8 @@ pub struct Arguments {
 /// Checks or writes the matrix.
 ///
 /// # Errors
-/// When the suite cannot be built or started, or a profile cannot be written.
+///
+/// If the suite cannot be built or started, or a profile cannot be written.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let suite = Suite::build()?;
     let committed = |mode: &str| suite.run("conformance", &[mode.to_owned()]);
@@ -60,7 +61,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(worse(offline, measured("--check")?))
 }
 
-/// Measures the backends that differ for other users than root.
+/// Measures the backends whose results depend on the user, as users other than root.
 fn write_as_others(suite: &Suite, tiers: &[String]) -> Result<()> {
     let includes = |name: &str| tiers.is_empty() || tiers.iter().any(|tier| tier == name);
     let (workspace, programs) = (&suite.workspace, suite.built.iter().collect::<Vec<_>>());

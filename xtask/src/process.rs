@@ -1,6 +1,6 @@
 //! Facts about this process.
 
-/// Whether this process may install packages, start daemons and become other users.
+/// Whether this process may install packages, start daemons and run programs as other users.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }

@@ -127,7 +127,7 @@ impl AgentLink {
         self.has_partial_packet() || self.close_is_next(queued) || self.end.has_packet(queued)
     }
 
-    /// Whether the close packet is next: output that did not fit into the window goes first.
+    /// Whether the close packet is next: output that did not fit into the window is sent first.
     fn close_is_next(&self, queued: usize) -> bool {
         self.ending && self.end.in_flight() == queued
     }

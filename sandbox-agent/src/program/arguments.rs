@@ -44,7 +44,7 @@ pub(super) struct ServeOptions<'a> {
     pub(super) listener: Option<ListenEndpoint<'a>>,
     /// A file whose mode the agent, its owner, sets to 0600.
     pub(super) close: Option<&'a CStr>,
-    /// Whether to take the network down for good before serving any client.
+    /// Whether to take the network down permanently before serving any client.
     pub(super) cut_network: bool,
 }
 

@@ -19,7 +19,7 @@ pub(super) enum ClientEvent {
     Execution(u32, ExecutionDescriptor),
 }
 
-/// A client. It stays in the list after its stream has ended until its executions have.
+/// A client. After its stream has ended, it stays in the list until its executions have ended.
 #[derive(Debug)]
 pub(super) struct Client {
     /// 0 for the client that started the agent.
@@ -27,7 +27,7 @@ pub(super) struct Client {
     pub(super) connection: Connection,
     executions: BTreeMap<u32, Execution>,
     replays: BTreeMap<u32, Replay>,
-    /// When it is disconnected, unless it sends something first.
+    /// When the agent disconnects the client, unless it sends something before.
     pub(super) expires_at: MonotonicMicros,
 }
 
@@ -62,7 +62,7 @@ impl Client {
         !self.executions.is_empty()
     }
 
-    /// Adds its descriptors to the poll set.
+    /// Adds the client's descriptors to the poll set.
     pub(super) fn register<T: Copy>(&self, set: &mut PollSet<T>, token: impl Fn(ClientEvent) -> T) {
         if let Some((input, output)) = self.connection.descriptors() {
             let mut events = if self.connection.wants_input() {
@@ -86,7 +86,7 @@ impl Client {
         }
     }
 
-    /// Reads once.
+    /// Reads once from the client.
     pub(super) fn receive(&mut self, read_buffer: &mut ReadBuffer) -> ReadOutcome {
         if self.connection.wants_input() && self.connection.has_stream() {
             self.connection.receive(read_buffer)

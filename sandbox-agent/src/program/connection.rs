@@ -66,7 +66,7 @@ pub(super) struct Connection {
 #[derive(Debug)]
 struct OwnedStream {
     input: Fd,
-    /// Only where it differs from `input`.
+    /// `None` if it is the same as `input`.
     output: Option<Fd>,
 }
 

@@ -19,7 +19,7 @@ pub(super) struct PreforkPool {
     preforked: Option<PreforkedExec>,
     /// How many executions of code have started.
     executions_started: u32,
-    /// When to start it, if no code runs then.
+    /// When to pre-fork the next execution, if no code runs at that time.
     start_at: MonotonicMicros,
 }
 
@@ -40,7 +40,7 @@ impl PreforkPool {
         }
         self.executions_started = self.executions_started.saturating_add(1);
         self.start_at = MonotonicMicros::MAX;
-        // If it cannot run the request, it ends here: code is about to run.
+        // A pre-forked execution that cannot run the request ends here: code is about to run.
         let preforked = self.preforked.take();
         preforked.filter(|_| PreforkedExec::can_run(request, message))
     }
@@ -57,7 +57,7 @@ impl PreforkPool {
         }
     }
 
-    /// Starts the execution when it is due.
+    /// Pre-forks the next execution when it is due.
     pub(super) fn tick(&mut self, sandbox: &PreparedSandbox) {
         if self.start_at == MonotonicMicros::MAX || self.start_at > now() {
             return;

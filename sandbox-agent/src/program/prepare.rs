@@ -200,7 +200,7 @@ pub(super) fn occupy_standard_streams() -> Result<()> {
         let lowest = reading.as_raw().min(writing.as_raw());
         for end in [reading, writing] {
             if end.as_raw() <= 2 {
-                // Stays open for good.
+                // Stays open.
                 let _ = end.into_raw();
             }
         }

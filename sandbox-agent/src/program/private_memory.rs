@@ -39,7 +39,7 @@ impl PrivateMemory {
 
     /// The bytes.
     pub(super) fn bytes(&self) -> &[u8] {
-        // SAFETY: the region is mapped for as long as it lives, is initialised with zeros, and is
+        // SAFETY: the region is mapped for as long as it lives, is initialized with zeros, and is
         // borrowed with `self`.
         unsafe { core::slice::from_raw_parts(self.start, self.length) }
     }

@@ -269,7 +269,7 @@ pub fn rename(
 /// Reads a symbolic link's target into `buffer`. A result that fills the buffer may be truncated.
 ///
 /// # Errors
-/// What `readlinkat` reports; `EINVAL` when it is no link.
+/// What `readlinkat` reports; `EINVAL` when it is not a link.
 pub fn read_link<'a>(
     folder: impl Descriptor,
     path: &CStr,

@@ -113,7 +113,7 @@ impl Heap {
     pub unsafe fn release(&self, address: *mut u8, layout: Layout) {
         match class(layout) {
             None => {
-                // SAFETY: the block is a mapping of its own. After a failure it stays mapped, which
+                // SAFETY: the block is a separate mapping. After a failure it stays mapped, which
                 // is harmless.
                 let _ = unsafe { memory::unmap(address, pages(layout.size())) };
             }

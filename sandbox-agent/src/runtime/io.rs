@@ -60,7 +60,7 @@ impl<'a> IoSlice<'a> {
 /// Reads once; 0 at the end of the file.
 ///
 /// # Errors
-/// What `read` reports, but for `EINTR`.
+/// What `read` reports, except `EINTR`.
 pub fn read(descriptor: impl Descriptor, buffer: &mut [u8]) -> Result<usize> {
     let descriptor = word(descriptor);
     retry(|| {
@@ -118,7 +118,7 @@ pub fn read_to_end(
 /// Writes once and returns the number of bytes.
 ///
 /// # Errors
-/// What `write` reports, but for `EINTR`. `EPIPE` comes with `SIGPIPE` unless that is ignored.
+/// What `write` reports, except `EINTR`. `EPIPE` comes with `SIGPIPE` unless that is ignored.
 pub fn write(descriptor: impl Descriptor, bytes: &[u8]) -> Result<usize> {
     let descriptor = word(descriptor);
     retry(|| {

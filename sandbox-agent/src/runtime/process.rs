@@ -64,7 +64,7 @@ pub fn exit(code: i32) -> ! {
 /// Waits for a child to end, whatever its exit signal. Ignores stops.
 ///
 /// # Errors
-/// `ECHILD` when it is no child, or was waited for already.
+/// `ECHILD` when it is not a child, or was waited for already.
 pub fn wait_for(pid: Pid) -> Result<Wait> {
     loop {
         if let Some((_, wait, _)) = wait4(pid.0, WALL)? {

@@ -208,7 +208,7 @@ impl LinkedClient {
     }
 
     /// Resumes over another stream.
-    pub fn come_back(&mut self, agent: &NamedAgent) -> Result<(), Failure> {
+    pub fn reconnect(&mut self, agent: &NamedAgent) -> Result<(), Failure> {
         let mut socket = agent.connect();
         send(&mut socket, Kind::Resume, &self.resume(self.end.received()));
         let received = answer(&mut socket)?;

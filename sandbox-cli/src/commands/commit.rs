@@ -9,8 +9,9 @@ use crate::command_error::{CommandError, Outcome};
 use crate::output::FormatOption;
 
 const NOTES: &str = "\
-The sandbox must have been created with --writable-root. The image does not contain mounts: temporary
-folders, the workspace, or folders of the host. It keeps the configuration of the original image.";
+The sandbox must have been created with --writable-root. The image does not contain mounts:
+temporary folders, the workspace, or folders of the host. It keeps the configuration of the
+original image.";
 
 /// The options of `commit`.
 #[derive(Debug, Args)]
@@ -19,7 +20,7 @@ pub struct CommitArguments {
     /// Name of the sandbox
     name: String,
 
-    /// Name of the new image, not yet in use
+    /// Unused name for the new image
     #[arg(value_name = "IMAGE")]
     image: String,
 

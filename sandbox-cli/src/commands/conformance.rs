@@ -1,6 +1,6 @@
 //! `sandbox conformance`: starts the program of the conformance suite.
 //!
-//! The suite is a program of its own: a command that runs untrusted code should not contain
+//! The suite is a separate program: a command that runs untrusted code should not contain
 //! attacks, or the secret that the suite puts into its environment for them to find.
 
 use std::ffi::OsString;

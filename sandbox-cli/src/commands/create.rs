@@ -129,7 +129,7 @@ impl CreateArguments {
                 if !self.quiet {
                     print_status(enforcement_line(sandbox.tier(), report));
                 }
-                // A warning, which goes with --quiet too.
+                // A warning, which is printed even with --quiet.
                 report
                     .notes()
                     .iter()

@@ -1,4 +1,4 @@
-//! `sandbox logs`: what executions in a detached sandbox wrote.
+//! `sandbox logs`: the output of executions in a detached sandbox.
 
 use async_trait::async_trait;
 use clap::Args;
@@ -22,7 +22,7 @@ pub struct LogsArguments {
     #[command(flatten)]
     tier: TierOption,
 
-    /// Show only this many last lines; the sandbox keeps at most 8MiB
+    /// Show only the last LINES lines; the sandbox keeps at most 8MiB of output
     #[arg(long, value_name = "LINES")]
     tail: Option<u32>,
 

@@ -128,7 +128,7 @@ pub struct PolicyOptions {
     #[arg(long, value_name = "SIZE", value_parser = bytes, allow_negative_numbers = true, help_heading = "Limits")]
     stderr_max: Option<ByteSize>,
 
-    /// Forbid child processes and executing another program
+    /// Forbid child processes, and the execution of another program
     #[arg(long, help_heading = "Limits")]
     no_subprocess: bool,
 

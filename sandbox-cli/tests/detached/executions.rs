@@ -1,4 +1,4 @@
-//! `exec` and `logs`: each command is a process of its own.
+//! `exec` and `logs`: each command is a separate process.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Stdio};

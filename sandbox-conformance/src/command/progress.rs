@@ -48,7 +48,7 @@ pub fn clear() {
 
 fn say(text: &str) {
     let mut terminal = std::io::stderr().lock();
-    // A closed standard error is no failure.
+    // A closed standard error is not a failure.
     let _ = terminal
         .write_all(text.as_bytes())
         .and_then(|()| terminal.flush());

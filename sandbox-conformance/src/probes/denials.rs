@@ -10,7 +10,7 @@ pub static PROBES: &[Probe] = &[
     Probe::behavior(
         "denials::artifact",
         DENIALS,
-        "has a link among its artifacts, and wants the caller to be told why it is missing",
+        "exports a symbolic link, and expects a denial",
         |context| Box::pin(artifact(context)),
     )
     .denials(TOLD)
@@ -18,14 +18,14 @@ pub static PROBES: &[Probe] = &[
     Probe::behavior(
         "denials::file",
         DENIALS,
-        "has a link fetched, and wants the caller to be told why it is not",
+        "has the caller fetch a symbolic link, and expects a denial",
         |context| Box::pin(file(context)),
     )
     .denials(TOLD),
     Probe::behavior(
         "denials::memory",
         DENIALS,
-        "takes twice the memory, and wants to be told",
+        "uses twice its memory limit, and expects a denial",
         |context| Box::pin(memory(context)),
     )
     .denials(TOLD)
@@ -34,7 +34,7 @@ pub static PROBES: &[Probe] = &[
     Probe::behavior(
         "denials::network",
         DENIALS,
-        "connects to the host where there is no network, and wants to be told",
+        "connects to the host without network access, and expects a denial",
         |context| Box::pin(network(context)),
     )
     .denials(TOLD)
@@ -42,13 +42,13 @@ pub static PROBES: &[Probe] = &[
     Probe::behavior(
         "denials::none",
         DENIALS,
-        "forks, executes, talks to itself and fails on its own, and wants no denial for it",
+        "forks, executes, connects to itself and fails, and expects no denial",
         |context| Box::pin(none(context)),
     ),
     Probe::behavior(
         "denials::output",
         DENIALS,
-        "writes more than is kept, and wants to be told",
+        "writes more output than the host keeps, and expects a denial",
         |context| Box::pin(output(context)),
     )
     .denials(TOLD)
@@ -57,7 +57,7 @@ pub static PROBES: &[Probe] = &[
     Probe::behavior(
         "denials::process",
         DENIALS,
-        "forks where that is denied, and wants to be told",
+        "forks where the policy forbids it, and expects a denial",
         |context| Box::pin(process(context)),
     )
     .denials(TOLD)
@@ -67,7 +67,7 @@ pub static PROBES: &[Probe] = &[
     Probe::behavior(
         "denials::process_limit",
         DENIALS,
-        "starts more processes than it may, and wants to be told",
+        "exceeds its process limit, and expects a denial",
         |context| Box::pin(process_limit(context)),
     )
     .denials(TOLD)
@@ -76,7 +76,7 @@ pub static PROBES: &[Probe] = &[
     Probe::behavior(
         "denials::program",
         DENIALS,
-        "executes a second program where that is denied, and wants to be told",
+        "executes a second program where the policy forbids it, and expects a denial",
         |context| Box::pin(program(context)),
     )
     .denials(TOLD)
@@ -86,7 +86,7 @@ pub static PROBES: &[Probe] = &[
     Probe::behavior(
         "denials::timeout",
         DENIALS,
-        "runs into its time limit, and wants to be told",
+        "exceeds its time limit, and expects a denial",
         |context| Box::pin(timeout(context)),
     )
     .denials(TOLD)
@@ -96,8 +96,8 @@ pub static PROBES: &[Probe] = &[
 
 /// How a denial may reach the caller.
 const TOLD: &[ExpectedDenial] = &[
-    denied("told", "a denial with its rule"),
-    denied("untold", "nobody counts what this mechanism refuses"),
+    denied("told", "the caller gets a denial that names the rule"),
+    denied("untold", "this mechanism does not count its refusals"),
 ];
 
 /// Runs an attack that must be denied by `rule` and reported as a denial of this kind.
@@ -130,7 +130,7 @@ async fn expect_denial(
         }
     };
     context.record_attack(Step::new(call.text(), attempt));
-    context.no_host_effect("what is told is no matter of the host");
+    context.no_host_effect("reports do not affect the host");
 }
 
 /// Whether the probe program reports success.
@@ -173,7 +173,7 @@ async fn artifact(context: &mut ProbeContext) -> Result<(), ProbeError> {
         "export a link",
         attempt.unwrap_or_else(|declined| declined),
     ));
-    context.no_host_effect("the link leads nowhere");
+    context.no_host_effect("the link's target does not exist");
     Ok(())
 }
 
@@ -200,7 +200,7 @@ async fn file(context: &mut ProbeContext) -> Result<(), ProbeError> {
         "fetch the link",
         attempt.unwrap_or_else(|declined| declined),
     ));
-    context.no_host_effect("the link leads nowhere");
+    context.no_host_effect("the link's target does not exist");
     Ok(())
 }
 
@@ -252,8 +252,8 @@ async fn none(context: &mut ProbeContext) -> Result<(), ProbeError> {
         };
         break;
     }
-    context.record_attack(behavior("work as any program does", is_reported));
-    context.no_host_effect("what is told is no matter of the host");
+    context.record_attack(behavior("run ordinary programs", is_reported));
+    context.no_host_effect("reports do not affect the host");
     Ok(())
 }
 

@@ -20,7 +20,7 @@ pub static PROBES: &[Probe] = &[
         |context| Box::pin(one_file(context)),
     )
     .setup(disk_of_16_mib),
-    // /dev/shm is a file system of its own.
+    // /dev/shm is a separate file system.
     Probe::isolation(
         "disk::shared_memory",
         DISK,

@@ -52,7 +52,7 @@ pub static PROBES: &[Probe] = &[
     Probe::isolation(
         "environment::working_folder",
         ENV_VAR_ACCESS,
-        "climbs from the folder that it starts in to a file of the host",
+        "reads a file of the host by a relative path from its working folder",
         signs::UNREADABLE,
         |context| Box::pin(working_folder(context)),
     )

@@ -10,41 +10,40 @@ pub static PROBES: &[Probe] = &[
     Probe::behavior(
         "exec::exit_codes",
         EXEC,
-        "exits with 0, 1 and 255 and compares what is told",
+        "exits with 0, 1 and 255, and compares the reported outcomes",
         |context| Box::pin(exit_codes(context)),
     ),
     // Exit codes and output lines that imitate those of the sandbox.
     Probe::behavior(
         "exec::forged_ends",
         EXEC,
-        "exits with the codes of the command, ends by SIGKILL and SIGXCPU, and prints the \
-         lines of a denial",
+        "exits with codes that the command uses for itself, ends by SIGKILL and SIGXCPU, and \
+         prints lines that imitate a denial",
         |context| Box::pin(forged_ends(context)),
     ),
     Probe::behavior(
         "exec::missing_program",
         EXEC,
-        "executes a program that does not exist, and wants a typed error",
+        "executes a program that does not exist, and expects a typed error",
         |context| Box::pin(MISSING.run(context)),
     ),
     Probe::behavior(
         "exec::missing_workdir",
         EXEC,
-        "executes in a folder that does not exist, and wants a typed error",
+        "executes in a folder that does not exist, and expects a typed error",
         |context| Box::pin(MISSING_WORKDIR_MISSING.run(context)),
     ),
     // Signals and a kill while the output is not read.
     Probe::behavior(
         "exec::orders",
         EXEC,
-        "sends a signal to one program and kills another, which floods an output that nobody \
-         reads",
+        "sends a signal to one program, and kills another one whose output is not read",
         |context| Box::pin(orders(context)),
     ),
     Probe::behavior(
         "exec::signals",
         EXEC,
-        "ends by SIGUSR1 and compares what is told",
+        "ends by SIGUSR1, and compares the reported outcome",
         |context| Box::pin(signals(context)),
     ),
 ];
@@ -93,13 +92,16 @@ async fn exit_codes(context: &mut ProbeContext) -> Result<(), ProbeError> {
     for code in [0, 1, 255] {
         deviation = match context.execute(&call(code)).await {
             Ok(result) if result.outcome == (Outcome::Exited { code }) => continue,
-            Ok(result) => Ok(Some(format!("exit {code} was told as: {}", result.outcome))),
+            Ok(result) => Ok(Some(format!(
+                "exit {code} was reported as: {}",
+                result.outcome
+            ))),
             Err(attempt) => Err(attempt),
         };
         break;
     }
     context.record_attack(behavior("exit 0, 1, 255", deviation));
-    context.no_host_effect("exit codes are no matter of the host");
+    context.no_host_effect("exit codes do not affect the host");
     Ok(())
 }
 
@@ -137,7 +139,7 @@ async fn forged_ends(context: &mut ProbeContext) -> Result<(), ProbeError> {
             Err(attempt) => Err(attempt),
             Ok(result) if result.outcome == *expected && result.denials.is_empty() => continue,
             Ok(result) => Ok(Some(format!(
-                "{} was told as: {}, {:?}",
+                "{} was reported as: {}, {:?}",
                 call.text(),
                 result.outcome,
                 result.denials
@@ -145,21 +147,21 @@ async fn forged_ends(context: &mut ProbeContext) -> Result<(), ProbeError> {
         };
         break;
     }
-    context.record_attack(behavior("imitate what the sandbox says", deviation));
-    context.no_host_effect("what is told is no matter of the host");
+    context.record_attack(behavior("imitate the sandbox's reports", deviation));
+    context.no_host_effect("reports do not affect the host");
     Ok(())
 }
 
 static MISSING: Missing = Missing {
     what: "the host has no such program",
-    action: "execute what is not there",
+    action: "execute a missing program",
     request: |missing, _| ExecRequest::new(missing),
     deviation: ErrorKind::ProgramNotFound,
 };
 
 static MISSING_WORKDIR_MISSING: Missing = Missing {
     what: "the host has no such folder",
-    action: "execute in what is not there",
+    action: "execute in a missing folder",
     request: |missing, program| ExecRequest::new(program).arg("alive").workdir(missing),
     deviation: ErrorKind::BadWorkdir,
 };
@@ -181,8 +183,8 @@ async fn orders(context: &mut ProbeContext) -> Result<(), ProbeError> {
             }
         })
         .await;
-    context.record_attack(behavior("send orders", deviation));
-    context.no_host_effect("orders are no matter of the host");
+    context.record_attack(behavior("send a signal and a kill", deviation));
+    context.no_host_effect("signals in the sandbox do not affect the host");
     Ok(())
 }
 
@@ -221,6 +223,6 @@ async fn signals(context: &mut ProbeContext) -> Result<(), ProbeError> {
     let deviation =
         deviation.map(|result| (result.outcome != expected).then(|| result.outcome.to_string()));
     context.record_attack(behavior("end by a signal", deviation));
-    context.no_host_effect("signals are no matter of the host");
+    context.no_host_effect("signals in the sandbox do not affect the host");
     Ok(())
 }

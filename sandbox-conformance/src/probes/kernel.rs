@@ -9,7 +9,7 @@ pub static PROBES: &[Probe] = &[
     Probe::isolation(
         "kernel::bpf",
         PRIVILEGES,
-        "makes a BPF map",
+        "creates a BPF map",
         signs::FORBIDDEN,
         |context| kernel_call(context, Call::new(["bpf"])),
     ),
@@ -17,7 +17,7 @@ pub static PROBES: &[Probe] = &[
     Probe::isolation(
         "kernel::compat_calls",
         PRIVILEGES,
-        "unshares a user namespace by interrupt 0x80",
+        "creates a user namespace through interrupt 0x80",
         NO_COMPAT_NAMESPACE,
         |context| kernel_call(context, Call::new(["compat-namespace"])),
     ),
@@ -68,21 +68,21 @@ pub static PROBES: &[Probe] = &[
     Probe::isolation(
         "kernel::file_handle",
         PRIVILEGES,
-        "opens a file of its own by handle",
+        "opens its own file by handle",
         HANDLES,
         |context| kernel_call(context, Call::new(["handle", ITSELF])),
     ),
     Probe::isolation(
         "kernel::file_requests",
         FILESYSTEM_READ_ROOTS,
-        "asks for snapshots, flags, keys and namespaces by ioctl",
+        "requests snapshots, flags, keys and namespaces through ioctl",
         UNKNOWN,
         |context| kernel_call(context, Call::new(["requests"])),
     ),
     Probe::isolation(
         "kernel::host_devices",
         PRIVILEGES,
-        "opens disks, the kernel's log, virtualisation and network devices for writing",
+        "opens disks, the kernel's log, virtualization and network devices for writing",
         DEVICES,
         |context| {
             kernel_call(
@@ -105,7 +105,7 @@ pub static PROBES: &[Probe] = &[
     Probe::isolation(
         "kernel::host_name",
         PRIVILEGES,
-        "sets the host name to what it is",
+        "sets the host name to its current value",
         signs::FORBIDDEN,
         |context| kernel_call(context, Call::new(["host-name"])),
     ),
@@ -181,7 +181,7 @@ pub static PROBES: &[Probe] = &[
     Probe::isolation(
         "kernel::new_mount_api",
         PRIVILEGES,
-        "makes a mount with fsopen, fsconfig and fsmount",
+        "creates a mount with fsopen, fsconfig and fsmount",
         signs::FORBIDDEN,
         |context| kernel_call(context, Call::new(["new-mount"])),
     ),
@@ -196,7 +196,7 @@ pub static PROBES: &[Probe] = &[
     Probe::isolation(
         "kernel::pipe_size",
         PRIVILEGES,
-        "makes a pipe hold 256 KiB",
+        "enlarges a pipe to 256 KiB",
         signs::FORBIDDEN,
         |context| {
             same_call(
@@ -209,7 +209,7 @@ pub static PROBES: &[Probe] = &[
     Probe::isolation(
         "kernel::process_attributes",
         PRIVILEGES,
-        "asks for core scheduling, merged pages and dispatched system calls",
+        "requests core scheduling, page merging and syscall user dispatch",
         signs::FORBIDDEN,
         |context| kernel_call(context, Call::new(["attributes-of-process"])),
     ),
@@ -217,7 +217,7 @@ pub static PROBES: &[Probe] = &[
     Probe::isolation(
         "kernel::realtime",
         PRIVILEGES,
-        "asks for first-in first-out scheduling",
+        "requests the scheduling class SCHED_FIFO",
         signs::FORBIDDEN,
         |context| kernel_call(context, Call::new(["realtime"])),
     ),
@@ -271,7 +271,7 @@ pub static PROBES: &[Probe] = &[
     Probe::isolation(
         "kernel::user_namespace",
         PRIVILEGES,
-        "unshares a user namespace",
+        "creates a user namespace",
         NO_NAMESPACE,
         |context| kernel_call(context, Call::new(["user-namespace"])),
     ),
@@ -279,7 +279,7 @@ pub static PROBES: &[Probe] = &[
     Probe::isolation(
         "kernel::userfaultfd",
         PRIVILEGES,
-        "makes a userfaultfd",
+        "creates a userfaultfd",
         signs::FORBIDDEN,
         |context| kernel_call(context, Call::new(["userfaultfd"])),
     ),
@@ -316,7 +316,7 @@ const UNKNOWN: &[ExpectedDenial] = &[
 ];
 
 const DEVICES: &[ExpectedDenial] = &[
-    denied("ENOENT", "the sandbox's file system does not hold it"),
+    denied("ENOENT", "the sandbox's file system does not contain it"),
     denied("EACCES", "nodev mount, Landlock, or permissions"),
     denied("EPERM", "device cgroup"),
     denied("EROFS", "read-only mount"),
@@ -325,7 +325,10 @@ const DEVICES: &[ExpectedDenial] = &[
 const UNSEEN: &[ExpectedDenial] = &[
     denied("absent", "key of another user"),
     denied("EACCES", "masked, or Landlock"),
-    denied("ENOENT", "the sandbox's file system does not hold the list"),
+    denied(
+        "ENOENT",
+        "the sandbox's file system does not contain the list",
+    ),
 ];
 
 async fn key_names(context: &mut ProbeContext) -> Result<(), ProbeError> {
@@ -333,7 +336,7 @@ async fn key_names(context: &mut ProbeContext) -> Result<(), ProbeError> {
     // The key expires after a minute.
     let added = host::run(&context.fixture().program(), &Call::new(["add-key", &name])).await?;
     if !added.attempt(None).is_success() {
-        return Err(ProbeError::new("the host's kernel does not accept a key"));
+        return Err(ProbeError::new("the host's kernel accepts no key"));
     }
     same_call(
         context,
@@ -378,7 +381,7 @@ async fn limits_of_another(context: &mut ProbeContext) -> Result<(), ProbeError>
             let attempt = attack.attempt(None);
             context.record_attack(crate::context::recorded(&disturb, attempt, &attack));
             context.check_host(
-                "the other execution, as it tells",
+                "the other execution's own report",
                 other?.attempt(None).is_success(),
             );
         }
@@ -409,7 +412,7 @@ async fn setuid_program(context: &mut ProbeContext) -> Result<(), ProbeError> {
     context.host_control(&call(&marked, "changed-user")).await?;
     context.allow_control(&call(&plain, "alive")).await;
     context.attack(&call(&marked, "changed-user")).await;
-    context.no_host_effect("the program only says who it is");
+    context.no_host_effect("the program only reports its user");
     Ok(())
 }
 

@@ -50,8 +50,7 @@ pub static PROBES: &[Probe] = &[
     Probe::isolation(
         "network::tcp4_host_listener",
         NETWORK_ACCESS,
-        "connects to a listener of the host, by its loopback and every other address that it \
-         has",
+        "connects to a listener of the host through its loopback and each of its other addresses",
         signs::UNREACHABLE,
         |context| Box::pin(tcp4_host_listener(context)),
     )
@@ -84,7 +83,7 @@ pub static PROBES: &[Probe] = &[
     Probe::isolation(
         "network::unix_abstract_full",
         PROCESSES,
-        "connects to an abstract unix socket of the host with the whole network",
+        "connects to an abstract unix socket of the host, with network access",
         signs::NO_SUCH_PEER,
         |context| Box::pin(unix_abstract_full(context)),
     )
@@ -155,7 +154,7 @@ async fn unix_abstract(context: &mut ProbeContext) -> Result<(), ProbeError> {
 async fn unix_abstract_full(context: &mut ProbeContext) -> Result<(), ProbeError> {
     if let Err(Attempt::Unclear { detail }) = context.with_sandbox(async |_| ()).await {
         // A rootless engine cannot provide a network on every host.
-        context.not_offered(format!("a sandbox with the whole network: {detail}"));
+        context.not_offered(format!("a sandbox with network access: {detail}"));
         return Ok(());
     }
     let listener = Listener::unix_abstract(context.token())?;

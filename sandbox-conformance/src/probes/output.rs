@@ -76,7 +76,7 @@ async fn capped(
         (!right || !ok).then_some(got)
     });
     context.record_attack(behavior("write more than the cap", result));
-    context.no_host_effect("output is no matter of the host");
+    context.no_host_effect("output does not affect the host");
     Ok(())
 }
 

@@ -10,26 +10,26 @@ pub const fn denied(sign: &'static str, means: &'static str) -> ExpectedDenial {
 
 /// Reading a file that is not granted.
 pub const UNREADABLE: &[ExpectedDenial] = &[
-    denied("ENOENT", "the sandbox's file system does not hold it"),
+    denied("ENOENT", "the sandbox's file system does not contain it"),
     denied(
         "ENOTDIR",
-        "the sandbox's file system holds something else on the way",
+        "a parent of the path is not a folder in the sandbox",
     ),
     denied("EACCES", "Landlock, or permissions of another user's file"),
     denied("EPERM", "user namespace"),
     denied(
         "other_content",
-        "the sandbox's file system holds another file there",
+        "the sandbox's file system contains another file at this path",
     ),
 ];
 
 /// Writing a file that may only be read, or not at all.
 pub const UNWRITABLE: &[ExpectedDenial] = &[
     denied("EROFS", "read-only mount"),
-    denied("ENOENT", "the sandbox's file system does not hold it"),
+    denied("ENOENT", "the sandbox's file system does not contain it"),
     denied(
         "ENOTDIR",
-        "the sandbox's file system holds something else on the way",
+        "a parent of the path is not a folder in the sandbox",
     ),
     denied("EACCES", "Landlock, or permissions of another user's file"),
     denied("EPERM", "file of another user"),
@@ -46,7 +46,7 @@ pub const FORBIDDEN: &[ExpectedDenial] = &[
 
 /// Opening a file that configures the kernel, or a device.
 pub const NO_SUCH_FILE: &[ExpectedDenial] = &[
-    denied("ENOENT", "the sandbox's file system does not hold it"),
+    denied("ENOENT", "the sandbox's file system does not contain it"),
     denied("EACCES", "Landlock, or permissions of another user's file"),
     denied("EPERM", "no capability, or seccomp"),
     denied("EROFS", "read-only mount"),
@@ -76,7 +76,7 @@ pub const UNREACHABLE: &[ExpectedDenial] = &[
     denied("EACCES", "seccomp, or Landlock"),
     denied(
         "ETIMEDOUT",
-        "nobody answers in the sandbox's own network namespace",
+        "nothing answers in the sandbox's own network namespace",
     ),
 ];
 
@@ -86,7 +86,7 @@ pub const NO_SUCH_PEER: &[ExpectedDenial] = &[
         "ECONNREFUSED",
         "network namespace: the abstract names are the sandbox's own",
     ),
-    denied("ENOENT", "the sandbox's file system does not hold it"),
+    denied("ENOENT", "the sandbox's file system does not contain it"),
     denied("EPERM", "Landlock scope, or seccomp"),
     denied("EACCES", "Landlock, or seccomp"),
     denied(
@@ -96,7 +96,7 @@ pub const NO_SUCH_PEER: &[ExpectedDenial] = &[
 ];
 
 /// Something of the host that is absent in the sandbox.
-pub const ABSENT: &[ExpectedDenial] = &[denied("absent", "it is not there")];
+pub const ABSENT: &[ExpectedDenial] = &[denied("absent", "the sandbox does not have it")];
 
 /// A process that must not be accessible.
 pub const NO_SUCH_PROCESS: &[ExpectedDenial] = &[
@@ -107,10 +107,7 @@ pub const NO_SUCH_PROCESS: &[ExpectedDenial] = &[
 ];
 
 /// A documented behavior.
-pub const AS_DOCUMENTED: &[ExpectedDenial] = &[denied(
-    "held",
-    "the behaviour that the documentation promises",
-)];
+pub const AS_DOCUMENTED: &[ExpectedDenial] = &[denied("held", "the documented behavior")];
 
 /// The execution was ended at its time limit.
 pub const TIME: &[ExpectedDenial] = &[denied("timed_out", "ended at the time limit")];
@@ -142,7 +139,8 @@ pub const DESCRIPTORS: &[ExpectedDenial] = &[denied("EMFILE", "limit of open fil
 pub const PROCESSOR: &[ExpectedDenial] = &[denied("throttled", "processor quota")];
 
 /// More output than the limit.
-pub const OUTPUT: &[ExpectedDenial] = &[denied("output_limit", "killed for its output")];
+pub const OUTPUT: &[ExpectedDenial] =
+    &[denied("output_limit", "killed because of too much output")];
 
 /// A second process or program.
 pub const SINGLE: &[ExpectedDenial] = &[

@@ -60,7 +60,7 @@ pub static PROBES: &[Probe] = &[
     )
     .setup(no_subprocess)
     .allow_setup(plain),
-    // A thread is no process.
+    // A thread is not a process.
     Probe::behavior(
         "subprocess::threads",
         SUBPROCESS_EXECUTION,

@@ -25,17 +25,17 @@ pub const WORKSPACE: &str = "/workspace";
 pub const STOPPED: &[ExpectedDenial] = &[
     ExpectedDenial {
         sign: LINK_REFUSED,
-        means: "a typed error that names the link: it stands where code can write, or leads out of \
-         its folder",
+        means: "a typed error that names the link: it is where code can write, or leads out of its \
+                folder",
     },
     ExpectedDenial {
         sign: "changed_refused",
-        means: "a typed error: the path does not lead any more to what was checked",
+        means: "a typed error: the path no longer leads to what was checked",
     },
     ExpectedDenial {
         sign: "rename_refused",
-        means: "a typed error: the engine takes paths, and somebody else can rename a part of this \
-         one",
+        means: "a typed error: the engine takes paths, and another user or sandbox can rename a \
+                part of this one",
     },
     ExpectedDenial {
         sign: "other_content",
@@ -96,7 +96,7 @@ impl PathUse {
         let settings = [self.first(&fixture), self.second(&fixture)];
         let mut led = false;
         for (number, setup) in settings.into_iter().enumerate() {
-            let step = "use a path that nobody has changed";
+            let step = "use an unchanged path";
             let sandbox = match context.once(&setup).await {
                 Ok(sandbox) => sandbox,
                 Err(error) => {
@@ -275,7 +275,9 @@ async fn repeated(
         }
     }
     match met {
-        0 => Ok(Attempt::unclear("each creation met the link at once")),
+        0 => Ok(Attempt::unclear(
+            "each creation was refused because it found the link",
+        )),
         _ => Ok(Attempt::blocked(signs)),
     }
 }

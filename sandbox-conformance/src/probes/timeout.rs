@@ -32,7 +32,7 @@ pub static PROBES: &[Probe] = &[
     Probe::behavior(
         "timeout::in_time",
         TIMEOUT,
-        "is ended at most 500 ms after its limit of 1 s",
+        "must end at most 500 ms after its time limit of 1 s",
         |context| Box::pin(in_time(context)),
     )
     .setup(|_| SandboxSetup::with(|policy| policy.timeout = Some(LIMIT))),
@@ -78,7 +78,7 @@ async fn detached_tree(context: &mut ProbeContext) -> Result<(), ProbeError> {
     host::kill_all_with(&attack)
 }
 
-const PROMPT: &[ExpectedDenial] = &[denied("prompt", "the program's end is the end")];
+const PROMPT: &[ExpectedDenial] = &[denied("prompt", "the execution ends with the program")];
 
 /// The other process keeps the output open for 2.5 s.
 const STALLED: Duration = Duration::from_secs(2);
@@ -127,7 +127,7 @@ async fn in_time(context: &mut ProbeContext) -> Result<(), ProbeError> {
         (!in_time).then(|| format!("{} after {took:?}", result.outcome))
     });
     context.record_attack(behavior("run into the limit", result));
-    context.no_host_effect("time is no matter of the host");
+    context.no_host_effect("the time limit does not affect the host");
     Ok(())
 }
 
@@ -144,7 +144,7 @@ async fn output_before(context: &mut ProbeContext) -> Result<(), ProbeError> {
         }
     });
     context.record_attack(behavior("run into the limit after a line", result));
-    context.no_host_effect("output is no matter of the host");
+    context.no_host_effect("output does not affect the host");
     Ok(())
 }
 

@@ -86,7 +86,7 @@ impl EarlierReport {
     ///
     /// # Errors
     ///
-    /// If the file cannot be read or is no report.
+    /// If the file cannot be read or is not a report.
     pub fn load(path: &Path) -> Result<Self, ProbeError> {
         let named = |error: &dyn std::fmt::Display| {
             ProbeError::new(format!(

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn guest_text_is_escaped() {
+    fn sandbox_text_is_escaped() {
         assert_eq!(
             printable("\u{1b}[2Ja\nb\u{202e}c"),
             "\\u{1b}[2Ja\\u{a}b\\u{202e}c"

@@ -19,7 +19,7 @@ use leftovers::Leftovers;
 use suite::{InterruptPoint, Suite};
 use tier::Tier;
 
-/// How long leftovers of a killed suite may exist. An idle machine needs a tenth of it.
+/// How long leftovers of a killed suite may exist. An idle machine needs a tenth of this time.
 const BOUND: Duration = Duration::from_secs(30);
 
 /// The same after a suite that cleaned up: the time that the kernel needs afterwards.
@@ -50,9 +50,9 @@ const KILLS: [InterruptPoint; 6] = [
     InterruptPoint::AfterDetached(700),
 ];
 
-fn at_once<T: Sync>(moments: &[T], act: impl Fn(&T) + Sync) {
+fn concurrently<T: Sync>(points: &[T], act: impl Fn(&T) + Sync) {
     thread::scope(|scope| {
-        for point in moments {
+        for point in points {
             scope.spawn(|| act(point));
         }
     });
@@ -60,7 +60,7 @@ fn at_once<T: Sync>(moments: &[T], act: impl Fn(&T) + Sync) {
 
 /// An interrupted suite removes everything before it ends, detached sandboxes included.
 fn interrupted(tier: &Tier) {
-    at_once(&INTERRUPTS, |(signal, point)| {
+    concurrently(&INTERRUPTS, |(signal, point)| {
         let mut suite = Suite::start(tier);
         suite.wait_for(*point);
         let remains = Leftovers::of(&suite);
@@ -91,7 +91,7 @@ fn interrupted_twice(tier: &Tier) {
 
 /// The reaper of a killed suite removes everything.
 fn killed(tier: &Tier) {
-    at_once(&KILLS, |point| {
+    concurrently(&KILLS, |point| {
         let mut suite = Suite::start(tier);
         suite.wait_for(*point);
         let remains = Leftovers::of(&suite);

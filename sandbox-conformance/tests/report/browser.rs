@@ -1,5 +1,5 @@
 //! Opens the page in a headless browser and checks what it shows, how wide it is, and that no
-//! script of a guest runs.
+//! script of a sandbox runs.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,7 +15,7 @@ const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "c
 pub const REQUIRED: &str = "browser";
 
 /// Queries the page by a script. The page's own policy forbids scripts, so the test removes it. A
-/// guest's script would then run too.
+/// sandbox's script would then run too.
 const QUESTIONS: &str = "<script>
 const shown = element => element.checkVisibility();
 const seen = {};

@@ -22,7 +22,7 @@ fn main() -> ExitCode {
             named_tests![
                 report_matches_the_published_schema,
                 schema_rejects_invalid_reports,
-                guest_output_is_escaped_in_every_document,
+                sandbox_output_is_escaped_in_every_document,
                 first_disagreeing_run_is_kept,
                 every_matrix_cell_links_to_evidence,
             ],
@@ -73,7 +73,7 @@ fn schema_rejects_invalid_reports() {
     );
 }
 
-fn guest_output_is_escaped_in_every_document() {
+fn sandbox_output_is_escaped_in_every_document() {
     let results = sample::results();
     let change = ResultChange {
         tier: sample::HOSTILE.into(),

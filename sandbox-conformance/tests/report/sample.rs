@@ -1,4 +1,4 @@
-//! A report with every kind of result, in which a guest's output tries to inject markup.
+//! A report with every kind of result, in which a sandbox's output tries to inject markup.
 
 use sandbox_conformance::report::RunResults;
 use sandbox_conformance::{
@@ -7,7 +7,7 @@ use sandbox_conformance::{
 use sandbox_core::matrix::Verdict;
 use sandbox_core::{Capability, Demand, Enforcement, Level, Unmet};
 
-/// Hostile output of a guest.
+/// Hostile output of a sandbox.
 pub const HOSTILE: &str = "</pre><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">\u{1b}[2J\u{202e}]]>";
 
 /// Appears only in the evidence of first runs, with which later runs disagree.

@@ -141,7 +141,7 @@ impl DetachedRegistry<'_> {
         }
     }
 
-    /// Removes the record of a removed container, and the image that goes with it.
+    /// Removes the record of a removed container, and the image that belongs to it.
     async fn remove_record(&self, store: &RecordStore, record: &Record) -> Result<()> {
         store.remove(&record.parts.container)?;
         match &record.parts.image {

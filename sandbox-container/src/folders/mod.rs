@@ -4,10 +4,10 @@
 //!
 //! - Each path is opened without following links that code could have made. It stays open until the
 //!   agent has answered.
-//! - A path is refused if someone else could replace a part of it: another user ([`trusted_path`]),
-//!   or the code of another sandbox on the same engine ([`active_writers`]).
-//! - The agent is told which object to expect at each mount point. It refuses to serve if it finds
-//!   another one. No code has run by then.
+//! - A path is refused if another party could replace a part of it: another user
+//!   ([`trusted_path`]), or the code of another sandbox on the same engine ([`active_writers`]).
+//! - The agent gets a list of the objects to expect at the mount points. It refuses to serve if it
+//!   finds another one. No code has run by then.
 
 mod active_writers;
 mod nested;

@@ -264,14 +264,14 @@ mod tests {
 
     #[test]
     fn image_with_sandbox_labels_is_refused() {
-        let labelled = |name: &str| ImageInspect {
+        let labeled = |name: &str| ImageInspect {
             config: Some(bollard::models::ImageConfig {
                 labels: Some([(name.to_owned(), "x".to_owned())].into()),
                 ..Default::default()
             }),
             ..image()
         };
-        let check = |name| check_labels(crate::family::samples::TIER, &labelled(name));
+        let check = |name| check_labels(crate::family::samples::TIER, &labeled(name));
         assert!(check(labels::BUILT).is_ok() && check("sandbox-test.recipe").is_ok());
         let error = check(labels::TIER).expect_err("a sandbox's");
         assert_eq!(error.kind(), ErrorKind::InvalidSpec);

@@ -62,7 +62,7 @@ impl SandboxClient {
     }
 
     /// Like [`SandboxClient::list`], with the attached sandboxes of other clients, as far as the
-    /// backend records them. [`SandboxInfo::owner`] says who owns them.
+    /// backend records them. [`SandboxInfo::owner`] names their owners.
     ///
     /// # Errors
     ///

@@ -75,7 +75,7 @@ pub enum ImageRetention {
 /// A request to build an image from a Dockerfile.
 ///
 /// The engine's builder runs the Dockerfile's commands with the engine's defaults and without a
-/// policy: as root in a container of its own, with no host folder but the context, and without a
+/// policy: as root in its own container, with no host folder but the context, and without a
 /// network unless [`BuildRequest::network`] is set.
 ///
 /// Builders disagree about some Dockerfiles. What they read differently is refused with

@@ -11,7 +11,7 @@ use crate::Capability;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Feature {
-    /// Programs run, and their ends are reported truly.
+    /// Programs run, and their outcomes are reported correctly.
     Exec,
     /// Standard input, output and error carry every byte.
     Streams,

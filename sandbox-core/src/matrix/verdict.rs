@@ -12,7 +12,7 @@ pub enum Verdict {
     Enforced,
     /// The attack succeeded or changed the host.
     Leaked,
-    /// What the policy permits fails too, so the backend gets no credit.
+    /// Permitted use fails too, so the denial proves nothing.
     Overblocked,
     /// The attack fails on this host even without a sandbox.
     Inconclusive,

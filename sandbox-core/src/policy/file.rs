@@ -1,4 +1,4 @@
-//! Policies as files: TOML or JSON, `version = 1`, unknown keys refused.
+//! Policy files: TOML or JSON with `version = 1`. Unknown keys are refused.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,10 +9,11 @@ use serde::{Deserialize, Serialize};
 use super::{CapabilityPolicy, NetworkPolicy, NetworkRule, Preset};
 use crate::{ByteSize, Capability, Cpus, Error, ErrorKind, Result};
 
-/// The version of the policy file's format that this crate reads.
+/// The format version that this crate reads.
 pub const VERSION: u32 = 1;
 
-/// A policy as it stands in a file. Fields that are left out come from the preset that `extends` names, else from the defaults.
+/// The content of a policy file. A field that the file leaves out has the value of the preset in
+/// `extends`, or else its default.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(title = "Sandbox policy")]
@@ -20,25 +21,29 @@ pub const VERSION: u32 = 1;
 pub struct PolicyFile {
     /// Format of this file: 1.
     pub version: u32,
-    /// Preset whose fields hold where this file says nothing: `strict`, `workspace` or `dangerously_unrestricted`.
+    /// Preset whose values apply to fields that this file leaves out: `strict`, `workspace` or
+    /// `dangerously_unrestricted`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extends: Option<String>,
-    /// Absolute paths of the host that can be read, besides the platform's programs and libraries (or the image).
+    /// Absolute paths of the host that can be read, in addition to the platform's programs and
+    /// libraries (or the image).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filesystem_read_roots: Option<Vec<PathBuf>>,
     /// Absolute paths of the host that can be written. Unset: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filesystem_write_roots: Option<Vec<PathBuf>>,
-    /// Whether links that leave their folder are followed in the paths of roots and workspaces. Unset: no.
+    /// Whether links that leave their folder are followed in the paths of roots and workspaces.
+    /// Unset: no.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub follow_links: Option<bool>,
     /// `"none"`, `"full"`, or `{ allow = ["example.org", "example.org:8443"] }`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<NetworkField>,
-    /// The same as a truth value: `false` is `network = "none"`, `true` is `network = "full"`.
+    /// The same as a boolean: `false` is `network = "none"`, `true` is `network = "full"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network_access: Option<bool>,
-    /// The same as a list: `network = { allow = [...] }`; an empty list is `network = "none"`.
+    /// The same as a list of rules: `network = { allow = [...] }`. An empty list is
+    /// `network = "none"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub egress: Option<Vec<NetworkRule>>,
     /// Whether packages may be installed.
@@ -50,13 +55,15 @@ pub struct PolicyFile {
     /// Whether the specification may set environment variables.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub env_var_access: Option<bool>,
-    /// The longest an execution may take: seconds, or text like `"1m 30s"`.
+    /// Time limit of an execution: seconds, or text like `"1m 30s"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<DurationField>,
-    /// The longest lifetime of a sandbox, and the lifetime of one whose specification has none: seconds, or text like `"8h"`.
+    /// Longest lifetime of a sandbox, and the lifetime if the specification has none: seconds, or
+    /// text like `"8h"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lifetime: Option<DurationField>,
-    /// The longest duration of one file operation, like a copy or an export: seconds, or text like `"20m"`. Unset: 600.
+    /// Time limit of one file operation, like a copy or an export: seconds, or text like `"20m"`.
+    /// Unset: 600.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file_timeout: Option<DurationField>,
     /// How much standard output is kept, like `"64MiB"` or a number of bytes.
@@ -86,14 +93,15 @@ pub struct PolicyFile {
     /// Open descriptors of a process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open_files: Option<u32>,
-    /// Images that may be used, pulled, built and committed to: names in which `*` and `?` match within a part and `**` matches
-    /// parts, like `python:3.*`, `registry.example.org/team/**:*` or `image@sha256:…`. Unset: any.
+    /// Images that may be used, pulled, built and committed to: `python:3.*`,
+    /// `registry.example.org/team/**:*` or `image@sha256:…`. `*` and `?` match within a part of the
+    /// name, and `**` matches several parts. Unset: any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub images: Option<Vec<String>>,
     /// Names of secrets that a specification may use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secrets: Option<Vec<String>>,
-    /// Whether every demand is required, those from defaults too.
+    /// Whether every demand is required, including those from defaults.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub require_all: Option<bool>,
     /// Capabilities whose partial enforcement is accepted.
@@ -108,15 +116,15 @@ pub struct PolicyFile {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NetworkField {
-    /// None but the sandbox's own loopback.
+    /// Only the sandbox's own loopback.
     None,
-    /// The host's.
+    /// The network of the host.
     Full,
-    /// Connections to these hosts and nothing else.
+    /// Only connections to these hosts.
     Allow(Vec<NetworkRule>),
 }
 
-/// A length of time in a policy file: seconds, or text like `"1m 30s"`.
+/// A duration in a policy file: seconds, or text like `"1m 30s"`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum DurationField {
@@ -177,11 +185,12 @@ impl PolicyFile {
         )))
     }
 
-    /// The policy that the file stands for.
+    /// Resolves the file, with its preset and the defaults, to a policy.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidPolicy`] for an unknown preset, and fields that contradict each other.
+    /// [`ErrorKind::InvalidPolicy`] for an unknown preset, and for fields that are invalid or
+    /// contradict each other.
     pub fn resolve(&self) -> Result<CapabilityPolicy> {
         let base = match &self.extends {
             Some(preset) => preset.parse::<Preset>()?.policy(),
@@ -270,7 +279,7 @@ impl PolicyFile {
 }
 
 impl From<&CapabilityPolicy> for PolicyFile {
-    /// A file that stands for this policy, without a preset; lists that are empty are left out.
+    /// The file that resolves to this policy, without a preset and without empty lists.
     fn from(policy: &CapabilityPolicy) -> Self {
         let duration =
             |duration| DurationField::Text(humantime::format_duration(duration).to_string());
@@ -313,7 +322,7 @@ impl From<&CapabilityPolicy> for PolicyFile {
     }
 }
 
-/// The JSON schema of [`PolicyFile`], as it is published.
+/// The JSON schema of [`PolicyFile`], as published.
 #[must_use]
 pub fn json_schema() -> serde_json::Value {
     let mut schema = schemars::schema_for!(PolicyFile);

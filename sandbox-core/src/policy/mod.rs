@@ -16,51 +16,60 @@ use std::time::Duration;
 
 use crate::{ByteSize, Capability, Cpus, Error, ErrorKind, ImagePattern, Result};
 
-/// The least storage of a sandbox: a tmpfs has whole pages, and the kernel takes a size of 0 for "no bound".
-const LEAST_DISK: ByteSize = ByteSize::kib(4);
+/// The minimum storage of a sandbox. A tmpfs has whole pages, and a size of 0 means "no limit" to
+/// the kernel.
+const MIN_DISK: ByteSize = ByteSize::kib(4);
 
 /// The shortest time limit of file operations.
-const LEAST_FILE_TIMEOUT: Duration = Duration::from_millis(1);
+const MIN_FILE_TIMEOUT: Duration = Duration::from_millis(1);
 
-/// What a sandbox may do at most, and how much of it must be enforced.
+/// The most that a sandbox may do, and how much of it must be enforced.
 ///
-/// Every field that is unset takes its default. Isolation (files, network, environment, processes, privileges) and every
-/// limit that stands in the policy or the specification is *required*: a backend that cannot enforce it refuses to create the
-/// sandbox. A limit that comes from a default is *wanted*: it is applied as far as the host can, and reported.
+/// An unset field has its default. Isolation (files, network, environment, processes, privileges)
+/// and every limit that the policy or the specification states are *required*: a backend that
+/// cannot enforce one of them refuses to create the sandbox. A limit that comes from a default is
+/// *wanted*: it is applied as far as the host can, and reported.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct CapabilityPolicy {
-    /// Paths of the host that can be read, besides what code needs to run at all: on the local tiers the platform's
-    /// programs and libraries, on the others the image. Unset: nothing besides.
+    /// Paths of the host that can be read, in addition to the platform's programs and libraries on
+    /// the local tiers, or the image on the others. Unset: none.
     pub filesystem_read_roots: Option<Vec<PathBuf>>,
-    /// Paths of the host that can be written (and read). Unset: none. The sandbox's own temporary folders are always writable.
+    /// Paths of the host that can be read and written. Unset: none. The sandbox's own temporary
+    /// folders are always writable.
     pub filesystem_write_roots: Option<Vec<PathBuf>>,
-    /// Whether links that leave their folder are followed in paths of the host that a policy or a specification names. Unset: no,
-    /// apart from the system's own. A link where the policy lets code write is never followed.
+    /// Whether links that leave their folder are followed in host paths of the policy and the
+    /// specification. Unset: no, except for links of the system. A link in a place where the policy
+    /// lets code write is never followed.
     pub follow_links: Option<bool>,
     /// The network. Unset: none.
     pub network: Option<NetworkPolicy>,
-    /// Whether packages may be installed. Unset: those of `packages`, and no others.
+    /// Whether packages may be installed. Unset: only those of `packages`.
     pub package_installation: Option<bool>,
-    /// Whether the code may start other processes and programs. Unset: yes (they are confined like their parent).
+    /// Whether the code may start other processes and programs. Unset: yes; they are confined like
+    /// their parent.
     pub subprocess_execution: Option<bool>,
-    /// Whether the specification may set environment variables. Unset: yes. The host's are never seen.
+    /// Whether the specification may set environment variables. Unset: yes. Those of the host are
+    /// never visible.
     pub env_var_access: Option<bool>,
-    /// The longest an execution may take. Unset: 30 s.
+    /// The time limit of each execution. Unset: 30 s.
     pub timeout: Option<Duration>,
-    /// The longest lifetime of a sandbox, detached or not. A specification without a lifetime gets this one. Unset: a
-    /// detached sandbox lives for as long as its specification says or 1 h, any other as long as its handle.
+    /// The longest lifetime of a sandbox, and the lifetime if the specification has none. Unset: a
+    /// detached sandbox without a lifetime in its specification ends after 1 h, and any other ends
+    /// with its handle.
     pub lifetime: Option<Duration>,
-    /// The longest duration of one file operation: writing, reading or copying files, or exporting artifacts. Unset: 600 s.
+    /// The time limit of one file operation: writing, reading or copying files, or exporting
+    /// artifacts. Unset: 600 s.
     pub file_timeout: Option<Duration>,
     /// How much standard output of an execution is kept. Unset: 64 MiB.
     pub stdout_max_bytes: Option<ByteSize>,
     /// How much standard error of an execution is kept. Unset: 64 MiB.
     pub stderr_max_bytes: Option<ByteSize>,
-    /// What may be exported: absolute paths inside of the sandbox; `*`, `?`, `[…]` and `**` match names.
+    /// What may be exported: absolute paths inside the sandbox, with the patterns `*`, `?`, `[…]`
+    /// and `**`.
     pub artifact_export_paths: Vec<String>,
-    /// Python packages that are there before code runs, each a [`Requirement`]. A sandbox of their own installs them, from
-    /// wheels alone: code of a package runs nowhere but in the sandbox that it is for.
+    /// Python packages to install before code runs, each a [`Requirement`]. A separate sandbox
+    /// installs them, only from wheels. So code of a package runs only in the sandbox that uses it.
     pub packages: Vec<String>,
     /// Memory of a sandbox. Unset: 512 MiB.
     pub memory: Option<ByteSize>,
@@ -72,11 +81,12 @@ pub struct CapabilityPolicy {
     pub disk: Option<ByteSize>,
     /// Open descriptors of a process. Unset: 1,024.
     pub open_files: Option<u32>,
-    /// Images that sandboxes may be made of, pulled, built and committed to, each an [`ImagePattern`]. Unset: any.
+    /// Images that may be used, pulled, built and committed to, each an [`ImagePattern`]. Unset:
+    /// any.
     pub images: Option<Vec<String>>,
     /// Secrets that a specification may name.
     pub secrets: Vec<String>,
-    /// Every demand is required, those from defaults too.
+    /// Whether every demand is required, including those from defaults.
     pub require_all: bool,
     /// Capabilities whose partial enforcement is accepted.
     pub allow_partial: Vec<Capability>,
@@ -91,7 +101,7 @@ impl CapabilityPolicy {
         Self::default()
     }
 
-    /// Checks what contradicts itself.
+    /// Checks for fields that are invalid or contradict each other.
     ///
     /// # Errors
     ///
@@ -138,7 +148,7 @@ impl CapabilityPolicy {
         // The agent counts in milliseconds.
         if self
             .file_timeout
-            .is_some_and(|timeout| timeout < LEAST_FILE_TIMEOUT)
+            .is_some_and(|timeout| timeout < MIN_FILE_TIMEOUT)
         {
             return bad("file_timeout: must be at least 1ms".into());
         }
@@ -151,9 +161,9 @@ impl CapabilityPolicy {
         if self.memory.is_some_and(|memory| memory < ByteSize::mib(1)) {
             return bad("memory: must be at least 1MiB".into());
         }
-        if self.disk.is_some_and(|disk| disk < LEAST_DISK) {
+        if self.disk.is_some_and(|disk| disk < MIN_DISK) {
             return bad(format!(
-                "disk: must be at least {LEAST_DISK}, one page of memory"
+                "disk: must be at least {MIN_DISK}, one page of memory"
             ));
         }
         if !self.packages.is_empty() && self.package_installation == Some(false) {
@@ -177,11 +187,11 @@ impl CapabilityPolicy {
         Ok(())
     }
 
-    /// The patterns of `images`; `None` where any image will do.
+    /// The patterns of `images`; `None` if any image is allowed.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidPolicy`] for what is no [`ImagePattern`].
+    /// [`ErrorKind::InvalidPolicy`] for an entry that is not an [`ImagePattern`].
     pub fn image_patterns(&self) -> Result<Option<Vec<ImagePattern>>> {
         let Some(images) = &self.images else {
             return Ok(None);
@@ -189,10 +199,10 @@ impl CapabilityPolicy {
         let patterns = images.iter().map(|pattern| {
             pattern.parse::<ImagePattern>().map_err(|error| {
                 let context = format!("images: {}", error.context());
-                let said = Error::new(ErrorKind::InvalidPolicy, "read policy", context);
+                let invalid = Error::new(ErrorKind::InvalidPolicy, "read policy", context);
                 match error.fix() {
-                    Some(fix) => said.with_fix(fix),
-                    None => said,
+                    Some(fix) => invalid.with_fix(fix),
+                    None => invalid,
                 }
             })
         });
@@ -203,23 +213,24 @@ impl CapabilityPolicy {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidPolicy`] for what is no [`Requirement`], for one name with several versions, and for more than 256.
+    /// [`ErrorKind::InvalidPolicy`] for an entry that is not a [`Requirement`], for a name with
+    /// several versions, and for more than 256 entries.
     pub fn requirements(&self) -> Result<Vec<Requirement>> {
-        const MOST: usize = 256;
+        const MAX_PACKAGES: usize = 256;
         let bad = |context: String| Error::new(ErrorKind::InvalidPolicy, "read policy", context);
-        if self.packages.len() > MOST {
+        if self.packages.len() > MAX_PACKAGES {
             return Err(bad(format!(
-                "packages: {} of them, at most {MOST}",
+                "packages: {} of them, at most {MAX_PACKAGES}",
                 self.packages.len()
             )));
         }
         let mut requirements = Vec::new();
         for package in &self.packages {
             let requirement = package.parse::<Requirement>().map_err(|error| {
-                let said = bad(format!("packages: {}", error.context()));
+                let invalid = bad(format!("packages: {}", error.context()));
                 match error.fix() {
-                    Some(fix) => said.with_fix(fix),
-                    None => said,
+                    Some(fix) => invalid.with_fix(fix),
+                    None => invalid,
                 }
             })?;
             requirements.push(requirement);

@@ -1,4 +1,4 @@
-//! The network as one value.
+//! The network of a policy.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,11 +13,11 @@ use crate::{Error, ErrorKind, Result};
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum NetworkPolicy {
-    /// None but its own loopback.
+    /// Only the sandbox's own loopback.
     None,
-    /// Connections to what the rules name, and nothing else.
+    /// Only connections that the rules allow.
     Allow(Vec<NetworkRule>),
-    /// The host's.
+    /// The network of the host.
     Full,
 }
 
@@ -31,13 +31,13 @@ pub struct NetworkRule {
 }
 
 impl NetworkRule {
-    /// The host name, lower case; a leading `*.` stands for one or more labels.
+    /// The host name in lower case. A leading `*.` matches one or more labels.
     #[must_use]
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// The ports: 80 and 443 unless one is written out.
+    /// The ports: 80 and 443, unless the rule has one.
     #[must_use]
     pub fn ports(&self) -> Vec<u16> {
         self.port.map_or_else(|| vec![80, 443], |port| vec![port])

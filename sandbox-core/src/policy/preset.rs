@@ -1,4 +1,4 @@
-//! Ready-made policies.
+//! Predefined policies.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -7,15 +7,17 @@ use super::{CapabilityPolicy, NetworkPolicy};
 use crate::plan::defaults;
 use crate::{Capability, Error, ErrorKind};
 
-/// A ready-made policy.
+/// A predefined policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Preset {
-    /// No network, the defaults as limits, and everything required: a host that cannot enforce one of them refuses.
+    /// No network, no packages, the default limits, and every demand required.
     Strict,
-    /// For a project folder: no network, limits wanted, 10 minutes, partial enforcement of the workspace's size accepted.
+    /// For a project folder: no network, a time limit of 10 minutes, and partial enforcement of
+    /// `disk`, because nothing limits the size of a workspace.
     Workspace,
-    /// Everything is allowed and nothing need be enforced. For code that you would run without a sandbox.
+    /// Everything is allowed and nothing must be enforced: for code that you would run without a
+    /// sandbox.
     DangerouslyUnrestricted,
 }
 

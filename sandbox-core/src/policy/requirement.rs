@@ -1,4 +1,4 @@
-//! Names of packages with the versions that will do.
+//! Package names with version constraints.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,16 +7,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, ErrorKind};
 
-/// The longest requirement, in bytes.
-const LONGEST: usize = 256;
+/// The maximum length of a requirement in bytes.
+const MAX_LENGTH: usize = 256;
 
-/// How a version may be compared, longer ones first.
+/// The version operators. Longer ones come first, so that no operator hides a longer one.
 const OPERATORS: [&str; 8] = ["===", "==", "!=", "<=", ">=", "~=", "<", ">"];
 
-/// A package of a registry: its name, extras, and the versions that will do.
+/// A package of a registry: its name, extras and version constraints.
 ///
-/// Reads `numpy`, `numpy==1.26.4`, `requests[socks] >= 2.28, < 3`; that is what requirements of Python packages allow, without
-/// addresses, files, options and conditions. So a requirement can name nothing but a package of the registry.
+/// Examples: `numpy`, `numpy==1.26.4`, `requests[socks] >= 2.28, < 3`. This is the syntax of Python
+/// requirements without URLs, files, options and conditions. So a requirement can only name a
+/// package of the registry.
 ///
 /// ```
 /// # use sandbox_core::policy::Requirement;
@@ -36,7 +37,8 @@ pub struct Requirement {
 }
 
 impl Requirement {
-    /// The name as registries compare it: small letters, and one `-` for each run of `-`, `_` and `.`.
+    /// The name as registries compare it: in lower case, with one `-` for each run of `-`, `_` and
+    /// `.`.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -89,7 +91,7 @@ impl FromStr for Requirement {
 }
 
 fn parse(text: &str) -> Option<Requirement> {
-    if text.len() > LONGEST || text.chars().any(|c| c.is_control() || !c.is_ascii()) {
+    if text.len() > MAX_LENGTH || text.chars().any(|c| c.is_control() || !c.is_ascii()) {
         return None;
     }
     let text = text.trim();
@@ -125,7 +127,7 @@ fn is_name_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')
 }
 
-/// A name that begins and ends with a letter or digit, as registries compare it.
+/// The name as registries compare it; `None` unless it begins and ends with a letter or digit.
 fn normalized(name: &str) -> Option<String> {
     let is_end = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
     if !is_end(name.chars().next()) || !is_end(name.chars().last()) {
@@ -165,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_registries_have_is_read_and_made_equal() {
+    fn requirements_are_parsed_and_normalized() {
         for (text, same) in [
             ("numpy", "numpy"),
             (" NumPy ", "numpy"),
@@ -185,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name_is_refused() {
+    fn other_text_is_refused() {
         for text in [
             "",
             " ",
@@ -230,12 +232,12 @@ mod tests {
         ] {
             assert_eq!(read(text), None, "{text:?}");
         }
-        assert_eq!(read(&"a".repeat(LONGEST + 1)), None);
+        assert_eq!(read(&"a".repeat(MAX_LENGTH + 1)), None);
     }
 
     proptest! {
         #[test]
-        fn whatever_is_accepted_is_one_word_without_an_option(text in "\\PC{0,40}") {
+        fn accepted_text_is_one_word_without_options(text in "\\PC{0,40}") {
             if let Some(read) = read(&text) {
                 prop_assert!(read.starts_with(|c: char| c.is_ascii_alphanumeric()), "{read:?}");
                 prop_assert!(!read.contains(|c: char| c.is_whitespace() || "/:@;'\"$`\\|&(){}".contains(c)), "{read:?}");
@@ -243,7 +245,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_displayed_reads_the_same(text in "[a-z]{1,9}(\\[[a-z]{1,5}\\])?((==|>=|<)[0-9.]{0,4}[0-9](,!=[0-9])?)?") {
+        fn displayed_requirement_round_trips(text in "[a-z]{1,9}(\\[[a-z]{1,5}\\])?((==|>=|<)[0-9.]{0,4}[0-9](,!=[0-9])?)?") {
             if let Ok(requirement) = text.parse::<Requirement>() {
                 prop_assert_eq!(requirement.to_string().parse::<Requirement>().unwrap(), requirement);
             }

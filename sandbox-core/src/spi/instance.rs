@@ -189,7 +189,7 @@ pub trait Instance: Send + Sync {
     ///
     /// # Behavior
     ///
-    /// - Calls [`Instance::sync`] first. If that fails, the sandbox ends all the same, and the
+    /// - Calls [`Instance::sync`] first. If that fails, the sandbox ends anyway, and the
     ///   error is returned.
     async fn stop(&self, grace: Duration) -> Result<()>;
 

@@ -41,7 +41,7 @@ pub enum Fault {
     Floods,
     /// The sandbox cannot be removed.
     Stays,
-    /// An execution ends a minute after its time limit, in an instance with a limit of its own.
+    /// An execution ends a minute after its time limit, in an instance with its own limit.
     Late,
     /// An execution ends right after this process was stopped for 100 s.
     Stopped,

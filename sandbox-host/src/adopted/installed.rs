@@ -68,7 +68,7 @@ impl<P: ForeignProgram> InstalledAgent<P> {
     ) -> Result<AgentInstance> {
         let started = start(&self.program).await;
         let removed = self.program.remove().await;
-        // The drop only retries a removal that was cancelled.
+        // The drop only retries a removal that was canceled.
         self.is_removed = true;
         let instance = started?;
         removed.map(|()| instance)

@@ -5,7 +5,7 @@ use sandbox_core::{Capability, Enforcement};
 use crate::confinement::{self, Kernel, Mode};
 
 /// The gap of all executions there.
-const NEIGHBOURS: &str = "code runs beside the container's own processes and as the agent's user: both can disturb the agent";
+const NEIGHBORS: &str = "code runs beside the container's own processes and as the agent's user: both can disturb the agent";
 
 /// The enforcement of a capability by the agent alone. What the container enforces (files, network,
 /// its limits) must come from its engine.
@@ -18,8 +18,8 @@ pub fn entry(capability: Capability, kernel: &Kernel) -> Enforcement {
         ),
         Capability::Privileges => confinement::privileges(kernel, Mode::Shared),
         Capability::SubprocessExecution => confinement::subprocess_execution(kernel),
-        Capability::Timeout => Enforcement::partial("agent, host clock", NEIGHBOURS),
-        Capability::OpenFiles => Enforcement::partial("RLIMIT_NOFILE", NEIGHBOURS),
+        Capability::Timeout => Enforcement::partial("agent, host clock", NEIGHBORS),
+        Capability::OpenFiles => Enforcement::partial("RLIMIT_NOFILE", NEIGHBORS),
         Capability::StdoutMaxBytes | Capability::StderrMaxBytes => {
             Enforcement::enforced("bounded capture")
         }

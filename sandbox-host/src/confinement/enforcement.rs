@@ -39,7 +39,7 @@ pub fn subprocess_execution(kernel: &Kernel) -> Enforcement {
 }
 
 /// The gap of capabilities that depend on the agent (the end, the time and the output of an
-/// execution), because code can disturb the agent. `None` if code has a user of its own.
+/// execution), because code can disturb the agent. `None` if code has its own user.
 ///
 /// The isolation itself does not depend on the agent.
 #[must_use]

@@ -19,7 +19,7 @@ pub struct Kernel {
 /// Whether code runs as another user than the agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// As a user of its own: the kernel protects the agent from code.
+    /// As a separate user: the kernel protects the agent from code.
     Split {
         /// The user of code, in the sandbox's user namespace.
         uid: u32,

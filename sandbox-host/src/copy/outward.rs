@@ -1,4 +1,4 @@
-//! Copies from a sandbox to the host. The guest controls the list and the content, so names are
+//! Copies from a sandbox to the host. The sandbox controls the list and the content, so names are
 //! written beneath the target only, and everything is bounded.
 
 use std::os::unix::ffi::OsStrExt;

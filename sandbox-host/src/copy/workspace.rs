@@ -61,7 +61,7 @@ struct WorkspaceState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct SyncedFile {
     host: HostStamp,
-    guest: GuestStamp,
+    inside: SandboxStamp,
 }
 
 /// The status fields of a host file that change if its content may have changed.
@@ -90,16 +90,16 @@ impl HostStamp {
     }
 }
 
-/// The same for a file in the sandbox, as reported by the guest. A false report only prevents the
+/// The same for a file in the sandbox, as reported by the agent. A false report only prevents the
 /// file from being copied back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct GuestStamp {
+struct SandboxStamp {
     size: u64,
     modified: u64,
     mode: u32,
 }
 
-impl GuestStamp {
+impl SandboxStamp {
     fn of(entry: &Entry) -> Self {
         Self {
             size: entry.size,
@@ -137,17 +137,17 @@ impl WorkspaceCopy {
         let mut state = WorkspaceState::default();
         if !workspace.read_only {
             let (entries, _) = entries::list(instance, WORK_FOLDER, entries::DEPTH).await?;
-            let guest: HashMap<&[u8], GuestStamp> = entries
+            let inside: HashMap<&[u8], SandboxStamp> = entries
                 .iter()
-                .map(|entry| (&*entry.path, GuestStamp::of(entry)))
+                .map(|entry| (&*entry.path, SandboxStamp::of(entry)))
                 .collect();
             for (path, facts) in &notes {
                 let name = below(path, WORK_FOLDER.as_bytes());
-                if let (Some(name), Some(guest)) = (name, guest.get(&**path)) {
+                if let (Some(name), Some(inside)) = (name, inside.get(&**path)) {
                     let host = HostStamp::of(facts);
                     let known = SyncedFile {
                         host,
-                        guest: *guest,
+                        inside: *inside,
                     };
                     state.files.insert(name.to_vec(), known);
                 }
@@ -296,7 +296,7 @@ impl WorkspaceSync<'_> {
         }
         let known = self.workspace.known(name);
         if entry.entry_type == EntryType::File
-            && known.is_some_and(|known| known.guest == GuestStamp::of(entry))
+            && known.is_some_and(|known| known.inside == SandboxStamp::of(entry))
         {
             self.synced.unchanged += 1;
             return Ok(());
@@ -366,7 +366,7 @@ impl WorkspaceSync<'_> {
         if let Some(written) = written {
             let known = SyncedFile {
                 host: HostStamp::of(&written),
-                guest: GuestStamp::of(entry),
+                inside: SandboxStamp::of(entry),
             };
             let mut state = self.workspace.lock();
             state.files.insert(name.to_vec(), known);

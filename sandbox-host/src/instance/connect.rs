@@ -33,7 +33,7 @@ impl AgentInstance {
     /// - Dropping the instance ends the sandbox. So does an agent that violates the protocol, does
     ///   not answer or disappears.
     /// - With [`Sandbox::detached`], dropping only closes the stream: the agent kills what this
-    ///   client left running, and the sandbox lives on. A protocol violation still ends it.
+    ///   client left running, and the sandbox keeps running. A protocol violation still ends it.
     ///
     /// # Errors
     ///

@@ -53,7 +53,7 @@ pub(super) async fn drive(
         let deadline = *unsteady.get_or_insert_with(Instant::now) + patience;
         let returned = tokio::select! {
             () = shared.dropped() => return,
-            returned = come_back(&shared, &*reach, &secret, &mut limit, deadline) => returned,
+            returned = reconnect(&shared, &*reach, &secret, &mut limit, deadline) => returned,
         };
         let stream = match returned {
             Ok(stream) => stream,
@@ -91,7 +91,7 @@ enum AttemptFailure {
     Violation(ProtocolError),
 }
 
-async fn come_back(
+async fn reconnect(
     shared: &LinkShared,
     reach: &dyn Connector,
     secret: &Key,
@@ -131,10 +131,10 @@ async fn attempt(
     reach: &dyn Connector,
     secret: &Key,
 ) -> Result<Box<dyn ByteStream>, AttemptFailure> {
-    let said = |error: Error| error.context().to_owned();
+    let reason = |error: Error| error.context().to_owned();
     let mut stream = reach.open().await.map_err(|error| match error {
-        Unreachable::Now(error) => AttemptFailure::Now(said(error)),
-        Unreachable::Ever(error) => AttemptFailure::Ever(said(error)),
+        Unreachable::Now(error) => AttemptFailure::Now(reason(error)),
+        Unreachable::Ever(error) => AttemptFailure::Ever(reason(error)),
     })?;
     let broken = |error: std::io::Error| AttemptFailure::Now(error.to_string());
     let resume = answer::resume(secret, shared.received());

@@ -1,4 +1,4 @@
-//! Limits how often streams are opened. Even if something, perhaps the guest, cuts each stream at
+//! Limits how often streams are opened. Even if something, perhaps the sandbox, cuts each stream at
 //! once, the host must not flood an API server.
 
 use std::time::Duration;
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn many_at_once_are_followed_by_few() {
+    async fn burst_of_reconnects_is_followed_by_few() {
         let mut pace = ReconnectLimit::new();
         let start = Instant::now();
         for _ in 0..BURST {

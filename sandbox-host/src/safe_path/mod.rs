@@ -196,13 +196,13 @@ impl Opened {
 
 /// Whether a link is one of the system's own, which are always followed. Such a link belongs to
 /// user 0. It is in `/`, `/etc`, `/etc/alternatives`, `/var`, or below `/usr`, in a folder of user
-/// 0 that nobody else may write to. The result is the same for all users. Examples: `/bin`,
+/// 0 that no other user may write to. The result is the same for all users. Examples: `/bin`,
 /// `/lib64`, `/etc/localtime`, `/etc/alternatives/awk`, `/var/run`, `/usr/bin/python3`.
 #[must_use]
 pub fn is_system_link(folder: &Path, folder_found: &Stat, link_found: &Stat) -> bool {
     const FOLDERS: [&str; 4] = ["/", "/etc", "/etc/alternatives", "/var"];
-    let stands_there =
+    let is_in_system_folder =
         FOLDERS.iter().any(|one| folder == Path::new(one)) || folder.starts_with("/usr");
     let of_root = folder_found.st_uid == 0 && link_found.st_uid == 0;
-    stands_there && of_root && folder_found.st_mode & 0o022 == 0
+    is_in_system_folder && of_root && folder_found.st_mode & 0o022 == 0
 }

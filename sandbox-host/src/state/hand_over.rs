@@ -36,7 +36,7 @@ impl<'a> HandOver<'a> {
     /// `attach`. `location` is where later clients find the sandbox. The `first` client is dropped.
     ///
     /// The caller then gives up its ownership without another `await`. So a creation that is
-    /// cancelled leaves nothing, and one that returns leaves a sandbox.
+    /// canceled leaves nothing, and one that returns leaves a sandbox.
     ///
     /// # Errors
     ///

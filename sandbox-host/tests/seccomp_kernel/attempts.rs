@@ -255,7 +255,7 @@ fn memory() {
     huge("mapping", 0);
     huge("mapping of huge pages", libc::MAP_HUGETLB);
     let file = |name, flags: u32| {
-        // SAFETY: the name is a string that lives on.
+        // SAFETY: the name is a string that outlives the call.
         let made = unsafe { syscall(libc::SYS_memfd_create, c"attempt".as_ptr(), flags) };
         report(name, made.min(0));
     };
@@ -282,7 +282,7 @@ fn requests() {
 fn attributes() {
     const CORE_SCHEDULING: i32 = 62;
     let mut cookie = 0_u64;
-    // SAFETY: the kernel writes one number; the name is a string that lives on.
+    // SAFETY: the kernel writes one number; the name is a string that outlives the call.
     unsafe {
         let cookie = &raw mut cookie;
         let asked = syscall(libc::SYS_prctl, CORE_SCHEDULING, 0, 0, 0, cookie);
@@ -301,7 +301,7 @@ fn files(folder: &std::path::Path) {
     let make = |name: &str, kind: libc::mode_t| {
         let path: PathBuf = folder.join(name);
         let path = std::ffi::CString::new(path.as_os_str().as_bytes()).expect("a path");
-        // SAFETY: the path is a string that lives on.
+        // SAFETY: the path is a string that outlives the call.
         unsafe { libc::mknod(path.as_ptr(), kind | 0o600, libc::makedev(1, 3)) }
     };
     report("mknod of a device", make("device", libc::S_IFCHR).into());
@@ -367,7 +367,7 @@ fn terminals() {
     let byte = b'x';
     let size = [0_u16; 4];
     let (byte, request) = (&raw const byte, libc::TIOCSTI as c_long);
-    // SAFETY: the addresses are of the bytes above. Standard input is no terminal.
+    // SAFETY: the addresses are of the bytes above. Standard input is not a terminal.
     unsafe {
         report("terminal input", syscall(libc::SYS_ioctl, 0, request, byte));
         report(
@@ -385,7 +385,7 @@ fn schedulers() {
     // Real-time classes have no such priority, so the call changes nothing.
     let parameters = libc::sched_param { sched_priority: 0 };
     let set = |policy: i32| {
-        // SAFETY: the record lives on.
+        // SAFETY: the record outlives the call.
         unsafe {
             syscall(
                 libc::SYS_sched_setscheduler,

@@ -42,7 +42,8 @@ fn cost_of_system_calls() {
 
 /// Measures calls in this process, which may be under a filter.
 pub fn run() {
-    // SAFETY: the arguments are numbers, null, or a string that lives on; the kernel checks them.
+    // SAFETY: the arguments are numbers, null, or a string that outlives the call. The kernel
+    // checks them.
     unsafe {
         cost("getppid: never refused", || syscall(libc::SYS_getppid));
         cost("mmap of nothing: EINVAL", || {

@@ -240,7 +240,7 @@ pub(super) mod tests {
         let error = of(&two, None).expect_err("which");
         assert_eq!(error.kind(), ErrorKind::InvalidRequest);
         assert!(error.to_string().contains("one, two"), "{error}");
-        assert_eq!(of(&two, Some("two")).expect("said"), "two");
+        assert_eq!(of(&two, Some("two")).expect("a name"), "two");
         let error = of(&two, Some("three")).expect_err("none");
         assert_eq!(error.kind(), ErrorKind::SandboxNotFound);
         let annotations = two.metadata.annotations.get_or_insert_default();

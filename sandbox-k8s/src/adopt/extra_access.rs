@@ -210,8 +210,8 @@ mod tests {
         for (spec, words, of_files) in cases {
             let (spec, container) = of(spec);
             let extra_access = ExtraAccess::of(&spec, &container);
-            let said = extra_access.privileges().expect(words);
-            assert!(said.contains(words), "{words}: {said}");
+            let reason = extra_access.privileges().expect(words);
+            assert!(reason.contains(words), "{words}: {reason}");
             assert_eq!(extra_access.files().is_some(), of_files, "{words}");
         }
         let (spec, container) = of(json!({

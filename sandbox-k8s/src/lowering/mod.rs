@@ -156,7 +156,7 @@ pub(crate) fn pod(plan: &Plan, inputs: &PodInputs<'_>) -> Result<Pod> {
     Ok(pod)
 }
 
-/// The agent's command line. With a user of its own, the agent closes the last-message file to code
+/// The agent's command line. With its own user, the agent closes the last-message file to code
 /// and can take the network down before it serves a client.
 fn agent_command(profile: PodProfile, takes_network_down: bool) -> Vec<String> {
     let mut words = vec![AGENT, "serve", "--listen", SOCKET];

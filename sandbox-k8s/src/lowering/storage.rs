@@ -29,7 +29,7 @@ impl PodStorage {
             .into_iter()
             .map(|folder| (folder, shares.each))
             .collect();
-        // Without a volume there, a runtime gives it a size of its own.
+        // Without a volume there, a runtime gives it its own size.
         folders.push((SHARED_MEMORY.to_owned(), shares.shared_memory));
         Self { folders }
     }
@@ -74,7 +74,7 @@ impl PodStorage {
             .collect()
     }
 
-    /// Whether a path lies in a writable folder.
+    /// Whether a path is in a writable folder.
     pub(crate) fn covers(&self, folder: &[u8]) -> bool {
         std::str::from_utf8(folder).is_ok_and(|folder| {
             self.folders

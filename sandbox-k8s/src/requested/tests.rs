@@ -52,7 +52,7 @@ fn fields_filled_in_by_servers_are_accepted() {
 #[test]
 fn other_changes_are_named() {
     let (pod, requested) = requested();
-    let said = |change: &dyn Fn(&mut Value)| {
+    let error_after = |change: &dyn Fn(&mut Value)| {
         let mut made = answer(&pod);
         change(&mut made);
         let error = requested.check_answer(&made).expect_err("it differs");
@@ -168,7 +168,7 @@ fn other_changes_are_named() {
         ("more memory", &|pod| {
             pod["spec"]["containers"][0]["resources"]["limits"]["memory"] = json!("64Gi");
         }),
-        ("a field that nobody knows yet", &|pod| {
+        ("an unknown field", &|pod| {
             pod["spec"]["future"] = json!({"x": true})
         }),
         ("a label", &|pod| {
@@ -186,11 +186,11 @@ fn other_changes_are_named() {
                 json!({"level": "s0", "type": "spc_t"});
         }),
     ];
-    let told = changes
+    let errors = changes
         .iter()
-        .map(|(name, change)| format!("{name}: {}", said(change)))
+        .map(|(name, change)| format!("{name}: {}", error_after(change)))
         .collect::<Vec<_>>();
-    insta::assert_snapshot!(told.join("\n"));
+    insta::assert_snapshot!(errors.join("\n"));
 }
 
 #[test]

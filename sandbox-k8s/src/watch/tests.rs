@@ -190,7 +190,10 @@ async fn end_of_running_pod_is_reported_without_waiting() {
     subscription.mark_running();
     let begin = Instant::now();
     while !subscription.has_ended() {
-        assert!(begin.elapsed() < Duration::from_secs(60), "nobody says so");
+        assert!(
+            begin.elapsed() < Duration::from_secs(60),
+            "the end is not reported"
+        );
         sleep(Duration::from_millis(10)).await;
     }
 }

@@ -70,7 +70,8 @@ fn comes_back() -> Done {
     })
 }
 
-/// An execution that ends before its time limit is no timeout, even if its end is known much later.
+/// An execution that ends before its time limit is not a timeout, even if its end is known much
+/// later.
 fn ended_during_outage() -> Done {
     run(async {
         let namespace = TestNamespace::new().await;

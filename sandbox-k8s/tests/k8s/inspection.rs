@@ -57,7 +57,7 @@ impl TestNamespace {
         Client::try_from(config).expect("a client")
     }
 
-    /// A running pod that is no sandbox.
+    /// A running pod that is not a sandbox.
     pub async fn foreign(&self, name: &str, command: &[&str]) -> Pod {
         let pod = serde_json::json!({
             "metadata": {"name": name},

@@ -1,4 +1,4 @@
-//! Many consecutive clients of a detached sandbox, each a process of its own that runs this test
+//! Many consecutive clients of a detached sandbox, each a separate process that runs this test
 //! program. A client that ends in any way does not block the next one.
 
 use std::process::{Command, ExitCode, Stdio};

@@ -231,7 +231,7 @@ fn enforced() -> Done {
     })
 }
 
-/// A policy allows the network to pods with a label. A label of the specification is no label of
+/// A policy allows the network to pods with a label. A label of the specification is not a label of
 /// the pod.
 fn labeled() -> Done {
     run(async {

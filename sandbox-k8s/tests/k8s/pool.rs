@@ -62,8 +62,8 @@ fn claim() -> Done {
         assert!(pod.is_some(), "the sandbox is no pod that was there before");
         assert_eq!(output(&first, "echo $MINE").await, "yes\n");
         let processes = first.enforcement().get(Capability::Processes);
-        let said = processes.map(ToString::to_string).unwrap_or_default();
-        assert!(said.contains("warm pool"), "{said}");
+        let mechanism = processes.map(ToString::to_string).unwrap_or_default();
+        assert!(mechanism.contains("warm pool"), "{mechanism}");
 
         // After a claim the pool refills with new pods.
         wait_until("the pool to be full again", async || {
@@ -168,7 +168,9 @@ fn no_room() -> Done {
         assert_eq!(prepare(&backend, &client).await, 0);
         let failure = backend.pool().expect("a pool").failure;
         assert!(
-            failure.as_ref().is_some_and(|said| said.contains("quota")),
+            failure
+                .as_ref()
+                .is_some_and(|reason| reason.contains("quota")),
             "{failure:?}"
         );
         only.kill().await?;

@@ -73,15 +73,15 @@ fn environment() -> Done {
                 .create(&small("environment").env("OWN", "mine"))
                 .await?;
             let names = namespace.names().await;
-            let mut told = false;
+            let mut has_canary = false;
             for name in &names {
                 let spec = namespace.pods().get(name).await?.spec.unwrap_or_default();
-                told |= spec.containers[0]
+                has_canary |= spec.containers[0]
                     .env
                     .as_ref()
                     .is_some_and(|env| env[0].name == "CANARY");
             }
-            assert!(told, "{names:?}");
+            assert!(has_canary, "{names:?}");
             let seen = output(
                 &sandbox,
                 "env; for p in /proc/[0-9]*; do echo $p; tr '\\0' '\\n' < $p/environ; done 2>&1",

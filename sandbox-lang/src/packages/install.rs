@@ -63,7 +63,7 @@ pub struct Installed {
 ///
 /// # Behavior
 ///
-/// - An installation that fails, is cancelled or is killed leaves nothing.
+/// - An installation that fails, is canceled or is killed leaves nothing behind.
 /// - Concurrent calls for the same packages, in any process, wait for the first one and use its
 ///   result.
 /// - A cache entry is used if a record in the state folder verifies it. Otherwise it is replaced,
@@ -94,8 +94,8 @@ pub async fn provide(backend: &dyn Backend, order: &Order<'_>) -> Result<Install
             names(order)
         )),
     };
-    // Removing leftovers of a killed installation may take a while. The lock is moved along, here
-    // and below, so that it is held even if the caller is cancelled.
+    // Removing leftovers of a killed installation may take a while. The lock is moved into this
+    // task, and into the ones below, so that it is held even if the caller is canceled.
     let (staging, cache, key, lock) = run_blocking(move || {
         let staging = cache.stage(&key, &lock)?;
         Ok((staging, cache, key, lock))
@@ -182,12 +182,12 @@ async fn install(
         _ => error,
     })?;
     if end.outcome != (Outcome::Exited { code: 0 }) {
-        let said = String::from_utf8_lossy(&output.stderr);
+        let stderr = String::from_utf8_lossy(&output.stderr);
         let log = log(&staging.log());
         let home = order.interpreter.home();
         return Err(failure::installation_error(
             &end.outcome,
-            &said,
+            &stderr,
             &log,
             &names,
             home,

@@ -100,7 +100,7 @@ impl SandboxesFolder {
         let mut entries = Vec::new();
         for entry in folder {
             let entry = entry.map_err(|cause| self.unreadable(&self.folder, cause))?;
-            // Names that are no sandbox names do not belong to us.
+            // Names that are not sandbox names do not belong to us.
             let name = entry.file_name().into_string().unwrap_or_default();
             if SandboxSpec::new(&name).validate().is_ok() {
                 entries.extend(self.entry(&name)?);

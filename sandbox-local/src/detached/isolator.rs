@@ -1,5 +1,5 @@
-//! The isolator of a detached sandbox for clients of its agent. The supervisor ends the sandbox,
-//! whoever asks for it.
+//! The isolator of a detached sandbox for clients of its agent. For every client, the supervisor
+//! ends the sandbox.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -43,7 +43,7 @@ struct Inner {
     facts: Mutex<Option<DetachedFacts>>,
 }
 
-/// What is known after the handover.
+/// The properties of a sandbox that are known after the handover.
 #[derive(Debug)]
 struct DetachedFacts {
     record: DetachedRecord,

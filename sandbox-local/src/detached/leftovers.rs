@@ -67,7 +67,7 @@ fn end_processes(record: &DetachedRecord) -> Result<(), String> {
     group.remove().map_err(|cause| cause.to_string())
 }
 
-/// Waits for a process to end, whoever its parent is. False on timeout.
+/// Waits for a process to end, which need not be a child. Returns false on timeout.
 pub(super) fn wait_for_exit(process: &OwnedFd, longest: Duration) -> bool {
     let mut polled = [PollFd::new(process, PollFlags::IN)];
     let timeout = Timespec {

@@ -79,12 +79,12 @@ impl OpenObject {
         protocol::Object { device, inode }
     }
 
-    /// Whether it is `folder` or lies in it.
+    /// Whether it is `folder` or is in it.
     pub(crate) fn is_within(&self, folder: &Self) -> bool {
         self.0.is_within(folder.identity())
     }
 
-    /// Its path relative to `folder`, if it lies in there. Compares objects, not path names.
+    /// Its path relative to `folder`, if it is in there. Compares objects, not path names.
     pub(crate) fn below(&self, folder: &Self) -> Option<PathBuf> {
         let depth = self
             .0

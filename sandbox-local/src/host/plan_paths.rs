@@ -130,8 +130,8 @@ impl PlanPaths {
     }
 }
 
-/// Opens a folder of the library's reserved. `None` if the caller cannot reach it. Its path may contain
-/// links, but none that code can replace.
+/// Opens a folder that the library reserves. `None` if the caller cannot reach it. Its path may
+/// contain links, but none that code can replace.
 fn open_folder(
     tier: &str,
     what: &str,

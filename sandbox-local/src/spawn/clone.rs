@@ -171,7 +171,7 @@ pub(crate) fn knows_groups() -> Result<(), Errno> {
     // SAFETY: the body exits at once and touches nothing.
     let refused = unsafe { run(0, Some(null.as_fd()), &stack, end, std::ptr::null_mut()) };
     match refused {
-        // The kernel has read the whole record and then rejected the descriptor, which is no group.
+        // The kernel has read the whole record, and rejected the descriptor, which is not a group.
         Err(Errno::EBADF) => Ok(()),
         Err(errno) => Err(errno),
         Ok(child) => {

@@ -177,7 +177,7 @@ pub(super) enum Value<'a> {
 ///
 /// # Errors
 ///
-/// If the bytes are no valid message, or the message is too long.
+/// If the bytes are not a valid message, or the message is too long.
 pub(super) fn take(bytes: &mut Vec<u8>) -> io::Result<Option<Message>> {
     let mut head = Reader { bytes, at: 0 };
     let [Some(order), Some(kind), Some(_), Some(version)] = [(); 4].map(|()| head.byte()) else {

@@ -245,11 +245,11 @@ async fn deep_tree_is_exported_or_reported_as_too_deep() {
         "{names:?}"
     );
     let deep = names.iter().any(|name| name.ends_with("too-deep"));
-    let said = export
+    let is_skipped = export
         .skipped
         .iter()
         .any(|s| s.reason == SkipReason::TooDeep);
-    assert!(deep != said, "{export:?}");
+    assert!(deep != is_skipped, "{export:?}");
 }
 
 async fn name_collision_is_reported_and_the_export_continues() {

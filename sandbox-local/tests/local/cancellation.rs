@@ -1,4 +1,4 @@
-//! A cancelled operation leaves no process, control group, mount, folder, lock or descriptor. Each
+//! A canceled operation leaves no process, control group, mount, folder, lock or descriptor. Each
 //! test runs in its own process, so that it counts only its own leftovers.
 
 use std::future::Future;
@@ -58,7 +58,7 @@ impl<F: Future> Future for Polled<F> {
     }
 }
 
-/// A cancelled writer to a full pipe gets no error, so its program is found by the command line.
+/// A canceled writer to a full pipe gets no error, so its program is found by the command line.
 fn lingering(marker: &str) -> String {
     let sleep = format!("sh -c 'sleep 600; : {marker}'");
     format!("setsid {sleep} & ({sleep} &) & echo ready; {sleep}")
@@ -164,8 +164,8 @@ fn agent_killed_during_creation_is_an_error_and_leaves_nothing() {
                         }
                         Err(error) => {
                             failed += 1;
-                            let said = !error.context().is_empty();
-                            assert!(said && error.backend() == Some("local"), "{error}");
+                            let has_reason = !error.context().is_empty();
+                            assert!(has_reason && error.backend() == Some("local"), "{error}");
                         }
                     }
                     assert!(took < Duration::from_secs(5), "{took:?}");

@@ -40,11 +40,11 @@ fn nothing_denied(result: &ExecResult) {
 
 async fn ordinary_work_has_no_denials() {
     let sandbox = create(policy()).await;
-    // The program's own failures are no denials, and neither are the kernel's usual refusals.
+    // The program's own failures are not denials, and neither are the kernel's usual refusals.
     let script =
         "cat /no/such; echo x > /proc/version; (exit 3) & wait; ls / | sort > /tmp/x; kill -9 $$";
     nothing_denied(&exec(&sandbox, &sh(script)).await);
-    // A closed port of the sandbox's own loopback is no denial.
+    // A closed port of the sandbox's own loopback is not a denial.
     let python = "import socket
 for family, address in [(socket.AF_INET, '127.0.0.1'), (socket.AF_INET6, '::1')]:
     try:
@@ -77,7 +77,7 @@ except PermissionError:
         "{}",
         result.stderr_text()
     );
-    let process = of(&result, DenialKind::Process).expect("told");
+    let process = of(&result, DenialKind::Process).expect("a denial");
     assert_eq!(process.capability, Capability::SubprocessExecution);
     // The library tries another system call after the first one fails.
     assert!(process.times >= 3, "{process}");
@@ -87,7 +87,7 @@ except PermissionError:
         process.times
     );
     assert_eq!(process.to_string(), words);
-    assert_eq!(of(&result, DenialKind::Program).expect("told").times, 1);
+    assert_eq!(of(&result, DenialKind::Program).expect("a denial").times, 1);
     nothing_denied(&exec(&sandbox, &ExecRequest::new("true")).await);
     assert_eq!(sandbox.denials().as_slice(), result.denials.as_slice());
 }
@@ -128,7 +128,7 @@ async fn limit_denials_name_their_rule() {
         let result = exec(&sandbox, &hungry).await;
         assert_eq!(result.outcome, Outcome::OutOfMemory);
         assert_eq!(
-            of(&result, DenialKind::Memory).expect("told").rule,
+            of(&result, DenialKind::Memory).expect("a denial").rule,
             "memory = 64MiB"
         );
         // A child was killed, and the program continued.
@@ -141,11 +141,11 @@ async fn limit_denials_name_their_rule() {
         nothing_denied(&result);
     }
     let result = exec(&sandbox, &sh("sleep 9").timeout(Duration::from_millis(200))).await;
-    let denial = of(&result, DenialKind::Time).expect("told");
+    let denial = of(&result, DenialKind::Time).expect("a denial");
     assert_eq!(denial.rule, "timeout = 200ms, asked for with the execution");
     assert!(denial.advice.contains("the policy allows 5s"), "{denial}");
     let result = exec(&sandbox, &sh("echo 12345678; echo err >&2")).await;
-    let denial = of(&result, DenialKind::Output).expect("told");
+    let denial = of(&result, DenialKind::Output).expect("a denial");
     assert_eq!(
         (denial.rule.as_str(), result.denials.as_slice().len()),
         ("stdout_max_bytes = 4B", 1)
@@ -233,7 +233,7 @@ async fn file_transfers_and_exports_report_denials() {
         .expect_err("no room");
     assert_eq!(error.denials()[0].kind, DenialKind::Storage, "{error}");
     assert_eq!(error.denials()[0].rule, "disk = 4MiB");
-    // A missing file is no denial.
+    // A missing file is not a denial.
     let error = sandbox.read("/tmp/none").await.expect_err("missing");
     assert!(error.denials().is_empty(), "{error}");
     exec(&sandbox, &sh("ln -s /etc/passwd /tmp/link; ln -s /etc/passwd /output/link; mkfifo /output/pipe; echo x > /output/x")).await;
@@ -285,7 +285,7 @@ while True:
     let result = exec(&sandbox, &request).await;
     assert_eq!(result.outcome, Outcome::TimedOut);
     assert_eq!(result.denials.as_slice().len(), 2);
-    let times = of(&result, DenialKind::Process).expect("told").times;
+    let times = of(&result, DenialKind::Process).expect("a denial").times;
     assert!(times > 100, "{times}");
     println!("{times} in a second, as root: {}", is_root());
 }

@@ -311,7 +311,8 @@ fn stopped_agent_ends_with_its_owner() {
         let (_, rest) = line.split_once("the agent is ")?;
         rest.split(' ').next()?.parse::<i32>().ok()
     });
-    let agent = rustix::process::Pid::from_raw(agent.expect("it is told")).expect("a number");
+    let agent =
+        rustix::process::Pid::from_raw(agent.expect("the agent's number")).expect("a number");
     let agent = rustix::process::pidfd_open(agent, rustix::process::PidfdFlags::empty());
     let agent = agent.expect("it runs");
     let send = |signal| rustix::process::pidfd_send_signal(&agent, signal);

@@ -285,7 +285,7 @@ async fn dropped_execution_ends_only_its_program() {
     let error = stdin
         .write_all(&[0; 1 << 20])
         .await
-        .expect_err("nobody reads");
+        .expect_err("there is no reader");
     assert_eq!(error.kind(), std::io::ErrorKind::BrokenPipe);
 }
 

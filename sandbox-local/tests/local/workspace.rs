@@ -65,7 +65,7 @@ async fn new_files_belong_to_the_workspace_owner() {
         assert_eq!(
             found.2 & 0o6000,
             0,
-            "{path}: nothing that runs as somebody else"
+            "{path}: no set-user-id or set-group-id bit"
         );
     }
     if namespaces() {

@@ -1,6 +1,6 @@
-//! Hostile agents and code, over a backend's real stream: programs that are no agent, lie, flood or
-//! stall, and code that attacks its agent. The host keeps running, notices in time, never reports
-//! success, and leaves nothing.
+//! Hostile agents and code, over a backend's real stream: programs that are not the agent, that
+//! flood, stall or send false reports, and code that attacks its agent. The host keeps running,
+//! notices in time, never reports success, and leaves nothing behind.
 //!
 //! Code that exceeds limits is tested in `limits`, and code that attacks the kernel in the
 //! conformance suite. The tests of `sandbox-host` cover every breach of the protocol; these cover
@@ -52,8 +52,11 @@ impl ScriptedAgent {
             capabilities: 0,
         };
         let welcome = printf(&frame(0, Kind::Welcome, &welcome.encode()));
-        let heard = "dd bs=65536 count=1 >/dev/null 2>&1";
-        Self::new(backend, &format!("{heard}\n{welcome}\n{heard}\n{script}"))
+        let read_frame = "dd bs=65536 count=1 >/dev/null 2>&1";
+        Self::new(
+            backend,
+            &format!("{read_frame}\n{welcome}\n{read_frame}\n{script}"),
+        )
     }
 
     fn program(&self) -> &[u8] {
@@ -157,9 +160,12 @@ fn breaches(backend: &'static dyn TestBackend) -> TestResult {
             ("frames that never end", flood.as_str()),
             ("an end of another stream", &format!("{other}; sleep 300")),
             ("garbage", "exec cat /dev/urandom"),
-            ("its own words", "exec cat"),
-            ("no word", "exit 0"),
-            ("a timeout before its time", &format!("{early}; exit 0")),
+            ("an echo of the host's frames", "exec cat"),
+            ("nothing", "exit 0"),
+            (
+                "a timeout before the time limit",
+                &format!("{early}; exit 0"),
+            ),
             // An engine sends both over one stream.
             (
                 "standard error between the frames",
@@ -218,8 +224,8 @@ fn stalled(backend: &'static dyn TestBackend) -> TestResult {
     })
 }
 
-/// Attacks every process but its own, in every way that the system calls offer. The same attacks on
-/// its own child are the control.
+/// Attacks every process except itself with each system call that can affect another process. The
+/// same attacks on its own child are the control.
 const ATTACK: &str = r#"
 import ctypes, os, resource, signal, subprocess, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -290,7 +296,7 @@ fn code(backend: &'static dyn TestBackend) -> TestResult {
             let line = format!("child {way}");
             assert!(!own.contains(&line.as_str()), "{way}: {printed}");
         }
-        assert_eq!(others, [""; 0], "its agent was touched");
+        assert_eq!(others, [""; 0], "code affected its agent");
         assert!(printed.ends_with("over\n"), "{printed}");
         let after = sandbox
             .exec(&ExecRequest::shell("echo alive; exit 7"))

@@ -84,7 +84,7 @@ pub async fn assert_memory_kills_are_attributed(
         own_signal().await?;
     }
     // The kernel counts kills per sandbox, so all running executions report them.
-    let neighbour = "touch /tmp/up; until [ -e /tmp/go ]; do sleep 0.1; done";
+    let neighbor = "touch /tmp/up; until [ -e /tmp/go ]; do sleep 0.1; done";
     let inner = async {
         shell(sandbox, "until [ -e /tmp/up ]; do sleep 0.1; done").await?;
         let child = shell(sandbox, swallowing).await?;
@@ -92,11 +92,11 @@ pub async fn assert_memory_kills_are_attributed(
         own_signal().await?;
         shell(sandbox, "touch /tmp/go").await
     };
-    let (neighbour, inner) = tokio::join!(shell(sandbox, neighbour), inner);
+    let (neighbor, inner) = tokio::join!(shell(sandbox, neighbor), inner);
     inner?;
-    let neighbour = neighbour?;
-    assert!(neighbour.success(), "{neighbour:?}");
-    assert_eq!(memory_kills(&neighbour), 1, "{neighbour:?}");
+    let neighbor = neighbor?;
+    assert!(neighbor.success(), "{neighbor:?}");
+    assert_eq!(memory_kills(&neighbor), 1, "{neighbor:?}");
     own_signal().await
 }
 

@@ -41,7 +41,7 @@ pub use test_engine::TestEngine;
 /// A test's name and its function.
 type EngineTest = (&'static str, fn(&'static TestEngine) -> TestResult);
 
-/// The tests that need nothing but an engine and the images.
+/// The tests that need only an engine and the images.
 const TESTS: &[&[EngineTest]] = &[
     containers::TESTS,
     hardening::TESTS,

@@ -353,7 +353,7 @@ async fn with_trigger(engine: &'static TestEngine, trigger: &str) -> String {
 
 async fn forget(engine: &'static TestEngine, name: &str) {
     let api = engine.api();
-    // A cancelled builder may use it for a moment.
+    // A canceled builder may use it for a moment.
     let options = RemoveImageOptions {
         force: true,
         ..RemoveImageOptions::default()

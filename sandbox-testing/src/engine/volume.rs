@@ -1,4 +1,4 @@
-//! The agent's volume: it is filled once, compared, and repaired or refused.
+//! The agent's volume: it is filled once, and then verified, repaired or refused.
 
 use std::io::Read;
 use std::time::Duration;
@@ -60,7 +60,7 @@ fn name_of(engine: &TestEngine, program: &[u8]) -> String {
     format!("sandbox-agent-{}", &hash.finalize().to_hex()[..16])
 }
 
-/// Removes the agent's volume, unless a concurrent test's `prune` has.
+/// Removes the agent's volume. A concurrent test's `prune` may have removed it already.
 pub async fn remove(engine: &TestEngine, program: &[u8]) {
     let removed = engine
         .api()
@@ -75,7 +75,8 @@ pub async fn remove(engine: &TestEngine, program: &[u8]) {
     }
 }
 
-/// Creates a container, which is never started, to access a volume. Also creates the volume.
+/// Creates a container to access a volume, and the volume if it is missing. The container is never
+/// started.
 async fn carrier(engine: &'static TestEngine, volume: &str) -> String {
     let host = HostConfig {
         binds: Some(vec![format!("{volume}:/v")]),

@@ -29,7 +29,7 @@ pub use launcher::{DaemonCommand, EngineLauncher};
 /// A test's name and its function.
 type FaultTest = (&'static str, fn(&'static dyn EngineLauncher) -> TestResult);
 
-/// The tests that need nothing but an engine.
+/// The tests that need only an engine.
 const TESTS: &[&[FaultTest]] = &[
     engine_ends::TESTS,
     removed_containers::TESTS,

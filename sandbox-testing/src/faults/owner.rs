@@ -17,7 +17,7 @@ const STATE: &str = "SANDBOX_FAULTS_STATE";
 const NAME: &str = "SANDBOX_FAULTS_NAME";
 const DETACHED: &str = "SANDBOX_FAULTS_DETACHED";
 
-/// Runs an owner, where this process was started as one.
+/// Runs as an owner if this process was started as one.
 pub fn run_if_asked(launcher: &dyn EngineLauncher) -> Option<ExitCode> {
     let address = std::env::var(ADDRESS).ok()?;
     Some(exit_code(run(async {

@@ -34,7 +34,8 @@ pub enum Kind {
 /// Runs a `cargo build` or `cargo test --no-run` and returns the executables that it reports.
 ///
 /// # Errors
-/// When it fails, or its messages cannot be read.
+///
+/// If it fails, or its messages cannot be read.
 pub fn build(command: &mut Command) -> Result<Vec<Executable>> {
     let output = command
         .args(["--message-format", "json-render-diagnostics"])

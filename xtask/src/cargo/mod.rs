@@ -16,11 +16,12 @@ pub use artifacts::{Executable, Kind};
 /// The backends that are tested and measured, as features of the workspace's packages.
 pub const BACKENDS: &str = "local,docker,podman,k8s";
 
-/// What every task builds: the same packages with the same features, so that no task builds them again.
+/// The packages and features that every task builds. They are the same, so that no task builds them
+/// again.
 pub const SCOPE: [&str; 3] = ["--workspace", "--features", BACKENDS];
 
-/// What cargo sets for this package alone. A nested cargo sets its own where they belong, and a
-/// program under test must not find ours.
+/// The variables that cargo sets for this package. They are removed, because a nested cargo sets
+/// its own, and a program under test must not find these.
 const OWN_VARIABLES: [&str; 5] = [
     "CARGO_PKG_",
     "CARGO_MANIFEST_",
@@ -32,7 +33,8 @@ const OWN_VARIABLES: [&str; 5] = [
 /// The file of a built program.
 ///
 /// # Errors
-/// When cargo has built none of this name.
+///
+/// If cargo has built none of this name.
 pub fn program<'a>(built: &'a [Executable], name: &str) -> Result<&'a Path> {
     built
         .iter()
@@ -51,13 +53,15 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// Asks cargo for the workspace that holds this package.
+    /// Asks cargo for the workspace that contains this package.
     ///
     /// # Errors
-    /// When cargo cannot be run or does not know the workspace.
+    ///
+    /// If cargo cannot be run or does not know the workspace.
     pub fn find() -> Result<Self> {
         let arguments = ["metadata", "--no-deps", "--format-version", "1"];
-        // The one that cargo runs now: a shared target folder may hold a program that was built from another checkout.
+        // The workspace that cargo runs in now. A program in a shared target folder may have been
+        // built from another checkout.
         let package = std::env::var_os("CARGO_MANIFEST_DIR");
         let package = package.map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
         let output = cargo(&package)
@@ -86,7 +90,7 @@ impl Workspace {
         })
     }
 
-    /// A cargo that works on this workspace, without what the outer cargo set for this package.
+    /// A cargo command for this workspace, without the variables that the outer cargo set.
     pub fn cargo(&self) -> Command {
         cargo(&self.root)
     }
@@ -94,7 +98,8 @@ impl Workspace {
     /// Builds every program of the workspace with every backend.
     ///
     /// # Errors
-    /// When cargo fails.
+    ///
+    /// If cargo fails.
     pub fn build_programs(&self) -> Result<Vec<Executable>> {
         build(self.cargo().arg("build").args(SCOPE).arg("--bins"))
     }
@@ -102,7 +107,8 @@ impl Workspace {
     /// Builds every test of the workspace with every backend.
     ///
     /// # Errors
-    /// When cargo fails.
+    ///
+    /// If cargo fails.
     pub fn build_tests(&self) -> Result<Vec<Executable>> {
         build(self.cargo().arg("test").args(SCOPE).arg("--no-run"))
     }
@@ -111,7 +117,8 @@ impl Workspace {
     /// features as all tests.
     ///
     /// # Errors
-    /// When cargo fails.
+    ///
+    /// If cargo fails.
     pub fn build_quick_tests(&self) -> Result<Vec<Executable>> {
         let mut command = self.cargo();
         command.arg("test").args(SCOPE).arg("--no-run");
@@ -137,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_workspace_holds_this_package() {
+    fn workspace_contains_this_package() {
         let workspace = Workspace::find().expect("cargo metadata");
         assert_eq!(
             workspace.root.join("xtask"),

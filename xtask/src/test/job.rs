@@ -13,10 +13,10 @@ use crate::cargo::{Executable, Kind};
 /// The program of the conformance suite, and its package.
 pub const SUITE: &str = "sandbox-conformance";
 
-/// Jobs of one lane run one after the other. Lanes run side by side.
+/// Jobs of one lane run one after the other. Lanes run in parallel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Lane {
-    /// What reads the source alone: format, clippy, documentation, examples
+    /// Checks of the source: format, clippy, documentation, examples
     Checks,
     /// Tests without an engine, and the local backend
     Local,
@@ -44,8 +44,8 @@ impl Lane {
         }
     }
 
-    /// The lanes whose jobs take turns. All lanes at once leave too little of two processors for
-    /// tests that measure times.
+    /// The lanes whose jobs take turns. All lanes at once would leave too little of two processors
+    /// for tests that measure time.
     pub const TURNS: [&[Self]; 2] = [
         &[Self::Docker, Self::Podman],
         &[Self::Local, Self::PodmanRootless],
@@ -55,9 +55,9 @@ impl Lane {
 /// How much to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
-    /// What shows in a few minutes that a change is sound
+    /// A check of a change in a few minutes
     Quick,
-    /// Everything but what takes long and seldom fails by itself
+    /// Everything except slow tests that rarely fail alone
     Commit,
     /// Everything
     Full,
@@ -83,13 +83,13 @@ pub struct Job {
     pub name: String,
     /// The program, its arguments, environment and folder.
     pub command: Command,
-    /// Most time for it.
+    /// Its time limit.
     pub limit: Duration,
     /// How its counts are read.
     pub output: Output,
-    /// The user as whom it runs, where that is not the caller.
+    /// The user that runs it, if not the caller.
     pub user: Option<Arc<User>>,
-    /// A program to copy for that user before the job, and where to.
+    /// A program to copy for that user before the job, and the target.
     pub copy: Option<(PathBuf, PathBuf)>,
 }
 

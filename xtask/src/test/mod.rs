@@ -1,8 +1,8 @@
-//! `cargo xtask test`: everything that must hold before a change is accepted.
+//! `cargo xtask test`: the checks and tests that must pass before a change is accepted.
 //!
-//! All tests are built once. Then jobs run in lanes side by side: [`plan`] says which. A job's
-//! output goes to a file of its own; that of failed tests is printed again at the end. The last
-//! line is the sum over all jobs.
+//! All tests are built once. Then the jobs of [`plan`] run in parallel lanes. The output of each
+//! job goes to its own file, and the output of failed tests is printed again at the end. The last
+//! line is the total of all jobs.
 
 use std::fs;
 use std::process::ExitCode;
@@ -30,25 +30,25 @@ use requirements::{Requirement, Requirements};
 use summary::Summary;
 use user::User;
 
-/// What to run, and what must not be missing.
+/// What to run, and what is required.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// Format, clippy, unit tests, and the local backend's main tests and probes: some minutes
+    /// Format, clippy, unit tests, and the local backend's main tests and probes, in minutes
     #[arg(long, conflicts_with_all = ["full", "require", "engines"])]
     quick: bool,
-    /// Everything, as every night: long tests at full size, every probe that a mutant may change
+    /// The nightly run: long tests at full size, and every probe that a mutant may change
     #[arg(long)]
     full: bool,
-    /// Engines to test as well, where they are there and have the test images
+    /// Engines to test as well, if they run and have the test images
     #[arg(long, value_enum, value_delimiter = ',', value_name = "ENGINE")]
     engines: Vec<Requirement>,
-    /// Fail where one of these is missing; engines that run are given the test images
+    /// Fail if one of these is missing; running engines get the test images
     #[arg(long, value_enum, value_delimiter = ',', value_name = "WHAT")]
     require: Vec<Requirement>,
-    /// The only lanes to run
+    /// Run only these lanes
     #[arg(long, value_enum, value_delimiter = ',', value_name = "LANE")]
     lane: Vec<Lane>,
-    /// The only jobs to run: those whose names hold one of these texts
+    /// Run only the jobs whose names contain one of these texts
     #[arg(long, value_name = "TEXT")]
     only: Vec<String>,
     /// List the jobs and run none
@@ -72,10 +72,11 @@ impl Arguments {
     }
 }
 
-/// Runs the chosen jobs and prints the summary on stdout; exits with 1 when a job has failed.
+/// Runs the chosen jobs and prints the summary on stdout. Exits with 1 if a job has failed.
 ///
 /// # Errors
-/// When the tests cannot be built, or something that is required is missing.
+///
+/// If the tests cannot be built, or something that is required is missing.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let workspace = Workspace::find()?;
     let requirements = Requirements::check(&arguments.require, &arguments.engines)?;
@@ -104,7 +105,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         }
         false => None,
     };
-    // A cluster that the user has for other work is used only where it is required.
+    // A cluster that the user has for other work is used only if it is required.
     let own_kubeconfig = engines::own_kubeconfig()?;
     let kubeconfig = match requirements.requires(Requirement::Kubernetes) {
         true => engines::kubeconfig()?,

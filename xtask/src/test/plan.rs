@@ -1,4 +1,4 @@
-//! Which jobs a run has, and in which lane each runs.
+//! The jobs of a run, and the lane of each.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,13 +12,13 @@ use crate::cargo::{BACKENDS, Executable, Kind, SCOPE, Workspace};
 use crate::conformance::PROFILES;
 use crate::failure::{Context, Failure, Result};
 
-/// Most time for one tool to check the workspace from nothing on a slow machine.
+/// The time limit for one tool that checks the whole workspace on a slow machine.
 const TOOL_LIMIT: Duration = Duration::from_secs(40 * 60);
-/// Most time for one test program or one run of the suite.
+/// The time limit of one test program or one run of the suite.
 const TEST_LIMIT: Duration = Duration::from_secs(30 * 60);
-/// Selects tests of the local backend that show in seconds whether it works at all.
+/// Selects quick tests of the local backend's main functions.
 const CORE_OF_LOCAL: [&str; 4] = ["isolation::", "lifetime::", "limits::", "streams::"];
-/// The packages whose behavior depends on who runs them.
+/// The packages whose behavior depends on the user.
 const USER_PACKAGES: [&str; 5] = [
     "sandbox-agent",
     "sandbox-host",
@@ -26,7 +26,7 @@ const USER_PACKAGES: [&str; 5] = [
     "sandbox-cli",
     SUITE,
 ];
-/// Tests of these packages that are the same for every user.
+/// Tests of these packages that do not depend on the user.
 const SAME_FOR_ALL_USERS: [(&str, &str); 5] = [
     ("sandbox-agent", "static_program"),
     (SUITE, "attacks"),
@@ -46,13 +46,13 @@ pub struct Planner<'a> {
     pub requirements: &'a Requirements,
     /// How much to run.
     pub extent: Extent,
-    /// The ordinary user, where root runs this.
+    /// The ordinary user, if root runs this.
     pub user: Option<Arc<User>>,
-    /// The user of rootless Podman, where root runs this.
+    /// The user of rootless Podman, if root runs this.
     pub rootless: Option<Arc<User>>,
     /// The cluster's configuration for tests.
     pub kubeconfig: String,
-    /// Whether that cluster is the one of `cargo xtask engines up k8s`, so that tests may kill its daemons.
+    /// Whether `cargo xtask engines up k8s` started that cluster; tests may then kill its daemons.
     pub owns_cluster: bool,
 }
 
@@ -60,7 +60,7 @@ impl Planner<'_> {
     /// Every job, in the order in which those of each lane run.
     ///
     /// # Errors
-    /// When a program is missing that was to be built.
+    /// If a program was not built.
     pub fn jobs(&self) -> Result<Vec<Job>> {
         let mut jobs = self.checks()?;
         jobs.extend(self.tests()?);
@@ -114,7 +114,7 @@ impl Planner<'_> {
         docs.args(["doc", "--workspace", "--no-deps", "--features", BACKENDS]);
         let flags = std::env::var("RUSTDOCFLAGS").unwrap_or_default();
         docs.env("RUSTDOCFLAGS", format!("{flags} -D warnings"));
-        // Below `nice`, `/proc/self/exe` would be that program.
+        // Under `nice`, `/proc/self/exe` would be `nice`.
         let own = std::env::current_exe();
         let own = own.context(|| "cannot find this program".to_owned())?;
         let mut bench = Command::new(own);
@@ -273,7 +273,7 @@ impl Planner<'_> {
         }
     }
 
-    /// The suite on the local backend, with its own proof, as the caller and as an ordinary user.
+    /// The suite on the local backend, with its self-checks, as the caller and as an ordinary user.
     fn local_suites(&self) -> Result<Vec<Job>> {
         let mut command = self.suite_command(&["--tier", "local", "--check"]);
         match self.extent {
@@ -350,7 +350,7 @@ impl Planner<'_> {
         self.workspace.target.join("conformance").join(name)
     }
 
-    /// The tests that find something else as an ordinary user, and the local backend's suite.
+    /// The tests that depend on the user, as an ordinary user, and the local backend's suite.
     fn tests_as_user(&self, user: &Arc<User>) -> Result<Vec<Job>> {
         let mut jobs = Vec::new();
         let integration = self
@@ -481,7 +481,7 @@ impl Planner<'_> {
             .ok_or_else(|| Failure::new(format!("{package} has no test program {name}")))
     }
 
-    /// The name of the package, which is that of its folder but for the root.
+    /// The name of the package: its folder, except for the root package.
     fn package(&self, built: &Executable) -> String {
         match built.package.file_name() {
             Some(name) if built.package != self.workspace.root => {

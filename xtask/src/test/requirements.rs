@@ -1,4 +1,4 @@
-//! What tests need beyond this machine's kernel, and which of it may be used.
+//! The requirements of tests besides this machine's kernel, and which of them may be used.
 
 use std::collections::BTreeSet;
 
@@ -17,14 +17,14 @@ pub enum Requirement {
     Docker,
     /// The Podman engine, with the test images
     Podman,
-    /// Podman without root, with the test images
+    /// Rootless Podman, with the test images
     PodmanRootless,
     /// The cluster of `KUBECONFIG`, or else the node of `cargo xtask engines up k8s`
     #[value(name = "k8s")]
     Kubernetes,
-    /// Chromium or Chrome, to look at the page of a report with
+    /// Chromium or Chrome, to open a report in
     Browser,
-    /// Being root, so that tests run as root and as an ordinary user
+    /// Root, so that tests run as root and as an ordinary user
     Root,
 }
 
@@ -47,8 +47,8 @@ impl Requirement {
         !matches!(self, Self::Local | Self::Browser | Self::Root)
     }
 
-    /// Checks that it can be used. Where it `is_required`, missing test images are put into an
-    /// engine that runs, and the cluster of `KUBECONFIG` may be used.
+    /// Checks that it can be used. If it `is_required`, missing test images are built into a
+    /// running engine, and the cluster of `KUBECONFIG` may be used.
     fn check(self, is_required: bool) -> Result<()> {
         match self {
             engine if engine.is_engine() => engines::check(engine.name(), is_required),
@@ -63,12 +63,12 @@ impl Requirement {
     }
 }
 
-/// What was asked for, and which of it is usable.
+/// What was requested, and which of it is usable.
 #[derive(Debug, Default)]
 pub struct Requirements {
     required: BTreeSet<Requirement>,
     usable: BTreeSet<Requirement>,
-    /// What is not usable or was not asked for, and why: `NAME: REASON`.
+    /// What is not usable or was not requested, and why: `NAME: REASON`.
     pub not_run: Vec<String>,
 }
 
@@ -76,7 +76,8 @@ impl Requirements {
     /// Checks everything that is `required`, and the engines that are `wanted`.
     ///
     /// # Errors
-    /// When something that is required is missing.
+    ///
+    /// If something that is required is missing.
     pub fn check(required: &[Requirement], wanted: &[Requirement]) -> Result<Self> {
         let mut result = Self {
             required: required.iter().copied().collect(),
@@ -108,12 +109,12 @@ impl Requirements {
         self.required.contains(&requirement)
     }
 
-    /// Whether an engine was asked for and is there.
+    /// Whether an engine was requested and can be used.
     pub fn uses(&self, requirement: Requirement) -> bool {
         self.usable.contains(&requirement)
     }
 
-    /// The value of `SANDBOX_REQUIRE` for tests that may meet these.
+    /// The value of `SANDBOX_REQUIRE` for tests that may use these.
     pub fn names(&self, of: &[Requirement]) -> String {
         let names = of.iter().filter(|name| self.requires(**name));
         names.map(|name| name.name()).collect::<Vec<_>>().join(",")

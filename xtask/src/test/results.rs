@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::AddAssign;
 
-/// Most lines that are repeated of one failed job.
+/// The maximum number of lines that are repeated for one failed job.
 const MOST_LINES: usize = 60;
 
 /// How many tests passed, failed and were skipped.
@@ -47,7 +47,7 @@ pub fn all_counts(output: &str) -> Option<Counts> {
     })
 }
 
-/// The counts of the last line `test result: …`. Earlier ones are of runs within a test.
+/// The counts of the last line `test result: …`. Earlier lines belong to runs within a test.
 pub fn last_counts(output: &str) -> Option<Counts> {
     output.lines().rev().find_map(counts)
 }
@@ -75,7 +75,7 @@ pub fn ignored(output: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// What explains a failure: the output of the failed tests, or else the last lines.
+/// The explanation of a failure: the output of the failed tests, or else the last lines.
 pub fn explanation(output: &str) -> Vec<&str> {
     let lines: Vec<&str> = output.lines().collect();
     let failures = lines.iter().position(|line| *line == "failures:");
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_explain_a_run_and_the_last_lines_any_other() {
+    fn explanation_is_the_failed_tests_or_the_last_lines() {
         let output = format!(
             "test a ... ok\n\nfailures:\n\n---- b ----\nwhy\n\nfailures:\n    b\n\n{BAD}\n"
         );

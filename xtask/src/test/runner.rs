@@ -20,9 +20,9 @@ pub struct Done {
     pub name: String,
     /// How long it took.
     pub took: Duration,
-    /// The counts of its tests, where it counts any. A failure is in them.
+    /// The counts of its tests, if it counts any. They include failures.
     pub counts: Counts,
-    /// What explains the failure, where it failed.
+    /// The output that explains the failure, if it failed.
     pub failure: Option<Vec<String>>,
     /// The tests that were ignored, with their reasons.
     pub ignored: Vec<String>,
@@ -85,7 +85,7 @@ fn supervised(job: &Job) -> Result<Command> {
     }
     command.arg("--");
     if job.lane == Lane::Checks {
-        // Compilers would take the processors from tests that measure times.
+        // Compilers would slow down tests that measure time.
         command.args(["nice", "-n", "19"]);
     }
     command.arg(job.command.get_program());
@@ -112,7 +112,7 @@ fn judge(status: Result<ExitStatus>, output: &str, kind: Output, log: &Path) -> 
     };
     let mut counts = counts.unwrap_or_default();
     let failure = problem.map(|problem| {
-        // A failure besides the tests must not stand beside "0 failed".
+        // A failure outside of the tests must not be reported as "0 failed".
         counts.failed = counts.failed.max(1);
         let mut lines = vec![problem.to_string()];
         lines.extend(results::explanation(output).iter().map(ToString::to_string));
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_without_a_result_or_with_a_bad_status_has_failed() {
+    fn run_without_a_result_or_with_a_bad_status_has_failed() {
         assert!(judged(0, OK, Output::Tests).failure.is_none());
         assert!(judged(0, "", Output::Plain).failure.is_none());
         for bad in [

@@ -12,7 +12,7 @@ use super::runner::Done;
 use crate::cargo::Workspace;
 use crate::failure::{Context, Result};
 
-/// Most names of ignored tests for one reason.
+/// The maximum number of names of ignored tests for one reason.
 const MOST_NAMES: usize = 3;
 /// Where [`Summary::write`] writes, within the target folder.
 const FILE: &str = "xtask/test-summary.txt";
@@ -81,10 +81,11 @@ impl Summary {
         }
     }
 
-    /// Keeps it in the target folder, for `.ci/run`, which prints it once more.
+    /// Writes it to the target folder. `.ci/run` prints it again.
     ///
     /// # Errors
-    /// When it cannot be written.
+    ///
+    /// If it cannot be written.
     pub fn write(&self, workspace: &Workspace) -> Result<()> {
         let path = workspace.target.join(FILE);
         let doing = || format!("cannot write {}", path.display());
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_line_is_the_sum() {
+    fn last_line_is_the_total() {
         let mut summary = Summary::default();
         summary.add(done(3, None));
         summary.add(done(4, None));

@@ -1,8 +1,8 @@
-//! `cargo xtask supervise`: runs one program, and fails when it leaves processes behind.
+//! `cargo xtask supervise`: runs one program, and fails if it leaves processes behind.
 //!
-//! The test runner starts one of these for each job. The process adopts every orphan below it, so
-//! it can name and end what the program left running, and end a program that takes too long with
-//! all that it started.
+//! The test runner starts one supervisor for each job. A supervisor adopts every orphan below it.
+//! So it can name and end processes that the program left running. It can also end a program that
+//! takes too long, with all processes that the program started.
 
 use std::fs;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -24,7 +24,7 @@ const KILL_LIMIT: Duration = Duration::from_secs(5);
 /// What to run.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// Most seconds for the program
+    /// Time limit of the program in seconds
     #[arg(long, value_name = "SECONDS")]
     limit: u64,
     /// Run the program as this user, without supplementary groups
@@ -38,11 +38,12 @@ pub struct Arguments {
     program: Vec<std::ffi::OsString>,
 }
 
-/// Runs the program. The exit code is the program's own, or 1 where a signal ended it, where it
-/// took too long, or where it succeeded and left processes behind.
+/// Runs the program. The exit code is that of the program, or 1 if a signal ended it, if it took
+/// too long, or if it succeeded and left processes behind.
 ///
 /// # Errors
-/// When it cannot be started or waited for.
+///
+/// If it cannot be started or waited for.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let mut command = Command::new(&arguments.program[0]);
     command.args(&arguments.program[1..]);
@@ -83,7 +84,7 @@ impl Ended {
 
 fn supervise(command: &mut Command, limit: Duration) -> Result<Ended> {
     let program = command.get_program().to_string_lossy().into_owned();
-    // Any process number switches this on.
+    // Any process number turns this on.
     set_child_subreaper(Pid::from_raw(1)).context(|| "cannot adopt orphans".to_owned())?;
     let earlier = descendants();
     let child = command
@@ -166,7 +167,8 @@ fn kill(process: &Process) -> Result<()> {
     }
 }
 
-/// A process. The start time, in clock ticks since boot, tells it from a later one with its number.
+/// A process. The start time, in clock ticks since boot, distinguishes it from a later process with
+/// the same number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Process {
     pid: i32,
@@ -224,7 +226,7 @@ mod tests {
         supervise(Command::new("sh").args(["-c", script]), limit).expect("sh")
     }
 
-    /// One test, because all processes below this one count.
+    /// This is one test, because it counts all processes below this one.
     #[test]
     fn timeouts_exit_codes_and_leaked_processes_are_problems() {
         const LONG: Duration = Duration::from_secs(60);

@@ -1,7 +1,8 @@
-//! Another user as whom copied test programs run.
+//! Another user, who runs copies of the test programs.
 //!
-//! The checkout and the target folder may be where only root may look (`/root` is 0700). So the
-//! workspace's files and the programs are copied to a folder that every user may read.
+//! The checkout and the target folder may be below a folder that only root can enter (`/root` is
+//! 0700). So the workspace's files and the programs are copied to a folder that every user may
+//! read.
 
 use std::env;
 use std::ffi::OsStr;
@@ -13,15 +14,15 @@ use crate::cargo::{Executable, Workspace};
 use crate::engines::Owner;
 use crate::failure::{Context, Failure, Result};
 
-/// Where the folder may be made, in this order. Short, because tests put sockets below it, and the
-/// path of a socket has at most 107 bytes.
+/// Where the folder may be created, in this order. The paths are short because tests put sockets
+/// below them, and the path of a socket has at most 107 bytes.
 const PARENTS: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
-/// The number of the ordinary user. No account has it, so no file and no process is this user's.
+/// The number of the ordinary user. No account has it, so the user owns no files or processes.
 const ORDINARY_USER: u32 = 12_345;
 /// Environment variables that the user's programs inherit.
 const INHERITED: [&str; 4] = ["LANG", "LC_ALL", "TERM", "RUST_BACKTRACE"];
 
-/// A user with a folder of its own, which is removed when this is dropped.
+/// A user with its own folder, which is removed when this is dropped.
 #[derive(Debug)]
 pub struct User {
     account: Owner,
@@ -32,7 +33,8 @@ impl User {
     /// A user without an account.
     ///
     /// # Errors
-    /// When the user is taken, or the folder cannot be made.
+    ///
+    /// If the user's number is in use, or the folder cannot be created.
     pub fn ordinary(workspace: &Workspace, programs: &[&Executable]) -> Result<Self> {
         let number = ORDINARY_USER.to_string();
         let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
@@ -49,10 +51,11 @@ impl User {
         Self::with_account(account, workspace, programs)
     }
 
-    /// A user that exists.
+    /// A user with an account.
     ///
     /// # Errors
-    /// When the folder cannot be made, or something cannot be copied.
+    ///
+    /// If the folder cannot be created, or something cannot be copied.
     pub fn with_account(
         account: Owner,
         workspace: &Workspace,
@@ -153,7 +156,7 @@ fn is_open_to_all(folder: &Path) -> bool {
             .is_ok_and(|mount| !mount.f_flag.contains(rustix::fs::StatVfsMountFlags::NOEXEC))
 }
 
-/// Copies a folder without build output and without what version control keeps.
+/// Copies a folder without build output and version control data.
 fn copy_folder(from: &Path, to: &Path, target: &Path) -> Result<()> {
     let doing = || format!("cannot copy {}", from.display());
     create_folder(to)?;
@@ -176,7 +179,8 @@ fn copy_folder(from: &Path, to: &Path, target: &Path) -> Result<()> {
 /// Copies a file so that every user may read it, whatever the umask is.
 ///
 /// # Errors
-/// When it cannot be copied.
+///
+/// If it cannot be copied.
 pub fn copy_file(from: &Path, to: &Path) -> Result<()> {
     let doing = || format!("cannot copy {} to {}", from.display(), to.display());
     fs::copy(from, to).context(doing)?;
@@ -196,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_below_a_closed_one_is_not_open_to_all() {
+    fn folder_below_a_private_one_is_not_accessible_to_all() {
         let folder = tempfile::tempdir().expect("temporary folder");
         let inner = folder.path().join("inner");
         create_folder(&inner).expect("folder");
@@ -208,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_leaves_out_build_output_and_is_readable() {
+    fn copy_excludes_build_output_and_is_readable() {
         let folder = tempfile::tempdir().expect("temporary folder");
         let from = folder.path().join("from");
         for file in ["src/lib.rs", "target/debug/x", "built/y", ".git/HEAD"] {

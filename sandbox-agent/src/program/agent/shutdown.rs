@@ -141,8 +141,8 @@ impl Agent {
         }
     }
 
-    /// Waits until the proxy processes have relayed the last frames, which their exit shows. Where
-    /// the agent is process 1, its own exit would kill them before.
+    /// Waits until the proxy processes have exited, which means that they have relayed the last
+    /// frames. If the agent is process 1, its own exit would kill them too early.
     pub(super) fn await_proxies(&mut self) {
         let Some(first_proxied) = self.first_proxied else {
             return;
@@ -192,7 +192,7 @@ impl Agent {
             .round(self.shared.sandbox.procfs.as_ref(), &BTreeSet::new())
             .is_none()
         {
-            // As above.
+            // An error only shortens the wait.
             let _ = set.wait(Some(sweep.next()));
             self.reap();
         }

@@ -135,7 +135,7 @@ impl DetachedSupervisor {
         Ok(supervisor)
     }
 
-    /// Waits once; returns whether the sandbox lives on.
+    /// Waits once; returns whether the sandbox continues to run.
     fn wait(&mut self) -> bool {
         let creating = !matches!(self.phase, Phase::Detached { .. });
         if creating && !self.control_open {

@@ -9,7 +9,7 @@ use crate::{
     protocol::{Channel, Kind, ProtocolError, WINDOW},
 };
 
-/// Credit is granted anew in units of this many bytes.
+/// Credit is granted again in units of this many bytes.
 const GRANT: u32 = WINDOW / 4;
 
 /// The agent's end of a program's standard input.
@@ -23,7 +23,7 @@ pub(super) struct Stdin {
     ended: bool,
     /// How many more bytes the client may send.
     allowed: u32,
-    /// How many bytes were consumed and not granted anew.
+    /// How many bytes were consumed and not yet granted again.
     consumed: u32,
 }
 

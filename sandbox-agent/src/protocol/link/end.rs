@@ -15,7 +15,7 @@ pub struct LinkEnd {
     /// How many bytes were received.
     received: u64,
     /// How many received bytes were acknowledged to the peer.
-    told: u64,
+    confirmed: u64,
     header: [u8; PACKET_HEADER],
     /// How many bytes of the header have arrived.
     filled: usize,
@@ -58,7 +58,7 @@ impl LinkEnd {
             acknowledged: 0,
             sent: 0,
             received: 0,
-            told: 0,
+            confirmed: 0,
             header: [0; PACKET_HEADER],
             filled: 0,
             payload: 0,
@@ -152,7 +152,7 @@ impl LinkEnd {
     }
 
     fn expect(&mut self, length: usize) -> Result<(), ProtocolError> {
-        let unacknowledged = self.received - self.told + length as u64;
+        let unacknowledged = self.received - self.confirmed + length as u64;
         if unacknowledged > LINK_WINDOW as u64 {
             return Err(ProtocolError::CreditExceeded);
         }
@@ -170,7 +170,7 @@ impl LinkEnd {
             .min(LINK_WINDOW - in_flight)
             .min(MAX_PACKET);
         let kind = match length {
-            0 if self.received - self.told < LINK_ACKNOWLEDGE as u64 => return None,
+            0 if self.received - self.confirmed < LINK_ACKNOWLEDGE as u64 => return None,
             0 => PacketKind::Acknowledge,
             _ => PacketKind::Data,
         };
@@ -185,7 +185,7 @@ impl LinkEnd {
     pub fn has_packet(&self, kept: usize) -> bool {
         let in_flight = self.in_flight();
         (kept > in_flight && in_flight < LINK_WINDOW)
-            || self.received - self.told >= LINK_ACKNOWLEDGE as u64
+            || self.received - self.confirmed >= LINK_ACKNOWLEDGE as u64
     }
 
     /// The close packet.
@@ -195,7 +195,7 @@ impl LinkEnd {
     }
 
     fn header_of(&mut self, kind: PacketKind, length: usize) -> [u8; PACKET_HEADER] {
-        self.told = self.received;
+        self.confirmed = self.received;
         let packet = Packet {
             kind,
             length,
@@ -218,7 +218,7 @@ impl LinkEnd {
     pub fn resume(&mut self, received: u64) -> Result<usize, ProtocolError> {
         let released = self.acknowledge(received)?;
         self.sent = received;
-        self.told = self.received;
+        self.confirmed = self.received;
         (self.filled, self.payload) = (0, 0);
         Ok(released)
     }

@@ -9,7 +9,7 @@ pub const AUDIT_ARCH: u32 = 0xc000_00b7;
 macro_rules! define {
     ($($function:ident($first:ident $(, $argument:ident in $register:tt)*);)*) => {
         $(
-            /// Makes the system call `number` and returns the kernel's word.
+            /// Makes the system call `number` and returns the kernel's return value.
             ///
             /// # Safety
             /// The arguments must be what the call expects: pointers valid for what the kernel
@@ -47,7 +47,7 @@ define! {
     syscall6(a, b in "x1", c in "x2", d in "x3", e in "x4", f in "x5");
 }
 
-/// Makes the system call `number` and returns the kernel's word.
+/// Makes the system call `number` and returns the kernel's return value.
 ///
 /// # Safety
 /// The call must have an effect on the process that Rust's rules allow.
@@ -59,7 +59,7 @@ pub unsafe fn syscall0(number: usize) -> isize {
 
 /// Makes a clone call whose child starts at `entry(argument)` on its own stack instead of
 /// returning. `arguments` holds the call's number and its five arguments. The parent receives the
-/// kernel's word; the child must not return from `entry`.
+/// kernel's return value; the child must not return from `entry`.
 ///
 /// # Safety
 /// The clone's arguments must name a stack, 16-byte aligned at its top, that lives for as long as

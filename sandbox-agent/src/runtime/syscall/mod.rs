@@ -1,6 +1,6 @@
 //! Raw system calls: their numbers, and one function for each count of arguments.
 //!
-//! The functions return the kernel's word unchanged: a value in `-4095..0` is a negated error
+//! The functions return the kernel's value unchanged. A value in `-4095..0` is a negated error
 //! number, which [`result`] turns into an [`Errno`]. Nothing here allocates or touches thread-local
 //! storage.
 
@@ -53,7 +53,7 @@ pub mod nr {
     include!("../../syscall_numbers/x86_64.rs");
 }
 
-/// Turns the kernel's word into a result.
+/// Turns the kernel's return value into a result.
 ///
 /// # Errors
 /// The [`Errno`] that a word in `-4095..0` stands for.

@@ -9,7 +9,7 @@ pub const AUDIT_ARCH: u32 = 0xc000_003e;
 macro_rules! define {
     ($($function:ident($($argument:ident in $register:tt),*);)*) => {
         $(
-            /// Makes the system call `number` and returns the kernel's word.
+            /// Makes the system call `number` and returns the kernel's return value.
             ///
             /// # Safety
             /// The arguments must be what the call expects: pointers valid for what the kernel
@@ -48,7 +48,7 @@ define! {
 
 /// Makes a clone call whose child starts at `entry(argument)` on its own stack instead of
 /// returning. `arguments` holds the call's number and its five arguments. The parent receives the
-/// kernel's word; the child must not return from `entry`.
+/// kernel's return value; the child must not return from `entry`.
 ///
 /// # Safety
 /// The clone's arguments must name a stack, 16-byte aligned at its top, that lives for as long as

@@ -10,8 +10,8 @@ use serde::Serialize;
 use crate::command_error::CommandError;
 use crate::exit::Exit;
 
-/// The result of a run. Every field is always there, but for `*_base64`: it holds output that is
-/// not UTF-8, whose text has replacement characters.
+/// The result of a run. Every field is always present, except for `*_base64`. Those contain
+/// output that is not UTF-8; its text has replacement characters.
 #[derive(Debug, Serialize)]
 pub struct RunDocument<'a> {
     backend: &'a str,
@@ -35,7 +35,7 @@ pub struct RunDocument<'a> {
     skipped_artifacts: &'a [SkippedArtifact],
     /// Why artifacts could not be fetched at all.
     artifacts_error: Option<String>,
-    /// What was denied, to the program and of its artifacts.
+    /// What was denied to the program or during the export of artifacts.
     denials: Vec<DenialEntry<'a>>,
     /// How many more denials were not kept.
     denials_omitted: u64,
@@ -43,7 +43,7 @@ pub struct RunDocument<'a> {
     /// Notes of the engine.
     notes: &'a [String],
     duration_ms: f64,
-    /// The time limit that held.
+    /// The time limit that applied.
     timeout_ms: f64,
     cpu_time_ms: Option<f64>,
     max_rss_bytes: Option<u64>,
@@ -79,7 +79,7 @@ impl<'a> DenialEntry<'a> {
 #[derive(Debug, Serialize)]
 pub struct EnforcementEntry<'a> {
     capability: &'a str,
-    /// What was demanded; nothing where the plan has no demand.
+    /// What was demanded; absent if the plan has no such demand.
     demanded: Option<&'a str>,
     level: Option<Level>,
     #[serde(flatten)]
@@ -159,7 +159,7 @@ pub fn enforcement(sandbox: &SandboxHandle) -> Vec<EnforcementEntry<'_>> {
     sandbox.enforcement().iter().map(entry).collect()
 }
 
-/// Output as text, and as base64 where the text is not all of it.
+/// Output as text, and as base64 if the text cannot represent all of it.
 fn text(output: &Captured) -> (String, Option<String>) {
     let text = output.text();
     let is_whole = output.bytes.starts_with(text.as_bytes());
@@ -168,7 +168,7 @@ fn text(output: &Captured) -> (String, Option<String>) {
     (text, base64)
 }
 
-/// To the microsecond.
+/// Rounds to microseconds.
 fn milliseconds(duration: std::time::Duration) -> f64 {
     (duration.as_secs_f64() * 1e6).round() / 1e3
 }
@@ -188,7 +188,7 @@ mod tests {
             text(&output(b"a\xffb", 3)),
             ("a\u{fffd}b".into(), Some("Yf9i".into()))
         );
-        // A character that the cap cut in half is no reason for base64.
+        // A character that the cap cut in half is not a reason for base64.
         assert_eq!(text(&output(b"a\xc3", 9)), ("a".into(), None));
         // One that the program never finished is.
         assert_eq!(

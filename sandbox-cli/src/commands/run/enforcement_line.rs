@@ -4,7 +4,7 @@ use sandbox::{Enforcement, EnforcementReport};
 
 use sandbox::spi::escape;
 
-/// Capabilities that are named together where all of them are enforced.
+/// Capabilities that share one name in the line if all of them are enforced.
 const GROUPS: &[(&str, &[&str])] = &[
     (
         "filesystem",

@@ -22,9 +22,9 @@ const BUSY: Duration = Duration::from_millis(1);
 
 type OutputChunk = (OutputStream, Vec<u8>);
 
-/// Passes output on, each stream up to its cap. A thread does the writing: a reader that stalls
-/// must not stall signals, time limits and the connection to the sandbox. One thread for both
-/// streams, so that they keep their order.
+/// Passes output on, each stream up to its cap. A separate thread writes, because a stalled reader
+/// must not stall signals, time limits and the connection to the sandbox. One thread writes both
+/// streams, which keeps their order.
 #[derive(Debug)]
 pub struct LiveOutput {
     /// How many bytes of each stream may still be written.

@@ -30,7 +30,7 @@ pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
         })
         .await;
     context.record_attack(behavior("export again", deviation));
-    context.no_host_effect("the comparison is the test");
+    context.no_host_effect("the attack itself compares the content");
     Ok(())
 }
 

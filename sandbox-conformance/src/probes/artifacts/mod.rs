@@ -22,14 +22,14 @@ pub static PROBES: &[Probe] = &[
     Probe::behavior(
         "artifacts::fifo",
         ARTIFACT_EXPORT_PATHS,
-        "exports a FIFO and wants an answer within 5 s",
+        "exports a FIFO, and expects an answer within 5 s",
         |context| Box::pin(fifo(context)),
     )
     .setup(exporting),
     Probe::behavior(
         "artifacts::file",
         ARTIFACT_EXPORT_PATHS,
-        "exports a file and compares content, size and hash",
+        "exports a file, and compares its content, size and hash",
         |context| Box::pin(file(context)),
     )
     .setup(exporting),
@@ -44,8 +44,7 @@ pub static PROBES: &[Probe] = &[
     Probe::isolation(
         "artifacts::output_link",
         ARTIFACT_EXPORT_PATHS,
-        "replaces the output folder, which lies in a write root, by a link to a folder of \
-         the host",
+        "replaces an output folder in a write root with a link to a folder of the host",
         output_link::NOT_FOLLOWED,
         |context| Box::pin(output_link::run(context)),
     )
@@ -53,7 +52,7 @@ pub static PROBES: &[Probe] = &[
     Probe::isolation(
         "artifacts::unlisted",
         ARTIFACT_EXPORT_PATHS,
-        "exports a file that no export path names",
+        "looks for an exported file that no export path names",
         NOT_NAMED,
         |context| Box::pin(unlisted(context)),
     )
@@ -98,13 +97,13 @@ async fn fifo(context: &mut ProbeContext) -> Result<(), ProbeError> {
                         .skipped
                         .iter()
                         .any(|s| s.source.ends_with(&name) && s.reason == SkipReason::SpecialFile);
-                    (!output).then(|| format!("not said to be skipped: {:?}", export.skipped))
+                    (!output).then(|| format!("not listed as skipped: {:?}", export.skipped))
                 }
             }
         })
         .await;
     context.record_attack(behavior("export a FIFO", deviation));
-    context.no_host_effect("a FIFO holds nothing");
+    context.no_host_effect("a FIFO has no content");
     Ok(())
 }
 
@@ -125,7 +124,7 @@ async fn file(context: &mut ProbeContext) -> Result<(), ProbeError> {
                 .iter()
                 .find(|artifact| artifact.source.ends_with(&name))
             else {
-                return Some(format!("it did not come out: {:?}", export.skipped));
+                return Some(format!("it was not exported: {:?}", export.skipped));
             };
             let same = std::fs::read(&artifact.path).ok().as_ref() == Some(&content)
                 && artifact.path.starts_with(&output)
@@ -135,13 +134,13 @@ async fn file(context: &mut ProbeContext) -> Result<(), ProbeError> {
         })
         .await;
     context.record_attack(behavior("export a file", deviation));
-    context.no_host_effect("the comparison is the test");
+    context.no_host_effect("the attack itself compares the content");
     Ok(())
 }
 
 const NOT_NAMED: &[ExpectedDenial] = &[denied(
     "left_inside",
-    "only what an export path names comes out",
+    "only files that an export path names are exported",
 )];
 
 async fn unlisted(context: &mut ProbeContext) -> Result<(), ProbeError> {
@@ -159,7 +158,7 @@ async fn unlisted(context: &mut ProbeContext) -> Result<(), ProbeError> {
             }
             match sandbox.handle().export(&output).await {
                 Ok(_) if found_below(&output, &named).is_none() => {
-                    Attempt::unclear("the named file did not come out")
+                    Attempt::unclear("the named file was not exported")
                 }
                 Ok(_) => Attempt::leak_if(found_below(&output, &unnamed).is_some(), "left_inside"),
                 Err(error) => Attempt::unclear(error.to_string()),
@@ -170,6 +169,6 @@ async fn unlisted(context: &mut ProbeContext) -> Result<(), ProbeError> {
         "export",
         attempt.unwrap_or_else(|declined| declined),
     ));
-    context.no_host_effect("the export's own folder is the test");
+    context.no_host_effect("the attack checks the target folder itself");
     Ok(())
 }

@@ -6,9 +6,12 @@ use crate::probes::prelude::*;
 pub(super) const NOT_FOLLOWED: &[ExpectedDenial] = &[
     denied(
         "error:io",
-        "a link that the code can have made is not followed",
+        "links that code may have created are not followed",
     ),
-    denied("elsewhere", "the artifact is written beside the link"),
+    denied(
+        "elsewhere",
+        "the artifact is written to another folder than the link's",
+    ),
 ];
 
 /// A sandbox with the write root that may export text files from one folder.

@@ -47,7 +47,7 @@ async fn end_in_time(
             // How the execution ends is not tested here.
             let ended = tokio::time::timeout(lifetime + LATE, execution.wait()).await;
             if ended.is_err() {
-                return Ok(Some(format!("it still lives after {:?}", start.elapsed())));
+                return Ok(Some(format!("it still runs after {:?}", start.elapsed())));
             }
             left(client, name, token).await
         })
@@ -72,7 +72,7 @@ async fn left(
         let listed = client.list().await?;
         let mut ours = listed.iter().filter(|info| info.name == name);
         if ours.any(|info| info.state != SandboxState::Ended) {
-            return Ok(Some("it is listed as one that has not ended".to_owned()));
+            return Ok(Some("the list does not show that it has ended".to_owned()));
         }
         super::remove(client, name).await?;
     }

@@ -14,27 +14,28 @@ pub static PROBES: &[Probe] = &[
     Probe::behavior(
         "detached::ends_in_time",
         DETACHED,
-        "gives a detached sandbox some seconds to live, and looks for what is left after them",
+        "creates a detached sandbox with a lifetime of seconds, and looks for leftovers after its \
+         end",
         |context| Box::pin(ends_in_time::run(context)),
     )
     .version(2),
     Probe::behavior(
         "detached::found_by_name",
         DETACHED,
-        "finds a detached sandbox with a second client: by its name, in the list, and no \
-         other of its name",
+        "finds a detached sandbox from a second client by name and in the list, and none under an \
+         unknown name",
         |context| Box::pin(found_by_name(context)),
     ),
     Probe::behavior(
         "detached::outlives_handle",
         DETACHED,
-        "drops the handle of a detached sandbox, and wants its files and its program there",
+        "drops the handle of a detached sandbox, and runs its program through a second client",
         |context| Box::pin(outlives_handle(context)),
     ),
     Probe::behavior(
         "detached::removed",
         DETACHED,
-        "removes a detached sandbox in which a program runs, and looks for what is left",
+        "removes a detached sandbox while a program runs in it, and looks for leftovers",
         |context| Box::pin(removed(context)),
     ),
 ];
@@ -125,7 +126,7 @@ async fn remains(
     match client.get(name).await {
         Err(error) if error.kind() == ErrorKind::SandboxNotFound => {}
         Err(error) => return Ok(Some(error.to_string())),
-        Ok(_) => return Ok(Some("it is still found by its name".to_owned())),
+        Ok(_) => return Ok(Some("it can still be found by name".to_owned())),
     }
     let listed = client.list().await?.iter().any(|info| info.name == name);
     Ok(listed.then(|| "it is still listed".to_owned()))
@@ -157,11 +158,11 @@ async fn found_by_name(context: &mut ProbeContext) -> Result<(), ProbeError> {
         match client.get(&format!("{name}-not")).await {
             Err(error) if error.kind() == ErrorKind::SandboxNotFound => Ok(None),
             Err(error) => Ok(Some(format!("an unknown name: {error}"))),
-            Ok(_) => Ok(Some("a name that nobody gave was found".to_owned())),
+            Ok(_) => Ok(Some("a name that no sandbox has was found".to_owned())),
         }
     })
     .await?;
-    context.no_host_effect("what is asked for is that it is there");
+    context.no_host_effect("the attack only checks that the sandbox exists");
     Ok(())
 }
 
@@ -176,7 +177,7 @@ async fn outlives_handle(context: &mut ProbeContext) -> Result<(), ProbeError> {
         alive(client, name, &program).await
     })
     .await?;
-    context.no_host_effect("what is asked for is that it is there");
+    context.no_host_effect("the attack only checks that the sandbox exists");
     Ok(())
 }
 

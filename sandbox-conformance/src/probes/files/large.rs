@@ -33,7 +33,7 @@ pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
             match fetched {
                 Err(error) => Some(error.to_string()),
                 Ok(fetched) if fetched != content => {
-                    Some(format!("fetched {} other bytes", fetched.len()))
+                    Some(format!("fetched {} different bytes", fetched.len()))
                 }
                 Ok(_) if !hashed.is_success() => Some(format!("hashed inside: {hashed:?}")),
                 Ok(_) => (!removed.is_success()).then(|| format!("removed inside: {removed:?}")),
@@ -41,7 +41,7 @@ pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
         })
         .await;
     context.record_attack(behavior("put, hash, fetch", deviation));
-    context.no_host_effect("files of the sandbox are no matter of the host");
+    context.no_host_effect("files of the sandbox do not affect the host");
     Ok(())
 }
 

@@ -18,21 +18,21 @@ pub static PROBES: &[Probe] = &[
     Probe::behavior(
         "files::large",
         FILES,
-        "puts 64 MiB, has them hashed inside, and fetches them",
+        "puts a file of 64 MiB, hashes it inside, and fetches it",
         |context| Box::pin(large::run(context)),
     ),
     Probe::behavior(
         "files::names",
         FILES,
-        "puts, reads and fetches files with unicode, a newline, a leading dash or 255 bytes \
-         in their names",
+        "puts, reads and fetches files whose names have Unicode letters, a newline, a leading dash \
+         or 255 bytes",
         |context| Box::pin(names::run(context)),
     ),
     Probe::behavior(
         "files::put_over_reader",
         FILES,
-        "puts a file while a program has read half of the one before, which must stay whole \
-         for it",
+        "replaces a file that a program has half read; the program must get the rest of the old \
+         file",
         |context| Box::pin(put_over_reader::run(context)),
     ),
     Probe::isolation(
@@ -45,15 +45,18 @@ pub static PROBES: &[Probe] = &[
     Probe::behavior(
         "files::round_trip",
         FILES,
-        "puts 300,000 bytes, has them read inside, and fetches them",
+        "puts 300,000 bytes, reads them inside, and fetches them",
         |context| Box::pin(round_trip(context)),
     ),
 ];
 
 /// How following a link out of the sandbox may be denied.
 const NOT_FOLLOWED: &[ExpectedDenial] = &[
-    denied("error:path", "the sandbox's own look at the path"),
-    denied("unreached", "the link leads nowhere in the sandbox"),
+    denied("error:path", "the sandbox checks the path itself"),
+    denied(
+        "unreached",
+        "the link's target does not exist in the sandbox",
+    ),
 ];
 
 async fn fetch_through_link(context: &mut ProbeContext) -> Result<(), ProbeError> {
@@ -138,12 +141,12 @@ async fn round_trip(context: &mut ProbeContext) -> Result<(), ProbeError> {
             }
             match sandbox.handle().read(&path).await {
                 Ok(fetched) if fetched == content => None,
-                Ok(fetched) => Some(format!("fetched {} other bytes", fetched.len())),
+                Ok(fetched) => Some(format!("fetched {} different bytes", fetched.len())),
                 Err(error) => Some(error.to_string()),
             }
         })
         .await;
     context.record_attack(behavior("put, read, fetch", deviation));
-    context.no_host_effect("files of the sandbox are no matter of the host");
+    context.no_host_effect("files of the sandbox do not affect the host");
     Ok(())
 }

@@ -45,6 +45,6 @@ pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
         })
         .await;
     context.record_attack(behavior("put, read, fetch", deviation));
-    context.no_host_effect("files of the sandbox are no matter of the host");
+    context.no_host_effect("files of the sandbox do not affect the host");
     Ok(())
 }

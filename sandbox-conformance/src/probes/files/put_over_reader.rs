@@ -57,6 +57,6 @@ pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
     let deviation =
         deviation.map(|deviation| deviation.unwrap_or_else(|error| Some(error.to_string())));
     context.record_attack(behavior("put over a running reader", deviation));
-    context.no_host_effect("files of the sandbox are no matter of the host");
+    context.no_host_effect("files of the sandbox do not affect the host");
     Ok(())
 }

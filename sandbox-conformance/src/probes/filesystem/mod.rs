@@ -21,7 +21,7 @@ pub static PROBES: &[Probe] = &[
     Probe::isolation(
         "filesystem::cluster_token",
         FILESYSTEM_READ_ROOTS,
-        "reads a file of the host, or the token of a service account where a cluster puts it",
+        "reads a file of the host, or a pod's service account token",
         signs::UNREADABLE,
         |context| Box::pin(read_access::cluster_token(context)),
     ),
@@ -36,7 +36,7 @@ pub static PROBES: &[Probe] = &[
     Probe::isolation(
         "filesystem::device_node",
         FILESYSTEM_READ_ROOTS,
-        "makes a node for the kernel's log and opens it",
+        "creates a device node for the kernel's log, and opens it",
         signs::FORBIDDEN,
         |context| Box::pin(read_access::device_node(context)),
     ),
@@ -117,7 +117,7 @@ pub static PROBES: &[Probe] = &[
     Probe::isolation(
         "filesystem::set_group_id",
         FILESYSTEM_WRITE_ROOTS,
-        "leaves programs with set-group-id and set-user-id in a write root",
+        "leaves set-group-id and set-user-id programs in a write root",
         write_access::UNMARKED,
         |context| Box::pin(write_access::set_group_id(context)),
     )
@@ -135,7 +135,7 @@ pub static PROBES: &[Probe] = &[
     Probe::isolation(
         "filesystem::unmount",
         FILESYSTEM_READ_ROOTS,
-        "takes away the mount on /tmp",
+        "unmounts /tmp",
         signs::FORBIDDEN,
         |context| kernel_call(context, Call::new(["unmount", "/tmp"])),
     ),
@@ -143,7 +143,7 @@ pub static PROBES: &[Probe] = &[
     Probe::isolation(
         "filesystem::whiteout",
         FILESYSTEM_WRITE_ROOTS,
-        "renames a file in a write root so that a device stays in its place",
+        "renames a file in a write root so that a whiteout device replaces it",
         signs::FORBIDDEN,
         |context| Box::pin(write_access::whiteout(context)),
     )
@@ -168,7 +168,7 @@ pub static PROBES: &[Probe] = &[
     Probe::behavior(
         "filesystem::write_root_is_the_hosts",
         FILESYSTEM_WRITE_ROOTS,
-        "writes in a write root and looks for it on the host",
+        "writes a file in a write root, and compares it on the host",
         |context| Box::pin(write_access::write_root_is_the_hosts(context)),
     )
     .setup(rooted),

@@ -34,12 +34,12 @@ pub(super) async fn device_node(context: &mut ProbeContext) -> Result<(), ProbeE
     context
         .attack(&call(std::path::Path::new(&context.inside("device"))))
         .await;
-    context.no_host_effect("a node in the sandbox is none on the host");
+    context.no_host_effect("a device node in the sandbox does not exist on the host");
     Ok(())
 }
 
 pub(super) const LINKS: &[ExpectedDenial] = &[
-    denied("ENOENT", "the sandbox's file system does not hold it"),
+    denied("ENOENT", "the sandbox's file system does not contain it"),
     denied("EXDEV", "another mount, or Landlock"),
     denied("EACCES", "Landlock, or permissions"),
     denied("EPERM", "file of another user"),

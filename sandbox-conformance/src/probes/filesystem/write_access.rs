@@ -9,8 +9,8 @@ pub(super) const ATTRIBUTES: &[ExpectedDenial] = &[
     denied("EROFS", "read-only mount"),
     denied("EPERM", "file of another user"),
     denied("EACCES", "permissions"),
-    denied("ENOENT", "the sandbox's file system does not hold it"),
-    denied("EINVAL", "user that the namespace does not know"),
+    denied("ENOENT", "the sandbox's file system does not contain it"),
+    denied("EINVAL", "user that the namespace does not map"),
     denied("EOPNOTSUPP", "file system without such attributes"),
 ];
 
@@ -45,7 +45,7 @@ pub(super) async fn create_in_read_root(context: &mut ProbeContext) -> Result<()
         )
         .await;
     context.attack(&Call::new(["create"]).and(&planted)).await;
-    context.check_host("names in the folder", !planted.exists());
+    context.check_host("the new file's name in the folder", !planted.exists());
     Ok(())
 }
 
@@ -112,7 +112,7 @@ pub(super) const REMOUNTS: &[ExpectedDenial] = &[
     denied("EPERM", "no capability, or seccomp"),
     denied("EACCES", "no capability, or seccomp"),
     denied("ENOSYS", "seccomp"),
-    denied("ENOENT", "the sandbox's file system does not hold it"),
+    denied("ENOENT", "the sandbox's file system does not contain it"),
 ];
 
 pub(super) async fn remount(context: &mut ProbeContext) -> Result<(), ProbeError> {
@@ -131,7 +131,7 @@ pub(super) const UNMARKED: &[ExpectedDenial] = &[
     denied("EACCES", "Landlock"),
     denied(
         "ENOENT",
-        "the sandbox's file system does not hold the folder",
+        "the sandbox's file system does not contain the folder",
     ),
     denied("cleared", "the kernel has cleared the bits"),
 ];
@@ -176,7 +176,7 @@ pub(super) async fn whiteout(context: &mut ProbeContext) -> Result<(), ProbeErro
         .await;
     context.attack(&call("whiteout", &from, &to)).await;
     let is_device = std::fs::symlink_metadata(&from).is_ok_and(|file| !file.is_file());
-    context.check_host("what stands in the file's place on the host", !is_device);
+    context.check_host("the type of the file on the host", !is_device);
     Ok(())
 }
 
@@ -228,7 +228,7 @@ pub(super) async fn write_root_is_the_hosts(context: &mut ProbeContext) -> Resul
         "write in the write root, read on the host",
         written,
     ));
-    context.no_host_effect("the comparison is the test");
+    context.no_host_effect("the attack itself compares the content");
     Ok(())
 }
 

@@ -48,7 +48,7 @@ pub(super) async fn call_without_limit(
         Ok(Ok(found)) => judged(found?, most),
     };
     context.record_attack(Step::new(action, attempt));
-    context.no_host_effect("the host is where it is read");
+    context.no_host_effect("the probe only reads the limit on the host");
     Ok(())
 }
 

@@ -30,15 +30,15 @@ pub static PROBES: &[Probe] = &[
     Probe::isolation(
         "layers::container_filter",
         PRIVILEGES,
-        "counts the filters of system calls where the report names the container's profile \
-         beside ours",
+        "counts the seccomp filters where the report names the container's profile besides the \
+         agent's filter",
         &kernel_state("filtered"),
         |context| Box::pin(container_filter(context)),
     ),
     Probe::isolation(
         "layers::filter",
         PRIVILEGES,
-        "asks for the filter of system calls where the report names seccomp",
+        "looks for a missing seccomp filter where the report names seccomp",
         &kernel_state("filtered"),
         |context| Box::pin(filter(context)),
     ),
@@ -46,7 +46,7 @@ pub static PROBES: &[Probe] = &[
     Probe::isolation(
         "layers::group_pids",
         PIDS,
-        "looks for a limit of processes by control groups where the report names one",
+        "looks for a missing cgroup process limit where the report names one",
         &kernel_state(LIMITED),
         |context| {
             Box::pin(call_without_limit(
@@ -62,7 +62,7 @@ pub static PROBES: &[Probe] = &[
     Probe::isolation(
         "layers::group_swap",
         MEMORY,
-        "looks for a limit of swap where the report names one",
+        "looks for a missing swap limit where the report names one",
         &kernel_state(LIMITED),
         |context| {
             Box::pin(call_without_limit(
@@ -84,7 +84,7 @@ pub static PROBES: &[Probe] = &[
     Probe::isolation(
         "layers::landlock",
         FILESYSTEM_READ_ROOTS,
-        "counts how many more Landlock domains it can enter where the report names one",
+        "counts how many more Landlock domains it can enter where the report names Landlock",
         &kernel_state("domain"),
         |context| Box::pin(landlock(context)),
     ),
@@ -92,7 +92,7 @@ pub static PROBES: &[Probe] = &[
     Probe::isolation(
         "layers::limit_pids",
         PIDS,
-        "asks for the limit of a user's processes where the report names RLIMIT_NPROC",
+        "reads the process limit of the user where the report names RLIMIT_NPROC",
         &kernel_state(LIMITED),
         |context| Box::pin(limit_pids(context)),
     )
@@ -100,14 +100,14 @@ pub static PROBES: &[Probe] = &[
     Probe::isolation(
         "layers::no_new_privileges",
         PRIVILEGES,
-        "asks whether an execution can gain privileges where the report names no_new_privs",
+        "reads no_new_privs where the report names it",
         &kernel_state("no_new_privs"),
         |context| Box::pin(no_new_privileges(context)),
     ),
     Probe::isolation(
         "layers::own_user",
         PRIVILEGES,
-        "compares the code's user with its parent's where the report names one of its own",
+        "compares the code's user with its parent's where the report names a separate user",
         &kernel_state("own_user"),
         |context| Box::pin(own_user(context)),
     ),
@@ -123,7 +123,7 @@ pub static PROBES: &[Probe] = &[
     Probe::isolation(
         "layers::user_limits",
         PROCESSES,
-        "reads how many inotify instances its users may have, where the report names a limit",
+        "reads the limit of inotify instances where the report names one",
         &kernel_state("bounded"),
         |context| Box::pin(user_limits(context)),
     ),
@@ -166,7 +166,7 @@ const USER_LIMITS: &str = "limits of inotify";
 const fn kernel_state(sign: &'static str) -> [ExpectedDenial; 1] {
     [ExpectedDenial {
         sign,
-        means: "the kernel's own word on the process",
+        means: "the kernel's state of the process",
     }]
 }
 
@@ -180,7 +180,7 @@ async fn call_without_layer(
         context.host_control(&call).await?;
         context.allow_control(&Call::new(["alive"])).await;
         context.attack(&call).await;
-        context.no_host_effect("the kernel is only asked");
+        context.no_host_effect("the probe only reads the kernel's state");
     }
     Ok(())
 }
@@ -264,13 +264,13 @@ async fn landlock(context: &mut ProbeContext) -> Result<(), ProbeError> {
         (Attempt::Succeeded { value: host }, Attempt::Succeeded { value: inside }) => {
             match (host.parse::<u32>(), inside.parse::<u32>()) {
                 (Ok(host), Ok(inside)) => Attempt::leak_if(inside >= host, "domain"),
-                _ => Attempt::unclear(format!("{host} and {inside} are no numbers")),
+                _ => Attempt::unclear(format!("{host} and {inside} are not numbers")),
             }
         }
         (_, other) => other,
     };
     context.record_attack(Step::new("landlock-room, less than on the host", attempt));
-    context.no_host_effect("the kernel is only asked");
+    context.no_host_effect("the probe only reads the kernel's state");
     Ok(())
 }
 

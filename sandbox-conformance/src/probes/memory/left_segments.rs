@@ -8,11 +8,11 @@ pub(super) const LIMITED: &[ExpectedDenial] = &[
     denied("ENOMEM", "memory limit of the process"),
     denied("ENOSPC", "limit of the IPC namespace"),
     denied("EPERM", "seccomp: there are no such segments"),
-    denied("removed", "what an execution leaves is gone with it"),
+    denied("removed", "an execution's segments are removed at its end"),
 ];
 
 pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
-    // Keys are signed 32-bit numbers, and 0 is no key.
+    // Keys are signed 32-bit numbers, and 0 is not a key.
     let key = || {
         let random = u32::from_str_radix(&random_name()[..8], 16).map(|key| key >> 1 | 1);
         random.map(|key| key.to_string())

@@ -10,7 +10,7 @@ pub static PROBES: &[Probe] = &[
     Probe::isolation(
         "memory::huge_pages",
         PRIVILEGES,
-        "asks for huge pages by mapping, file in memory and segment",
+        "requests huge pages through mmap, memfd_create and shmget",
         signs::FORBIDDEN,
         |context| kernel_call(context, Call::new(["huge-pages"])),
     ),
@@ -18,7 +18,7 @@ pub static PROBES: &[Probe] = &[
     Probe::isolation(
         "memory::left_segments",
         MEMORY,
-        "leaves a System V segment of 24 MiB behind, and makes another one in the next \
+        "leaves a System V segment of 24 MiB behind, and creates another one in the next \
          execution, with a limit of 32 MiB",
         left_segments::LIMITED,
         |context| Box::pin(left_segments::run(context)),
@@ -69,7 +69,7 @@ pub static PROBES: &[Probe] = &[
     Probe::behavior(
         "memory::reported",
         MEMORY,
-        "is told that a program ended for memory",
+        "uses twice its memory limit, and expects the outcome `out_of_memory`",
         |context| Box::pin(reported(context)),
     )
     .setup(memory_of_64_mib),
@@ -90,7 +90,7 @@ pub static PROBES: &[Probe] = &[
     Probe::isolation(
         "memory::unmapped",
         MEMORY,
-        "writes 128 MiB into a file in memory with a limit of 64 MiB, and maps none of it",
+        "writes 128 MiB into an unmapped file in memory with a limit of 64 MiB",
         signs::MEMORY,
         |context| {
             limit(
@@ -113,7 +113,7 @@ const HELD_BY_KERNEL: &[ExpectedDenial] = &[
     denied("out_of_memory", "memory limit of the sandbox"),
     denied("ENOMEM", "memory limit of the sandbox"),
     denied("ENOBUFS", "memory limit of the sandbox"),
-    denied("EMFILE", "limit of open files: each holds too little"),
+    denied("EMFILE", "limit of open files: each buffer is too small"),
     denied("EPERM", "seccomp: there are no such buffers"),
 ];
 
@@ -126,9 +126,9 @@ async fn reported(context: &mut ProbeContext) -> Result<(), ProbeError> {
     context.host_control(&call("128")).await?;
     context.allow_control(&call("16")).await;
     let result = context.execute(&call("128")).await.map(|result| {
-        (result.outcome != Outcome::OutOfMemory).then(|| format!("told: {}", result.outcome))
+        (result.outcome != Outcome::OutOfMemory).then(|| format!("reported: {}", result.outcome))
     });
-    context.record_attack(behavior("take twice the memory", result));
+    context.record_attack(behavior("use twice the memory limit", result));
     context.no_host_effect("the limit is the sandbox's own");
     Ok(())
 }

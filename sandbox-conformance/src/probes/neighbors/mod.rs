@@ -13,28 +13,28 @@ pub static PROBES: &[Probe] = &[
     Probe::isolation(
         "neighbors::message_queue",
         PROCESSES,
-        "opens a message queue that another sandbox made",
+        "opens a message queue that another sandbox created",
         UNSHARED,
         |context| Box::pin(message_queue(context)),
     ),
     Probe::isolation(
         "neighbors::shared_memory_folder",
         FILESYSTEM_READ_ROOTS,
-        "opens a file that another sandbox made in /dev/shm",
+        "opens a file that another sandbox created in /dev/shm",
         UNSHARED,
         |context| Box::pin(shared_memory_folder(context)),
     ),
     Probe::isolation(
         "neighbors::system_v_memory",
         PROCESSES,
-        "looks for System V shared memory that another sandbox made under a known key",
+        "looks for System V shared memory that another sandbox created under a known key",
         UNSHARED,
         |context| Box::pin(system_v_memory(context)),
     ),
     Probe::isolation(
         "neighbors::temporary_folder",
         FILESYSTEM_READ_ROOTS,
-        "opens a file that another sandbox made in /tmp",
+        "opens a file that another sandbox created in /tmp",
         UNSHARED,
         |context| Box::pin(temporary_folder(context)),
     ),
@@ -48,7 +48,7 @@ pub static PROBES: &[Probe] = &[
     Probe::behavior(
         "neighbors::user",
         PROCESSES,
-        "wants two sandboxes to be two users on the host",
+        "compares the host users of two sandboxes, which must differ",
         |context| Box::pin(user::run(context)),
     ),
 ];
@@ -139,7 +139,7 @@ async fn shared_memory_folder(context: &mut ProbeContext) -> Result<(), ProbeErr
 }
 
 async fn system_v_memory(context: &mut ProbeContext) -> Result<(), ProbeError> {
-    // Keys are signed 32-bit numbers, and 0 is no key.
+    // Keys are signed 32-bit numbers, and 0 is not a key.
     let key = || {
         let random = u32::from_str_radix(&random_name()[..8], 16).map(|key| key >> 1 | 1);
         random.map(|key| key.to_string())

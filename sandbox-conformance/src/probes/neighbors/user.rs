@@ -23,7 +23,7 @@ pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
     let failure = suite
         .is_none()
         .then(|| "the host's process was not seen".to_owned());
-    context.record_host_control(control("see the user of a process of the host", failure));
+    context.record_host_control(control("read the user of a process of the host", failure));
     context.allow_control(&Call::new(["alive"])).await;
     let users = context
         .with_neighbors(async |own, neighbor| {

@@ -14,7 +14,7 @@ pub static PROBES: &[Probe] = &[
     Probe::behavior(
         "packages::forged",
         PACKAGES,
-        "renames the folder around the installed packages and forges one, which another \
+        "renames the folder above the installed packages, and forges a package that another \
          sandbox imports",
         |context| Box::pin(poison::forged(context, false)),
     )
@@ -22,7 +22,7 @@ pub static PROBES: &[Probe] = &[
     Probe::behavior(
         "packages::forged_before",
         PACKAGES,
-        "forges a package before there is any cache of packages, which another sandbox imports",
+        "forges a package before the package cache exists, which another sandbox then imports",
         |context| Box::pin(poison::forged(context, true)),
     )
     .setup(with_package),
@@ -36,8 +36,7 @@ pub static PROBES: &[Probe] = &[
     Probe::behavior(
         "packages::missing",
         PACKAGES,
-        "names a package that does not exist, and wants a typed error instead of a sandbox \
-         without it",
+        "requests a package that does not exist, and expects a typed error",
         |context| Box::pin(missing(context)),
     )
     .setup(with_package),
@@ -113,7 +112,7 @@ async fn installed(context: &mut ProbeContext) -> Result<(), ProbeError> {
         })
         .await;
     context.record_attack(behavior("import the package", deviation));
-    context.no_host_effect("an import is no matter of the host");
+    context.no_host_effect("an import does not affect the host");
     Ok(())
 }
 
@@ -133,8 +132,8 @@ async fn missing(context: &mut ProbeContext) -> Result<(), ProbeError> {
             Ok(()) => Ok(Some("a sandbox without the package".to_owned())),
         },
     };
-    context.record_attack(behavior("name a package that does not exist", deviation));
-    context.no_host_effect("nothing is made");
+    context.record_attack(behavior("request a package that does not exist", deviation));
+    context.no_host_effect("nothing is created");
     Ok(())
 }
 
@@ -175,6 +174,6 @@ async fn read_only(context: &mut ProbeContext) -> Result<(), ProbeError> {
         })
         .await;
     context.record_attack(behavior("overwrite a module", deviation));
-    context.no_host_effect("what code could change, it would see changed");
+    context.no_host_effect("the attack itself reads the module again");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Forged packages in the folder around the package cache.
+//! Forged packages in the folder above the package cache.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use crate::pool::ProbeSandbox;
 use crate::probes::prelude::*;
 use crate::wheel;
 
-/// Code with access to the folder around the cache forges the entry of the suite's package. Another
+/// Code with access to the folder above the cache forges the entry of the suite's package. Another
 /// sandbox with the package must not run it. With `absent`, the first sandbox is created without a
 /// cache; otherwise the cache has the entry.
 pub(super) async fn forged(context: &mut ProbeContext, absent: bool) -> Result<(), ProbeError> {
@@ -50,7 +50,7 @@ pub(super) async fn forged(context: &mut ProbeContext, absent: bool) -> Result<(
         "forge an entry of the cache of packages",
         deviation?,
     ));
-    context.no_host_effect("what another sandbox imports is the test");
+    context.no_host_effect("the attack checks what another sandbox imports");
     Ok(())
 }
 

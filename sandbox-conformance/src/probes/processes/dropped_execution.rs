@@ -19,8 +19,11 @@ pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
     child.kill().await?;
     let left = host::processes_with(&control_token)?;
     host::kill_all_with(&control_token)?;
-    let failure = (!started || left.is_empty()).then(|| "nothing goes on".to_owned());
-    context.record_host_control(control("kill the first of a tree on the host", failure));
+    let failure = (!started || left.is_empty()).then(|| "nothing continues".to_owned());
+    context.record_host_control(control(
+        "kill the first process of a tree on the host",
+        failure,
+    ));
     context.allow_control(&Call::new(["alive"])).await;
     let token = format!("{}-attack", context.token());
     let attempt = context
@@ -55,7 +58,7 @@ pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
         },
     ));
     context.check_host(
-        "processes of the host after the caller gave up",
+        "processes of the host after the execution was dropped",
         left.is_empty(),
     );
     Ok(())

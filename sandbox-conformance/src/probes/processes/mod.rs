@@ -10,14 +10,14 @@ pub static PROBES: &[Probe] = &[
     Probe::isolation(
         "processes::dropped_execution",
         PROCESSES,
-        "goes on in sessions of its own after its caller gave it up",
+        "continues in new sessions after the caller drops the execution",
         dropped_execution::GONE_WITH_IT,
         |context| Box::pin(dropped_execution::run(context)),
     ),
     Probe::isolation(
         "processes::end_of_sandbox",
         PROCESSES,
-        "runs a process in a sandbox while the sandbox is ended",
+        "runs a process in a sandbox, and looks for it after the sandbox was killed",
         end_of_sandbox::GONE_WITH_IT,
         |context| Box::pin(end_of_sandbox::run(context)),
     )
@@ -32,7 +32,7 @@ pub static PROBES: &[Probe] = &[
     Probe::isolation(
         "processes::orphan",
         PROCESSES,
-        "leaves a process behind, forked twice and in a session of its own",
+        "leaves a process behind that forked twice and is in a new session",
         GONE_WITH_IT,
         |context| Box::pin(orphan(context)),
     ),

@@ -13,7 +13,7 @@ pub(super) const NOT_OPENED: &[ExpectedDenial] = &[
     denied("error:path", "only regular files and folders are copied"),
     ExpectedDenial {
         sign: NOT_PLANTED,
-        means: "a workspace that is a copy brings back regular files and folders alone",
+        means: "only regular files and folders are copied back from a copied workspace",
     },
 ];
 
@@ -35,8 +35,8 @@ pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
     let mut reader = tokio::process::Command::new("cat");
     let reader = reader.arg(&fifo).kill_on_drop(true).output();
     let ended = tokio::time::timeout(Duration::from_secs(1), reader).await;
-    let failure = ended.is_ok().then(|| "it was read to its end".to_owned());
-    context.record_host_control(control("read a FIFO on the host, for ever", failure));
+    let failure = ended.is_ok().then(|| "the read ended".to_owned());
+    context.record_host_control(control("read a FIFO on the host, without an end", failure));
 
     let fixture = SwapFixture::build(context, "attack")?;
     let source = fixture.project.join(DATA).join(FILE);
@@ -75,7 +75,7 @@ pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
     options.read(true).write(true).custom_flags(nonblocking);
     drop(options.open(&source));
     first.handle().kill().await?;
-    context.no_host_effect("that the copy ends is the test");
+    context.no_host_effect("the attack checks that the copy ends");
     Ok(())
 }
 

@@ -19,7 +19,7 @@ pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
         })
         .await;
     context.record_attack(behavior("follow the events", deviation));
-    context.no_host_effect("output is no matter of the host");
+    context.no_host_effect("output does not affect the host");
     Ok(())
 }
 

@@ -26,7 +26,7 @@ pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
         })
         .await;
     context.record_attack(behavior("talk, then close", deviation));
-    context.no_host_effect("input is no matter of the host");
+    context.no_host_effect("input does not affect the host");
     Ok(())
 }
 

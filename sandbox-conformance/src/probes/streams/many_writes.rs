@@ -51,6 +51,6 @@ pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
     let deviation =
         deviation.map(|deviation| deviation.unwrap_or_else(|error| Some(error.to_string())));
     context.record_attack(behavior("read slowly", deviation));
-    context.no_host_effect("output is no matter of the host");
+    context.no_host_effect("output does not affect the host");
     Ok(())
 }

@@ -19,34 +19,34 @@ pub static PROBES: &[Probe] = &[
     Probe::behavior(
         "streams::binary_integrity",
         STREAMS,
-        "sends 1 MiB of every byte value through a program and compares",
+        "sends 1 MiB of every byte value through a program, and compares",
         |context| Box::pin(binary_integrity(context)),
     ),
     Probe::behavior(
         "streams::endless_input",
         STREAMS,
-        "has an endless input for a program that reads nothing, and wants it to be left alone",
+        "offers an endless input to a program that reads nothing, and expects it to stay unread",
         |context| Box::pin(endless_input(context)),
     ),
     Probe::behavior(
         "streams::events",
         STREAMS,
-        "follows a program's events: its start, every byte in order, its end last, with the \
+        "follows a program's events: the start, every byte in order, and last the end with the \
          exit code",
         |context| Box::pin(events::run(context)),
     ),
     Probe::behavior(
         "streams::half_close",
         STREAMS,
-        "talks to a program word by word, closes its input, and wants the rest and the exit \
-         code",
+        "talks to a program word by word, closes its input, and expects the remaining output and \
+         the exit code",
         |context| Box::pin(half_close::run(context)),
     ),
     Probe::behavior(
         "streams::late_reader",
         STREAMS,
-        "reads nothing until long after the program's time limit, then wants its output and \
-         its exit code",
+        "reads nothing until long after the program's time limit, and then expects its output and \
+         exit code",
         |context| Box::pin(late_reader(context)),
     ),
     Probe::behavior(
@@ -58,19 +58,19 @@ pub static PROBES: &[Probe] = &[
     Probe::behavior(
         "streams::no_input",
         STREAMS,
-        "reads standard input that was not given, and wants its end at once",
+        "reads standard input that was not given, and expects its end at once",
         |context| Box::pin(no_input(context)),
     ),
     Probe::behavior(
         "streams::order",
         STREAMS,
-        "compares what comes live on each stream with what was written and with what is kept",
+        "compares the live output of each stream with the written and the kept output",
         |context| Box::pin(order(context)),
     ),
     Probe::behavior(
         "streams::separate",
         STREAMS,
-        "writes to both streams in turn and compares each",
+        "writes to both streams in turn, and compares each",
         |context| Box::pin(separate(context)),
     ),
 ];
@@ -91,7 +91,7 @@ async fn binary_integrity(context: &mut ProbeContext) -> Result<(), ProbeError> 
         (differs || !result.success()).then_some(got)
     });
     context.record_attack(behavior("echo 1 MiB", deviation));
-    context.no_host_effect("output is no matter of the host");
+    context.no_host_effect("output does not affect the host");
     Ok(())
 }
 
@@ -134,7 +134,7 @@ async fn endless_input(context: &mut ProbeContext) -> Result<(), ProbeError> {
         })
         .await;
     context.record_attack(behavior("leave an endless input unread", deviation));
-    context.no_host_effect("input is no matter of the host");
+    context.no_host_effect("input does not affect the host");
     Ok(())
 }
 
@@ -156,7 +156,7 @@ async fn late_reader(context: &mut ProbeContext) -> Result<(), ProbeError> {
         })
         .await;
     context.record_attack(behavior("read late", deviation));
-    context.no_host_effect("output is no matter of the host");
+    context.no_host_effect("output does not affect the host");
     Ok(())
 }
 
@@ -188,7 +188,7 @@ async fn no_input(context: &mut ProbeContext) -> Result<(), ProbeError> {
         (!result.success() || !result.stdout.bytes.is_empty()).then(|| result.outcome.to_string())
     });
     context.record_attack(behavior("read no input", deviation));
-    context.no_host_effect("input is no matter of the host");
+    context.no_host_effect("input does not affect the host");
     Ok(())
 }
 
@@ -221,7 +221,7 @@ async fn order(context: &mut ProbeContext) -> Result<(), ProbeError> {
         })
         .await;
     context.record_attack(behavior("compare the lines", deviation));
-    context.no_host_effect("output is no matter of the host");
+    context.no_host_effect("output does not affect the host");
     Ok(())
 }
 
@@ -237,6 +237,6 @@ async fn separate(context: &mut ProbeContext) -> Result<(), ProbeError> {
         differs.then(|| format!("{:?} and {:?}", result.stdout_text(), result.stderr_text()))
     });
     context.record_attack(behavior("write to both", deviation));
-    context.no_host_effect("output is no matter of the host");
+    context.no_host_effect("output does not affect the host");
     Ok(())
 }

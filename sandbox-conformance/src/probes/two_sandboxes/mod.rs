@@ -10,23 +10,21 @@ pub static PROBES: &[Probe] = &[
     Probe::isolation(
         "two_sandboxes::copy_source",
         FILES,
-        "exchanges a folder and a link while a file of it is copied into another sandbox",
+        "swaps a folder with a link while a file of it is copied into another sandbox",
         swap::STOPPED,
         |context| Box::pin(swap::swap_during_creation(context, path_uses::COPY)),
     ),
     Probe::isolation(
         "two_sandboxes::output",
         ARTIFACT_EXPORT_PATHS,
-        "exchanges an output folder and a link while artifacts of another sandbox are \
-         written there",
+        "swaps an output folder with a link while artifacts of another sandbox are written there",
         swap::STOPPED,
         |context| Box::pin(swap::swap_during_creation(context, path_uses::OUTPUT)),
     ),
     Probe::isolation(
         "two_sandboxes::read_root",
         FILESYSTEM_READ_ROOTS,
-        "exchanges the folder around a read root and a link while another sandbox is created \
-         with it",
+        "swaps the folder above a read root with a link while another sandbox is created with it",
         swap::STOPPED,
         |context| {
             Box::pin(swap::swap_during_creation(
@@ -38,23 +36,22 @@ pub static PROBES: &[Probe] = &[
     Probe::isolation(
         "two_sandboxes::state_folder",
         FILESYSTEM_WRITE_ROOTS,
-        "exchanges a workspace and the folder with the keys of other sandboxes, which every \
-         sandbox refuses, while another one is created",
+        "swaps a workspace with the folder of other sandboxes' keys while another sandbox is \
+         created with it",
         swap::STOPPED,
         |context| Box::pin(state_folder::run(context)),
     ),
     Probe::isolation(
         "two_sandboxes::workspace",
         FILESYSTEM_WRITE_ROOTS,
-        "exchanges a workspace and a link while another sandbox is created with it",
+        "swaps a workspace with a link while another sandbox is created with it",
         swap::STOPPED,
         |context| Box::pin(swap::swap_during_creation(context, path_uses::FOLDER)),
     ),
     Probe::isolation(
         "two_sandboxes::workspace_parent",
         FILESYSTEM_WRITE_ROOTS,
-        "exchanges the folder around a workspace and a link while another sandbox is created \
-         with it",
+        "swaps the folder above a workspace with a link while another sandbox is created with it",
         swap::STOPPED,
         |context| {
             Box::pin(swap::swap_during_creation(
@@ -66,8 +63,7 @@ pub static PROBES: &[Probe] = &[
     Probe::isolation(
         "two_sandboxes::write_root",
         FILESYSTEM_WRITE_ROOTS,
-        "exchanges the folder around a write root and a link while another sandbox is \
-         created with it",
+        "swaps the folder above a write root with a link while another sandbox is created with it",
         swap::STOPPED,
         |context| {
             Box::pin(swap::swap_during_creation(

@@ -16,7 +16,7 @@ const WHILE: Duration = Duration::from_secs(4);
 pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
     if context.tier() != "local" {
         return Err(ProbeError::new(
-            "the suite knows no state folder of this tier",
+            "the suite does not know this tier's state folder",
         ));
     }
     let user = rustix::process::geteuid().as_raw();
@@ -45,7 +45,7 @@ pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
         }
     }
     drop(swapper);
-    let failure = (!led_away).then(|| "the file was always there".to_owned());
+    let failure = (!led_away).then(|| "the file never disappeared".to_owned());
     context.record_host_control(control("use the folder on the host meanwhile", failure));
 
     let fixture = SwapFixture::build(context, "attack")?;
@@ -60,7 +60,7 @@ pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
         }
     };
     context.record_attack(Step::new("create sandboxes meanwhile", attempt));
-    context.no_host_effect("what the sandbox was given is the test");
+    context.no_host_effect("the attack checks which folder the sandbox was given");
     Ok(())
 }
 

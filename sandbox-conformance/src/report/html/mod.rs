@@ -1,6 +1,6 @@
 //! One self-contained page: the matrix, and the evidence behind each cell.
 //!
-//! The page has no script, so no output of a guest can become one. Cells are links, evidence
+//! The page has no script, so no output of a sandbox can become one. Cells are links, evidence
 //! collapses, and the filters are checkboxes that the style sheet reads. A content security policy
 //! forbids scripts and requests.
 

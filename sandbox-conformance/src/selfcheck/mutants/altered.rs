@@ -13,13 +13,13 @@ use super::instance::AlteredInstance;
 pub(super) enum ExecAlteration {
     /// Unaltered.
     Straight,
-    /// The execution goes on after the receiver of output asks to stop.
+    /// The execution continues after the receiver of output has asked to stop.
     Unstoppable,
     /// Standard error arrives as standard output.
     OneStream,
     /// Only the first 4 KiB of each stream arrive.
     CutShort,
-    /// The execution goes on after it was dropped or timed out.
+    /// The execution continues after it was dropped or timed out.
     GoesOn,
     /// At the time limit, only the program's process group is killed.
     GroupKilled,

@@ -372,7 +372,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "streams::many_writes",
     ]),
     altered(
-        "refusals untold",
+        "denials not reported",
         Alteration {
             end: |end| end.refused.clear(),
             ..Alteration::NONE

@@ -43,7 +43,7 @@ pub(super) const ENGINE_MUTANTS: &[Mutant] = &[
     .may(&["filesystem::"]),
     // Nothing is compared if the caller is root and the suite's folders belong to another user.
     engine_mutant(
-        "folders that nobody compares",
+        "folders not compared",
         Mutation::Folders,
         &["two_sandboxes::read_root"],
     )

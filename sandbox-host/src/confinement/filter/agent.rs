@@ -18,15 +18,16 @@ fn int(argument: Argument) -> Bits {
 pub(super) fn rules(agent: u32) -> Vec<Rule> {
     let process = u64::from(agent);
     let group = u64::from(agent.wrapping_neg());
-    // To all processes. The kernel spares process 1, but no supervisor of the same user.
-    const EVERYBODY: u64 = 0xffff_ffff;
+    // The number for all processes. The kernel excludes process 1, but not supervisors of the same
+    // user.
+    const ALL_PROCESSES: u64 = 0xffff_ffff;
     let refuse = |syscall| Rule::refuse(syscall, Errno::EPERM);
-    let mut everybody = vec![process, EVERYBODY];
-    if group != EVERYBODY {
-        everybody.push(group);
+    let mut targets = vec![process, ALL_PROCESSES];
+    if group != ALL_PROCESSES {
+        targets.push(group);
     }
     vec![
-        refuse(Syscall::KILL).when(int(Argument::First).one_of(everybody)),
+        refuse(Syscall::KILL).when(int(Argument::First).one_of(targets)),
         refuse(Syscall::TKILL).when(int(Argument::First).equals(process)),
         refuse(Syscall::TGKILL).when(int(Argument::First).equals(process)),
         refuse(Syscall::TGKILL).when(int(Argument::Second).equals(process)),

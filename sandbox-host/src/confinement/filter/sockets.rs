@@ -36,7 +36,7 @@ const SOCK_SEQPACKET: u64 = 5;
 /// - In separate namespaces with the full network, which is the host's network namespace: that
 ///   namespace contains the abstract sockets of the host's desktop, session buses and editors. If
 ///   Landlock can deny these, unix sockets are allowed, otherwise connected pairs only. (A
-///   container with the full network has a namespace of its own.)
+///   container with the full network has its own namespace.)
 /// - In the host's namespaces: IPv4 and IPv6 only with the full network; unix sockets as above.
 pub(super) fn rules(plan: &Plan, kernel: &Kernel, isolation: Isolation) -> Vec<Rule> {
     let family = Condition::int(Argument::First);

@@ -41,7 +41,7 @@ async fn cancelled_detached_creation_leaves_nothing() {
     for delay in [
         0, 200, 500, 1000, 2000, 3000, 4000, 5000, 7000, 10_000, 20_000, 40_000, 10_000_000,
     ] {
-        // A cancelled creation may still claim its name for a moment.
+        // A canceled creation may still claim its name for a moment.
         let name = format!("{prefix}-{delay}");
         let spec = spec(&name);
         let creation = client.create(&spec);
@@ -50,7 +50,7 @@ async fn cancelled_detached_creation_leaves_nothing() {
             created.expect("created").kill().await.expect("ended");
             kept += 1;
         }
-        // A creation that is cancelled after its record is written leaves a complete sandbox.
+        // A creation that is canceled after its record is written leaves a complete sandbox.
         for info in client.list().await.expect("a list") {
             // It may be removed at this moment.
             let _ = client.remove(&info.name).await;
@@ -91,7 +91,7 @@ fn detached_sandbox_survives_its_killed_creator() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(async {
         let client = client(state.path(), policy());
-        let sandbox = client.get("owned").await.expect("it lives on");
+        let sandbox = client.get("owned").await.expect("it still runs");
         let result = sandbox.exec(&sh("cat /tmp/kept || cat $TMPDIR/kept")).await;
         assert_eq!(result.expect("it runs").stdout_text(), "kept\n");
         // The execution ends with its client.

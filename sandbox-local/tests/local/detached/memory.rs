@@ -47,7 +47,7 @@ async fn supervisor_samples_memory_without_cgroups() {
         .join("sandboxes")
         .join(&name)
         .join("memory_kills");
-    let kills = std::fs::read_to_string(kills).expect("somebody was killed");
+    let kills = std::fs::read_to_string(kills).expect("a process was killed");
     assert!(
         kills.trim().parse::<u64>().is_ok_and(|kills| kills >= 1),
         "{kills:?}"
