@@ -11,7 +11,13 @@ fn main() -> ExitCode {
         .is_none()
         .then_some("cargo did not start this test");
     trials::main(&[
-        (None, named_tests![guide_shows_the_tested_code]),
+        (
+            None,
+            named_tests![
+                guide_shows_the_tested_code,
+                blocks_without_a_command_or_path_are_skipped,
+            ],
+        ),
         (
             missing,
             named_tests![steps_of_the_guide_lead_to_a_matrix_row],

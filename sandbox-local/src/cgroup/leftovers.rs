@@ -65,6 +65,8 @@ fn has_processes(group: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::owned_name::unique_name;
 
@@ -108,8 +110,7 @@ mod tests {
         for folder in [&own, &other, &slice.path().join("session-1.scope")] {
             std::fs::create_dir(folder).expect("made");
         }
-        let mut found: Vec<_> = siblings(&own).collect();
-        found.sort();
-        assert_eq!(found, [own, other]);
+        let found: BTreeSet<_> = siblings(&own).collect();
+        assert_eq!(found, BTreeSet::from([own, other]));
     }
 }
