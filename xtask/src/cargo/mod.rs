@@ -6,12 +6,12 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::failure::{Context, Failure, Result};
+use crate::failure::{Context, Failure};
 
 mod artifacts;
 
 use artifacts::build;
-pub use artifacts::{Executable, Kind};
+pub use artifacts::{Executable, ExecutableKind};
 
 /// The backends that are tested and measured, as features of the workspace's packages.
 pub const BACKENDS: &str = "local,docker,podman,k8s";
@@ -33,10 +33,10 @@ const OWN_VARIABLES: [&str; 5] = [
 ///
 /// # Errors
 /// When cargo has built none of this name.
-pub fn program<'a>(built: &'a [Executable], name: &str) -> Result<&'a Path> {
+pub fn program<'a>(built: &'a [Executable], name: &str) -> Result<&'a Path, Failure> {
     built
         .iter()
-        .find(|built| built.kind == Kind::Program && built.name == name)
+        .find(|built| built.kind == ExecutableKind::Program && built.name == name)
         .map(|built| built.path.as_path())
         .ok_or_else(|| Failure::new(format!("cargo has built no program {name}")))
 }
@@ -55,7 +55,7 @@ impl Workspace {
     ///
     /// # Errors
     /// When cargo cannot be run or does not know the workspace.
-    pub fn find() -> Result<Self> {
+    pub fn find() -> Result<Self, Failure> {
         let arguments = ["metadata", "--no-deps", "--format-version", "1"];
         // The one that cargo runs now: a shared target folder may hold a program that was built from another checkout.
         let package = std::env::var_os("CARGO_MANIFEST_DIR");
@@ -95,7 +95,7 @@ impl Workspace {
     ///
     /// # Errors
     /// When cargo fails.
-    pub fn build_programs(&self) -> Result<Vec<Executable>> {
+    pub fn build_programs(&self) -> Result<Vec<Executable>, Failure> {
         build(self.cargo().arg("build").args(SCOPE).arg("--bins"))
     }
 
@@ -103,7 +103,7 @@ impl Workspace {
     ///
     /// # Errors
     /// When cargo fails.
-    pub fn build_tests(&self) -> Result<Vec<Executable>> {
+    pub fn build_tests(&self) -> Result<Vec<Executable>, Failure> {
         build(self.cargo().arg("test").args(SCOPE).arg("--no-run"))
     }
 
@@ -112,7 +112,7 @@ impl Workspace {
     ///
     /// # Errors
     /// When cargo fails.
-    pub fn build_quick_tests(&self) -> Result<Vec<Executable>> {
+    pub fn build_quick_tests(&self) -> Result<Vec<Executable>, Failure> {
         let mut command = self.cargo();
         command.arg("test").args(SCOPE).arg("--no-run");
         // Cargo builds the suite's program for the tests in `command`.
