@@ -15,9 +15,7 @@ use bollard::query_parameters::{
 };
 use futures_util::{StreamExt, TryStreamExt};
 
-use crate::workload::{
-    Contender, IMAGE, MeasureError, Result, Timings, Workload, expect_bytes, timed,
-};
+use crate::workload::{Contender, IMAGE, MeasureError, Timings, Workload, expect_bytes, timed};
 
 /// An available engine answers within this time.
 const PING_TIME_LIMIT: Duration = Duration::from_secs(2);
@@ -54,7 +52,7 @@ impl EngineApi {
         }
     }
 
-    async fn docker(&mut self) -> Result<Docker> {
+    async fn docker(&mut self) -> Result<Docker, MeasureError> {
         if let Some(docker) = &self.docker {
             return Ok(docker.clone());
         }
@@ -63,7 +61,7 @@ impl EngineApi {
         Ok(self.docker.insert(docker).clone())
     }
 
-    async fn warm(&mut self, docker: &Docker) -> Result<String> {
+    async fn warm(&mut self, docker: &Docker) -> Result<String, MeasureError> {
         if let Some(container) = &self.warm {
             return Ok(container.id.clone());
         }
@@ -142,7 +140,7 @@ impl Contender for EngineApi {
         Ok(vec![(workload.measurement(), elapsed)])
     }
 
-    async fn finish(&mut self) -> Result<()> {
+    async fn finish(&mut self) -> Result<(), MeasureError> {
         match (&self.docker, self.warm.take()) {
             (Some(docker), Some(container)) => remove(docker, &container.id).await,
             _ => Ok(()),
@@ -151,7 +149,7 @@ impl Contender for EngineApi {
 }
 
 /// Connects to an engine that answers and has the image.
-async fn connect(engine: &str) -> Result<Docker> {
+async fn connect(engine: &str) -> Result<Docker, MeasureError> {
     let docker = if engine == "podman" {
         let host = env::var("CONTAINER_HOST").unwrap_or_default();
         let host = if host.is_empty() { PODMAN_HOST } else { &host };
@@ -165,7 +163,7 @@ async fn connect(engine: &str) -> Result<Docker> {
 }
 
 /// Runs a program to its end, and returns how many bytes it wrote.
-async fn exec(docker: &Docker, container: &str, program: &[&str]) -> Result<usize> {
+async fn exec(docker: &Docker, container: &str, program: &[&str]) -> Result<usize, MeasureError> {
     let options = CreateExecOptions {
         cmd: Some(program.to_vec()),
         attach_stdout: Some(true),
@@ -188,7 +186,7 @@ async fn exec(docker: &Docker, container: &str, program: &[&str]) -> Result<usiz
 }
 
 /// Creates and starts a container that runs `true`, waits for its end, and removes it.
-async fn run_to_end(docker: &Docker) -> Result<()> {
+async fn run_to_end(docker: &Docker) -> Result<(), MeasureError> {
     let id = docker.create_container(None, body("true")).await?.id;
     let end = async {
         docker
@@ -205,7 +203,7 @@ async fn run_to_end(docker: &Docker) -> Result<()> {
     end.and(remove(docker, &id).await)
 }
 
-async fn start_waiting(docker: &Docker) -> Result<WaitingContainer> {
+async fn start_waiting(docker: &Docker) -> Result<WaitingContainer, MeasureError> {
     let mut body = body("cat");
     (body.open_stdin, body.stdin_once) = (Some(true), Some(true));
     let id = docker.create_container(None, body).await?.id;
@@ -243,7 +241,7 @@ fn body(program: &str) -> ContainerCreateBody {
     }
 }
 
-async fn remove(docker: &Docker, id: &str) -> Result<()> {
+async fn remove(docker: &Docker, id: &str) -> Result<(), MeasureError> {
     let options = RemoveContainerOptionsBuilder::new().force(true).v(true);
     Ok(docker.remove_container(id, Some(options.build())).await?)
 }

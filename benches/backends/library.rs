@@ -12,7 +12,7 @@ use sandbox::{
 use crate::pods;
 use crate::processes::TRUE;
 use crate::workload::{
-    Contender, IMAGE, MeasureError, Result, SANDBOX, Timings, Workload, expect_bytes, timed,
+    Contender, IMAGE, MeasureError, SANDBOX, Timings, Workload, expect_bytes, timed,
 };
 
 /// The file that is copied in and out.
@@ -38,7 +38,7 @@ impl Library {
         }
     }
 
-    fn client(&mut self) -> Result<SandboxClient> {
+    fn client(&mut self) -> Result<SandboxClient, MeasureError> {
         if let Some(client) = &self.client {
             return Ok(client.clone());
         }
@@ -64,7 +64,7 @@ impl Library {
     }
 
     /// The sandbox that runs until the end of the benchmark.
-    async fn warm(&mut self) -> Result<Arc<SandboxHandle>> {
+    async fn warm(&mut self) -> Result<Arc<SandboxHandle>, MeasureError> {
         if let Some(warm) = &self.warm {
             return Ok(Arc::clone(warm));
         }
@@ -114,7 +114,7 @@ impl Contender for Library {
         Ok(vec![(workload.measurement(), elapsed)])
     }
 
-    async fn finish(&mut self) -> Result<()> {
+    async fn finish(&mut self) -> Result<(), MeasureError> {
         if let Some(warm) = self.warm.take() {
             warm.kill().await?;
         }
@@ -125,7 +125,7 @@ impl Contender for Library {
     }
 }
 
-async fn one_shot(client: &SandboxClient, spec: &SandboxSpec) -> Result<()> {
+async fn one_shot(client: &SandboxClient, spec: &SandboxSpec) -> Result<(), MeasureError> {
     let sandbox = client.create(spec).await?;
     exec(&sandbox, &[TRUE], 0).await?;
     sandbox.kill().await?;
@@ -133,7 +133,7 @@ async fn one_shot(client: &SandboxClient, spec: &SandboxSpec) -> Result<()> {
 }
 
 /// Runs a program that writes `bytes` bytes to its standard output.
-async fn exec(sandbox: &SandboxHandle, program: &[&str], bytes: u64) -> Result<()> {
+async fn exec(sandbox: &SandboxHandle, program: &[&str], bytes: u64) -> Result<(), MeasureError> {
     let request = ExecRequest::new(program[0]).args(program[1..].iter().copied());
     let result = sandbox.exec(&request).await?;
     if !result.success() || result.incomplete.is_some() {

@@ -31,7 +31,7 @@ const BACKENDS: [&str; 4] = ["local", "docker", "podman", "k8s"];
 
 /// Compare each backend with bare processes, containers and pods.
 #[derive(Debug, Parser)]
-struct Arguments {
+struct BackendsArguments {
     /// Run each workload once, by default on the local backend alone; print no times
     #[arg(long, conflicts_with = "iterations")]
     smoke: bool,
@@ -51,7 +51,7 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    let mut arguments = Arguments::parse();
+    let mut arguments = BackendsArguments::parse();
     arguments.smoke |= !arguments.bench;
     // One thread, as in the `sandbox` command.
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -75,7 +75,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-async fn run(arguments: &Arguments) -> Report {
+async fn run(arguments: &BackendsArguments) -> Report {
     let mut report = Report::new();
     let mut comparisons = Vec::new();
     for backend in BACKENDS {
@@ -117,7 +117,7 @@ async fn run(arguments: &Arguments) -> Report {
 }
 
 /// The sandboxes of one backend and their reference tools.
-fn comparison(backend: &'static str, arguments: &Arguments) -> Comparison {
+fn comparison(backend: &'static str, arguments: &BackendsArguments) -> Comparison {
     let bytes = workload::transfer_size(backend, arguments.smoke);
     let comparison = Comparison::new(backend, library::Library::new(backend, bytes), bytes);
     match backend {

@@ -10,9 +10,7 @@ use sandbox::{ByteSize, Cpus};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::workload::{
-    Contender, IMAGE, MeasureError, Result, Timings, Workload, expect_bytes, timed,
-};
+use crate::workload::{Contender, IMAGE, MeasureError, Timings, Workload, expect_bytes, timed};
 
 /// When the cluster ends a pod that was not removed, in seconds.
 const LIFETIME: i64 = 3600;
@@ -42,7 +40,7 @@ impl BarePods {
         }
     }
 
-    async fn api(&mut self) -> Result<Api<Pod>> {
+    async fn api(&mut self) -> Result<Api<Pod>, MeasureError> {
         if let Some(api) = &self.api {
             return Ok(api.clone());
         }
@@ -51,7 +49,7 @@ impl BarePods {
         Ok(self.api.insert(api).clone())
     }
 
-    async fn warm(&mut self, api: &Api<Pod>) -> Result<String> {
+    async fn warm(&mut self, api: &Api<Pod>) -> Result<String, MeasureError> {
         if let Some(name) = &self.warm {
             return Ok(name.clone());
         }
@@ -108,7 +106,7 @@ impl Contender for BarePods {
         Ok(vec![(workload.measurement(), elapsed)])
     }
 
-    async fn finish(&mut self) -> Result<()> {
+    async fn finish(&mut self) -> Result<(), MeasureError> {
         match (&self.api, self.warm.take()) {
             (Some(api), Some(pod)) => remove(api, &pod).await,
             _ => Ok(()),
@@ -117,14 +115,14 @@ impl Contender for BarePods {
 }
 
 /// Starts a pod, runs `true` in it, and removes it.
-async fn run_to_end(api: &Api<Pod>) -> Result<()> {
+async fn run_to_end(api: &Api<Pod>) -> Result<(), MeasureError> {
     let name = start(api).await?;
     let used = exec(api, &name, &["true"], None).await;
     used.map(drop).and(remove(api, &name).await)
 }
 
 /// Starts a pod that waits, and returns its name once it runs.
-async fn start(api: &Api<Pod>) -> Result<String> {
+async fn start(api: &Api<Pod>) -> Result<String, MeasureError> {
     let name = unique_name("bench").to_ascii_lowercase();
     let limits = json!({
         "memory": MEMORY.as_u64().to_string(),
@@ -156,7 +154,7 @@ async fn start(api: &Api<Pod>) -> Result<String> {
     Ok(name)
 }
 
-async fn wait_until_running(api: &Api<Pod>, name: &str, version: &str) -> Result<()> {
+async fn wait_until_running(api: &Api<Pod>, name: &str, version: &str) -> Result<(), MeasureError> {
     // The server ends the watch after this time: the node may be full.
     let parameters = WatchParams::default().timeout(60);
     let parameters = parameters.fields(&format!("metadata.name={name}"));
@@ -177,7 +175,12 @@ async fn wait_until_running(api: &Api<Pod>, name: &str, version: &str) -> Result
 }
 
 /// Runs a program in a pod to its end, and returns how many bytes it wrote.
-async fn exec(api: &Api<Pod>, pod: &str, program: &[&str], input: Option<&[u8]>) -> Result<usize> {
+async fn exec(
+    api: &Api<Pod>,
+    pod: &str,
+    program: &[&str],
+    input: Option<&[u8]>,
+) -> Result<usize, MeasureError> {
     let parameters = AttachParams::default().stdin(input.is_some());
     let process = api.exec(pod, program.iter().copied(), &parameters).await;
     let mut process = process?;
@@ -201,7 +204,7 @@ async fn exec(api: &Api<Pod>, pod: &str, program: &[&str], input: Option<&[u8]>)
     }
 }
 
-async fn remove(api: &Api<Pod>, name: &str) -> Result<()> {
+async fn remove(api: &Api<Pod>, name: &str) -> Result<(), MeasureError> {
     let parameters = DeleteParams::default().grace_period(0);
     api.delete(name, &parameters).await?;
     Ok(())

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 
-use crate::workload::{Contender, MeasureError, Result, Timings, Workload, expect_bytes, timed};
+use crate::workload::{Contender, MeasureError, Timings, Workload, expect_bytes, timed};
 
 /// The program that ends at once.
 pub const TRUE: &str = "/bin/true";
@@ -117,14 +117,14 @@ fn bwrap(program: &str) -> Command {
 struct Cat(Child);
 
 impl Cat {
-    fn start() -> Result<Self> {
+    fn start() -> Result<Self, MeasureError> {
         let mut command = bwrap("cat");
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         Ok(Self(command.spawn()?))
     }
 
     /// Waits until it sends back a byte, so it runs.
-    fn answered(mut self) -> Result<Self> {
+    fn answered(mut self) -> Result<Self, MeasureError> {
         let mut byte = [b'x'];
         if let (Some(stdin), Some(stdout)) = (&mut self.0.stdin, &mut self.0.stdout) {
             stdin.write_all(&byte)?;
@@ -134,7 +134,7 @@ impl Cat {
     }
 
     /// Closes its standard input and waits for its end.
-    fn end(mut self) -> Result<()> {
+    fn end(mut self) -> Result<(), MeasureError> {
         self.0.wait()?;
         Ok(())
     }
@@ -149,7 +149,7 @@ impl Drop for Cat {
 }
 
 /// Runs a command without input and output, and returns how long it took.
-async fn run(mut command: Command) -> Result<Duration> {
+async fn run(mut command: Command) -> Result<Duration, MeasureError> {
     let program = command.get_program().to_string_lossy().into_owned();
     command.stdin(Stdio::null()).stdout(Stdio::null());
     command.stderr(Stdio::null());

@@ -110,16 +110,13 @@ impl<E: Error + 'static> From<E> for MeasureError {
     }
 }
 
-/// The result of a step.
-pub type Result<T> = std::result::Result<T, MeasureError>;
-
 /// The durations of one run of a workload, by what was measured.
-pub type Timings = Result<Vec<(&'static str, Duration)>>;
+pub type Timings = Result<Vec<(&'static str, Duration)>, MeasureError>;
 
 /// Waits for `work`, and returns its result and how long it took.
 pub async fn timed<T, E: Into<MeasureError>>(
-    work: impl Future<Output = std::result::Result<T, E>>,
-) -> Result<(T, Duration)> {
+    work: impl Future<Output = Result<T, E>>,
+) -> Result<(T, Duration), MeasureError> {
     let start = Instant::now();
     let result = work.await;
     let elapsed = start.elapsed();
@@ -127,7 +124,7 @@ pub async fn timed<T, E: Into<MeasureError>>(
 }
 
 /// Fails unless a transfer moved all bytes.
-pub fn expect_bytes(received: usize, expected: u64) -> Result<()> {
+pub fn expect_bytes(received: usize, expected: u64) -> Result<(), MeasureError> {
     if received as u64 == expected {
         return Ok(());
     }
@@ -150,7 +147,7 @@ pub trait Contender {
     async fn run(&mut self, workload: Workload) -> Timings;
 
     /// Removes everything that still runs.
-    async fn finish(&mut self) -> Result<()> {
+    async fn finish(&mut self) -> Result<(), MeasureError> {
         Ok(())
     }
 }

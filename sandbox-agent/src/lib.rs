@@ -22,7 +22,7 @@
 //! sandbox-agent --version
 //! ```
 //!
-//! With a listening socket, a client with a [`protocol::Link`] can replace a broken stream. It
+//! With a listening socket, a client with a [`protocol::BeginLink`] can replace a broken stream. It
 //! counts as disconnected after the lease, or after a minute without a lease.
 //!
 //! `serve` exits with 0 after a client's request or the end of its owner's stream, 64 for a usage

@@ -7,14 +7,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{Client, command, script, settings};
+use common::{FirstClient, command, script, settings};
 use sandbox_agent::protocol::{
-    Channel, ExecRequest, ExitKind, FailStep, Kind, LogRequest, MAX_STREAMS, Program,
+    Channel, ExecProgram, ExecRequest, ExitKind, FailStep, FrameKind, LogRequest, MAX_STREAMS,
 };
 
 #[test]
 fn program_runs_and_reports_its_exit() {
-    let mut client = Client::start(&settings());
+    let mut client = FirstClient::start(&settings());
     let outcome = client.run(&command(&["echo", "hello"]));
     assert_eq!(outcome.text(), "hello\n");
     assert_eq!(outcome.kind(), ExitKind::Exited(0));
@@ -29,7 +29,7 @@ fn program_runs_and_reports_its_exit() {
 
 #[test]
 fn resource_usage_is_reported() {
-    let mut client = Client::start(&settings());
+    let mut client = FirstClient::start(&settings());
     let report = client
         .run(&script("i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"))
         .report();
@@ -44,7 +44,7 @@ fn resource_usage_is_reported() {
     // The agent's own memory, with a full log of 16 MiB, does not count as the program's.
     let mut settings = settings();
     settings.log_bytes = 16 << 20;
-    let mut client = Client::start(&settings);
+    let mut client = FirstClient::start(&settings);
     let fill = ExecRequest {
         log: true,
         ..script("head -c 17000000 /dev/zero")
@@ -56,7 +56,7 @@ fn resource_usage_is_reported() {
 
 #[test]
 fn every_exit_code_is_reported() {
-    let mut client = Client::start(&settings());
+    let mut client = FirstClient::start(&settings());
     for code in 0..=255 {
         let outcome = client.run(&script(&format!("exit {code}")));
         assert_eq!(outcome.kind(), ExitKind::Exited(code));
@@ -65,7 +65,7 @@ fn every_exit_code_is_reported() {
 
 #[test]
 fn fatal_signals_are_reported() {
-    let mut client = Client::start(&settings());
+    let mut client = FirstClient::start(&settings());
     for signal in [1, 2, 6, 9, 11, 15] {
         let outcome = client.run(&script(&format!("kill -{signal} $$; sleep 5")));
         assert_eq!(outcome.kind(), ExitKind::Signaled(signal));
@@ -74,27 +74,27 @@ fn fatal_signals_are_reported() {
     // runs.
     for _ in 0..20 {
         let stream = client.exec(&command(&["sleep", "5"]));
-        client.send(stream, Kind::Signal, &15u32.to_le_bytes());
+        client.send(stream, FrameKind::Signal, &15u32.to_le_bytes());
         assert_eq!(client.finish(stream).kind(), ExitKind::Signaled(15));
     }
     let stream = client.exec(&script(
         "trap 'echo got it' USR1; echo ready; sleep 0.3; wait",
     ));
     let outcome = client.follow(stream, |client, message| {
-        if message.kind == Kind::Stdout && message.bytes == b"ready\n" {
-            client.send(stream, Kind::Signal, &10u32.to_le_bytes());
+        if message.kind == FrameKind::Stdout && message.bytes == b"ready\n" {
+            client.send(stream, FrameKind::Signal, &10u32.to_le_bytes());
         }
     });
     assert_eq!(outcome.text(), "ready\ngot it\n");
     // After the end, a signal is not an error.
-    client.send(stream, Kind::Signal, &15u32.to_le_bytes());
-    client.send(stream, Kind::Kill, &[]);
+    client.send(stream, FrameKind::Signal, &15u32.to_le_bytes());
+    client.send(stream, FrameKind::Kill, &[]);
     client.ping();
 }
 
 #[test]
 fn programs_start_with_default_signal_actions() {
-    let mut client = Client::start(&settings());
+    let mut client = FirstClient::start(&settings());
     let status = client.run(&command(&["cat", "/proc/self/status"])).text();
     for set in ["SigBlk", "SigIgn", "SigCgt"] {
         assert!(
@@ -117,7 +117,7 @@ fn failure_to_start_names_step_and_path() {
     write("garbage", "\x01\x02\x03", 0o755);
     write("orphan", "#!/no/such/interpreter\n", 0o755);
     write("script", "#!/bin/sh\necho \"script $1\"\n", 0o755);
-    let mut client = Client::start(&settings());
+    let mut client = FirstClient::start(&settings());
     let mut fails = |argv: &[&str], step: FailStep, errno: i32| {
         let outcome = client.run(&command(argv));
         let failure = outcome.failure();
@@ -173,7 +173,7 @@ fn failure_to_start_names_step_and_path() {
 
 #[test]
 fn environment_is_passed_unchanged() {
-    let mut client = Client::start(&settings());
+    let mut client = FirstClient::start(&settings());
     let with = |env: &[&[u8]]| ExecRequest {
         env: env.iter().map(|entry| entry.to_vec()).collect(),
         ..command(&["/usr/bin/env"])
@@ -198,7 +198,7 @@ fn environment_is_passed_unchanged() {
 
 #[test]
 fn programs_inherit_only_standard_streams() {
-    let mut client = Client::start(&settings());
+    let mut client = FirstClient::start(&settings());
     // Other executions run at the same time, with their own pipes.
     let other = client.exec(&ExecRequest {
         stdin: true,
@@ -213,7 +213,7 @@ fn programs_inherit_only_standard_streams() {
     assert_eq!(listed, ["0", "1", "2", "3"], "{}", outcome.text());
     assert!(outcome.text().contains("0 -> /dev/null"));
     // If another process held the write end open, this would not end.
-    client.send(other, Kind::StdinEnd, &[]);
+    client.send(other, FrameKind::StdinEnd, &[]);
     assert_eq!(client.finish(other).kind(), ExitKind::Exited(0));
     // The agent keeps no descriptors of an execution. Only root can check.
     client.ping();
@@ -230,16 +230,16 @@ fn programs_inherit_only_standard_streams() {
 
 #[test]
 fn standard_input_is_passed_with_flow_control() {
-    let mut client = Client::start(&settings());
+    let mut client = FirstClient::start(&settings());
     let cat = ExecRequest {
         stdin: true,
         ..command(&["cat"])
     };
     let stream = client.exec(&cat);
     for word in ["one ", "two ", "three"] {
-        client.send(stream, Kind::Stdin, word.as_bytes());
+        client.send(stream, FrameKind::Stdin, word.as_bytes());
     }
-    client.send(stream, Kind::StdinEnd, &[]);
+    client.send(stream, FrameKind::StdinEnd, &[]);
     assert_eq!(client.finish(stream).text(), "one two three");
     // More than one window, as the agent grants credit.
     let data: Vec<u8> = (0..5_000_000u32).map(|n| (n * 7 % 251) as u8).collect();
@@ -249,18 +249,18 @@ fn standard_input_is_passed_with_flow_control() {
     });
     let (mut sent, mut credit) = (0, sandbox_agent::protocol::WINDOW as usize);
     let outcome = client.follow(stream, |client, message| {
-        if message.kind == Kind::Credit {
+        if message.kind == FrameKind::Credit {
             let (channel, bytes) = Channel::read_credit(&message.bytes).unwrap();
             assert_eq!(channel, Channel::Stdin);
             credit += bytes as usize;
         }
         while credit > 0 && sent < data.len() {
             let count = credit.min(30_000).min(data.len() - sent);
-            client.send(stream, Kind::Stdin, &data[sent..sent + count]);
+            client.send(stream, FrameKind::Stdin, &data[sent..sent + count]);
             sent += count;
             credit -= count;
             if sent == data.len() {
-                client.send(stream, Kind::StdinEnd, &[]);
+                client.send(stream, FrameKind::StdinEnd, &[]);
             }
         }
     });
@@ -271,19 +271,19 @@ fn standard_input_is_passed_with_flow_control() {
         ..script("exec <&-; sleep 0.1; exit 4")
     });
     for _ in 0..4 {
-        client.send(stream, Kind::Stdin, &[0; 60_000]);
+        client.send(stream, FrameKind::Stdin, &[0; 60_000]);
     }
     assert_eq!(client.finish(stream).kind(), ExitKind::Exited(4));
     // Input for a program without standard input.
     let stream = client.exec(&command(&["cat"]));
-    client.send(stream, Kind::Stdin, b"lost");
-    client.send(stream, Kind::StdinEnd, &[]);
+    client.send(stream, FrameKind::Stdin, b"lost");
+    client.send(stream, FrameKind::StdinEnd, &[]);
     assert_eq!(client.finish(stream).text(), "");
 }
 
 #[test]
 fn fifty_executions_run_at_once() {
-    let mut client = Client::start(&settings());
+    let mut client = FirstClient::start(&settings());
     let streams: Vec<u32> = (0..50)
         .map(|number| {
             client.exec(&script(&format!(
@@ -305,21 +305,21 @@ fn fifty_executions_run_at_once() {
 fn number_of_streams_is_bounded() {
     let mut settings = settings();
     settings.lease_ms = 60_000;
-    let mut client = Client::start(&settings);
+    let mut client = FirstClient::start(&settings);
     // Log streams count too; these wait for credit that never comes.
     let logged = ExecRequest {
         log: true,
         ..script("head -c 1000000 /dev/zero")
     };
     settings.log_bytes = 2_000_000;
-    let mut large = Client::start(&settings);
+    let mut large = FirstClient::start(&settings);
     large.run(&logged);
     for number in 0..MAX_STREAMS as u32 {
         let request = LogRequest {
             tail: u32::MAX,
             follow: false,
         };
-        large.send(1000 + number, Kind::Logs, &request.encode());
+        large.send(1000 + number, FrameKind::Logs, &request.encode());
     }
     let outcome = large.run(&command(&["true"]));
     assert_eq!(outcome.failure().step, FailStep::Request);
@@ -329,9 +329,9 @@ fn number_of_streams_is_bounded() {
 
 #[test]
 fn agent_answers_while_programs_flood() {
-    let mut client = Client::start(&settings());
+    let mut client = FirstClient::start(&settings());
     let stream = client.exec(&command(&["yes"]));
-    assert_eq!(client.wait(stream).kind, Kind::Started);
+    assert_eq!(client.wait(stream).kind, FrameKind::Started);
     // Without credit, one window arrives. Then the program blocks, and the agent does not.
     std::thread::sleep(Duration::from_millis(200));
     for _ in 0..20 {
@@ -339,11 +339,11 @@ fn agent_answers_while_programs_flood() {
     }
     let mut received = 0;
     while let Some(message) = client.receive(Duration::from_millis(200)) {
-        assert_eq!(message.kind, Kind::Stdout);
+        assert_eq!(message.kind, FrameKind::Stdout);
         received += message.bytes.len();
     }
     assert!(received <= sandbox_agent::protocol::WINDOW as usize);
-    client.send(stream, Kind::Kill, &[]);
+    client.send(stream, FrameKind::Kill, &[]);
     // Bytes in the pipe still count, and so does output until the kill takes effect.
     client.grant(stream, Channel::Stdout, 1 << 30);
     assert_eq!(client.wait_end(stream).kind, ExitKind::Killed);
@@ -353,14 +353,14 @@ fn agent_answers_while_programs_flood() {
 fn log_keeps_and_replays_output() {
     let mut settings = settings();
     settings.log_bytes = 1000;
-    let mut client = Client::start(&settings);
-    let tail = |client: &mut Client, lines: u32| {
+    let mut client = FirstClient::start(&settings);
+    let tail = |client: &mut FirstClient, lines: u32| {
         let stream = client.open_stream();
         let request = LogRequest {
             tail: lines,
             follow: false,
         };
-        client.send(stream, Kind::Logs, &request.encode());
+        client.send(stream, FrameKind::Logs, &request.encode());
         let outcome = client.finish(stream);
         assert_eq!(outcome.kind(), ExitKind::Exited(0));
         outcome.text()
@@ -380,11 +380,11 @@ fn log_keeps_and_replays_output() {
 
 #[test]
 fn output_of_64_mib_arrives_unchanged() {
-    let mut client = Client::start(&settings());
+    let mut client = FirstClient::start(&settings());
     let text = "i=0; while [ $i -lt 64 ]; do head -c 1048576 /dev/urandom; i=$((i+1)); done \
         | tee /dev/stderr | sha256sum >/tmp/x-$$; cat /tmp/x-$$ >&2; rm /tmp/x-$$";
     let outcome = client.run(&ExecRequest {
-        program: Program::Command {
+        program: ExecProgram::Command {
             argv: vec![b"bash".to_vec(), b"-c".to_vec(), text.into()],
         },
         ..command(&["x"])

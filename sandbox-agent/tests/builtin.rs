@@ -9,9 +9,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{Client, ExecResult, builtin, settings};
+use common::{ExecResult, FirstClient, builtin, settings};
 use sandbox_agent::protocol::{
-    Builtin, Channel, ExecRequest, ExitKind, FailStep, Kind, Reader, WINDOW,
+    Builtin, Channel, ExecRequest, ExitKind, FailStep, FrameKind, MessageReader, WINDOW,
 };
 
 fn bytes(path: &Path) -> Vec<u8> {
@@ -20,7 +20,7 @@ fn bytes(path: &Path) -> Vec<u8> {
 
 /// Sends `data` as standard input, as fast as credit allows.
 #[track_caller]
-fn put(client: &mut Client, path: &Path, mode: u32, data: &[u8]) -> ExecResult {
+fn put(client: &mut FirstClient, path: &Path, mode: u32, data: &[u8]) -> ExecResult {
     let request = ExecRequest {
         stdin: true,
         ..builtin(Builtin::Put {
@@ -31,26 +31,26 @@ fn put(client: &mut Client, path: &Path, mode: u32, data: &[u8]) -> ExecResult {
     let stream = client.exec(&request);
     let (mut sent, mut credit, mut ended) = (0, WINDOW as usize, false);
     client.follow(stream, |client, message| {
-        if message.kind == Kind::Credit {
+        if message.kind == FrameKind::Credit {
             let (channel, bytes) = Channel::read_credit(&message.bytes).unwrap();
             assert_eq!(channel, Channel::Stdin);
             credit += bytes as usize;
         }
         while credit > 0 && sent < data.len() {
             let count = credit.min(65_000).min(data.len() - sent);
-            client.send(stream, Kind::Stdin, &data[sent..sent + count]);
+            client.send(stream, FrameKind::Stdin, &data[sent..sent + count]);
             sent += count;
             credit -= count;
         }
         if sent == data.len() && !ended {
             ended = true;
-            client.send(stream, Kind::StdinEnd, &[]);
+            client.send(stream, FrameKind::StdinEnd, &[]);
         }
     })
 }
 
 #[track_caller]
-fn get(client: &mut Client, path: &Path) -> ExecResult {
+fn get(client: &mut FirstClient, path: &Path) -> ExecResult {
     client.run(&builtin(Builtin::Get { path: bytes(path) }))
 }
 
@@ -69,7 +69,7 @@ fn fails(outcome: &ExecResult, errno: i32, detail: &Path) {
 fn put_and_get_transfer_files() {
     let temp_dir = tempfile::tempdir().unwrap();
     let temp_dir = temp_dir.path();
-    let mut client = Client::start(&settings());
+    let mut client = FirstClient::start(&settings());
     let large: Vec<u8> = (0..64u32 << 20)
         .map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8)
         .collect();
@@ -107,7 +107,7 @@ fn put_and_get_transfer_files() {
 fn get_refuses_everything_but_regular_files() {
     let temp_dir = tempfile::tempdir().unwrap();
     let temp_dir = temp_dir.path().canonicalize().unwrap();
-    let mut client = Client::start(&settings());
+    let mut client = FirstClient::start(&settings());
     fs::create_dir(temp_dir.join("folder")).unwrap();
     fs::write(temp_dir.join("folder/file"), "content").unwrap();
     symlink("folder", temp_dir.join("link")).unwrap();
@@ -144,7 +144,7 @@ fn get_refuses_everything_but_regular_files() {
 fn incomplete_put_leaves_no_file() {
     let temp_dir = tempfile::tempdir().unwrap();
     let path = temp_dir.path().join("file");
-    let mut client = Client::start(&settings());
+    let mut client = FirstClient::start(&settings());
     let request = ExecRequest {
         stdin: true,
         ..builtin(Builtin::Put {
@@ -154,13 +154,13 @@ fn incomplete_put_leaves_no_file() {
     };
     let count = || fs::read_dir(temp_dir.path()).unwrap().count();
     let stream = client.exec(&request);
-    client.send(stream, Kind::Stdin, b"half of");
-    assert_eq!(client.wait(stream).kind, Kind::Started);
+    client.send(stream, FrameKind::Stdin, b"half of");
+    assert_eq!(client.wait(stream).kind, FrameKind::Started);
     let start = Instant::now();
     while count() == 0 {
         assert!(start.elapsed() < Duration::from_secs(5));
     }
-    client.send(stream, Kind::Kill, &[]);
+    client.send(stream, FrameKind::Kill, &[]);
     assert_eq!(client.finish(stream).kind(), ExitKind::Killed);
     assert_eq!(count(), 0);
     // The same after a timeout.
@@ -171,11 +171,11 @@ fn incomplete_put_leaves_no_file() {
     assert_eq!(outcome.kind(), ExitKind::TimedOut);
     assert_eq!(count(), 0);
     // The same when the sandbox is stopped.
-    let mut stopped = Client::start(&settings());
+    let mut stopped = FirstClient::start(&settings());
     let stream = stopped.exec(&request);
-    stopped.send(stream, Kind::Stdin, b"half of");
-    assert_eq!(stopped.wait(stream).kind, Kind::Started);
-    stopped.send(0, Kind::Stop, &1000u32.to_le_bytes());
+    stopped.send(stream, FrameKind::Stdin, b"half of");
+    assert_eq!(stopped.wait(stream).kind, FrameKind::Started);
+    stopped.send(0, FrameKind::Stop, &1000u32.to_le_bytes());
     assert_eq!(stopped.finish(stream).kind(), ExitKind::Killed);
     assert_eq!(stopped.agent_end().code(), Some(0));
     assert_eq!(count(), 0);
@@ -199,7 +199,7 @@ fn incomplete_put_leaves_no_file() {
 }
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Record {
+struct ListRecord {
     path: String,
     kind: u8,
     mode: u32,
@@ -207,15 +207,15 @@ struct Record {
     time: u64,
 }
 
-fn records(bytes: &[u8]) -> Vec<Record> {
-    let mut reader = Reader::new(bytes);
+fn records(bytes: &[u8]) -> Vec<ListRecord> {
+    let mut reader = MessageReader::new(bytes);
     let mut records = Vec::new();
     while reader.clone().end().is_err() {
         let (kind, mode) = (reader.u8().unwrap(), reader.u32().unwrap());
         let (size, _allocated) = (reader.u64().unwrap(), reader.u64().unwrap());
         let time = reader.u64().unwrap();
         let path = String::from_utf8_lossy(reader.bytes().unwrap()).into_owned();
-        records.push(Record {
+        records.push(ListRecord {
             path,
             kind,
             mode,
@@ -235,7 +235,7 @@ fn list_reports_every_entry() {
     fs::set_permissions(root.join("a"), fs::Permissions::from_mode(0o1751)).unwrap();
     fs::write(root.join("a/b/file"), "12345").unwrap();
     symlink("/etc", root.join("a/link")).unwrap();
-    let mut client = Client::start(&settings());
+    let mut client = FirstClient::start(&settings());
     let mut list = |path: &Path, depth: u32| {
         let outcome = client.run(&builtin(Builtin::List {
             path: bytes(path),
@@ -294,7 +294,7 @@ fn list_reports_every_entry() {
 #[test]
 fn list_handles_trees_deeper_than_path_max() {
     let temp_dir = tempfile::tempdir().unwrap();
-    let mut client = Client::start(&settings());
+    let mut client = FirstClient::start(&settings());
     let script = "i=0; while [ $i -lt 400 ]; do d=a-folder-with-a-long-name; mkdir $d && cd -P $d; i=$((i+1)); done; touch bottom";
     let request = ExecRequest {
         workdir: bytes(temp_dir.path()),
@@ -321,7 +321,7 @@ fn list_handles_trees_deeper_than_path_max() {
 fn folders_are_made_and_trees_removed() {
     let temp_dir = tempfile::tempdir().unwrap();
     let folder = temp_dir.path().join("a/b");
-    let mut client = Client::start(&settings());
+    let mut client = FirstClient::start(&settings());
     let make = |path: &Path| {
         builtin(Builtin::MakeDir {
             path: bytes(path),
@@ -362,12 +362,12 @@ fn folders_are_made_and_trees_removed() {
 fn builtins_obey_resource_limits() {
     let temp_dir = tempfile::tempdir().unwrap();
     let mut settings = settings();
-    let limit = sandbox_agent::protocol::Limit {
+    let limit = sandbox_agent::protocol::ResourceLimit {
         resource: libc::RLIMIT_FSIZE,
         value: 100_000,
     };
     settings.confinement.limits.push(limit);
-    let mut client = Client::start(&settings);
+    let mut client = FirstClient::start(&settings);
     let path = temp_dir.path().join("file");
     fails(
         &put(&mut client, &path, 0o600, &[7; 150_000]),

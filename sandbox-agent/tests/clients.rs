@@ -10,19 +10,19 @@ use std::{
 };
 
 use common::{
-    Client, TestStream, command,
+    FirstClient, TestStream, command,
     listening::{detached, echo, follow, last_failure},
     processes::{alive, unique_seconds, wait_until},
     script, settings,
 };
 use sandbox_agent::protocol::{
-    Attach, ExecRequest, ExitKind, FailStep, Key, Kind, MAX_CLIENTS, Settings, VERSION,
-    encode_message,
+    AgentSettings, Attach, ClientKey, ExecRequest, ExitKind, FailStep, FrameKind, MAX_CLIENTS,
+    VERSION, encode_message,
 };
 
 #[test]
 fn stream_numbers_are_separate_for_each_client() {
-    let (mut first, address) = Client::listen(&detached());
+    let (mut first, address) = FirstClient::listen(&detached());
     let mut second = address.attach(&detached());
     let request = |client: usize, number: usize| {
         let code = (number * 2 + client) % 200;
@@ -52,33 +52,33 @@ fn stream_numbers_are_separate_for_each_client() {
     }
     // A frame for another client's stream has no effect.
     let stream = first.exec(&command(&["sleep", "0.5"]));
-    second.send(stream, Kind::Kill, &[]);
+    second.send(stream, FrameKind::Kill, &[]);
     second.ping();
     assert_eq!(first.finish(stream).kind(), ExitKind::Exited(0));
 }
 
 #[test]
 fn first_client_owns_the_sandbox_until_hand_over() {
-    let settings = Settings {
+    let settings = AgentSettings {
         detached_after_attach: true,
         lease_ms: 500,
         ..settings()
     };
     // No other client attached: the sandbox ends with its owner.
-    let (first, address) = Client::listen(&settings);
+    let (first, address) = FirstClient::listen(&settings);
     let mut wrong = address.connect();
-    assert!(wrong.attach(&Key::new([0; 32])).is_err());
+    assert!(wrong.attach(&ClientKey::new([0; 32])).is_err());
     let TestStream { socket, .. } = &*first;
     socket.shutdown(std::net::Shutdown::Both).unwrap();
     let mut first = first;
     assert_eq!(first.agent_end().code(), Some(0));
 
-    let (mut first, address) = Client::listen(&settings);
+    let (mut first, address) = FirstClient::listen(&settings);
     first.set_owned(false);
     let mut second = address.attach(&settings);
     let mark = unique_seconds();
     let stream = first.exec(&command(&["sleep", &mark]));
-    assert_eq!(first.wait(stream).kind, Kind::Started);
+    assert_eq!(first.wait(stream).kind, FrameKind::Started);
     first.socket.shutdown(std::net::Shutdown::Both).unwrap();
     wait_until("its executions end", || alive(&mark) == 0);
     echo(&mut second);
@@ -87,18 +87,18 @@ fn first_client_owns_the_sandbox_until_hand_over() {
     std::thread::sleep(Duration::from_millis(1000));
     let mut third = address.attach(&settings);
     echo(&mut third);
-    third.send(0, Kind::Stop, &0u32.to_le_bytes());
+    third.send(0, FrameKind::Stop, &0u32.to_le_bytes());
     assert_eq!(first.agent_end().code(), Some(0));
 }
 
 #[test]
 fn client_with_a_wrong_key_is_refused() {
-    let (mut first, address) = Client::listen(&detached());
+    let (mut first, address) = FirstClient::listen(&detached());
     let attach = Attach {
         key: settings().key,
     };
     let good = attach.encode();
-    let frame = |kind: Kind, message: &[u8]| {
+    let frame = |kind: FrameKind, message: &[u8]| {
         let mut bytes = Vec::new();
         encode_message(&mut bytes, 0, kind, message);
         bytes
@@ -109,43 +109,47 @@ fn client_with_a_wrong_key_is_refused() {
     other_version[0] = 9;
     let other_stream = {
         let mut bytes = Vec::new();
-        encode_message(&mut bytes, 1, Kind::Attach, &good);
+        encode_message(&mut bytes, 1, FrameKind::Attach, &good);
         bytes
     };
     let started = std::env::temp_dir().join(format!("sandbox-agent-{}", std::process::id()));
     let exec = {
         let mut bytes = Vec::new();
         let request = command(&["touch", started.to_str().unwrap()]);
-        encode_message(&mut bytes, 1, Kind::Exec, &request.encode());
+        encode_message(&mut bytes, 1, FrameKind::Exec, &request.encode());
         bytes
     };
     let version = format!("protocol version 9, expected {VERSION}");
     let cases: [(Vec<u8>, FailStep, &str); 9] = [
-        (frame(Kind::Attach, &wrong), FailStep::Attach, "wrong key"),
         (
-            [frame(Kind::Attach, &wrong), exec.clone()].concat(),
+            frame(FrameKind::Attach, &wrong),
+            FailStep::Attach,
+            "wrong key",
+        ),
+        (
+            [frame(FrameKind::Attach, &wrong), exec.clone()].concat(),
             FailStep::Attach,
             "wrong key",
         ),
         (exec, FailStep::Protocol, "unexpected first message"),
         (
-            frame(Kind::Hello, &settings().encode()),
+            frame(FrameKind::Hello, &settings().encode()),
             FailStep::Protocol,
             "unexpected first message",
         ),
         (other_stream, FailStep::Protocol, "unexpected first message"),
         (
-            frame(Kind::Attach, &other_version),
+            frame(FrameKind::Attach, &other_version),
             FailStep::Protocol,
             &version,
         ),
         (
-            frame(Kind::Attach, &[&good[..], &[0]].concat()),
+            frame(FrameKind::Attach, &[&good[..], &[0]].concat()),
             FailStep::Protocol,
             "bytes after the last field of a message",
         ),
         (
-            frame(Kind::Attach, &good[..37]),
+            frame(FrameKind::Attach, &good[..37]),
             FailStep::Protocol,
             "message ends in the middle of a field",
         ),
@@ -167,7 +171,7 @@ fn client_with_a_wrong_key_is_refused() {
 
 #[test]
 fn key_may_arrive_in_pieces_but_not_late() {
-    let (mut first, address) = Client::listen(&detached());
+    let (mut first, address) = FirstClient::listen(&detached());
     let mut silent = address.connect();
     let mut slow = address.connect();
     let mut gone = address.connect();
@@ -176,17 +180,17 @@ fn key_may_arrive_in_pieces_but_not_late() {
     let attach = Attach {
         key: settings().key,
     };
-    encode_message(&mut bytes, 0, Kind::Attach, &attach.encode());
+    encode_message(&mut bytes, 0, FrameKind::Attach, &attach.encode());
     // Half a key, and the rest never arrives.
     gone.socket.write_all(&bytes[..20]).unwrap();
     drop(gone);
     // Bytes directly after the key are not lost.
-    encode_message(&mut bytes, 0, Kind::Ping, b"ping");
+    encode_message(&mut bytes, 0, FrameKind::Ping, b"ping");
     for byte in &bytes {
         slow.socket.write_all(&[*byte]).unwrap();
         std::thread::sleep(Duration::from_millis(5));
     }
-    assert_eq!(slow.wait(0).kind, Kind::Welcome);
+    assert_eq!(slow.wait(0).kind, FrameKind::Welcome);
     assert_eq!(slow.wait(0).bytes, b"ping");
     let failure = last_failure(&mut silent).unwrap();
     assert_eq!(
@@ -204,7 +208,7 @@ fn key_may_arrive_in_pieces_but_not_late() {
 
 #[test]
 fn number_of_clients_is_bounded() {
-    let (mut first, address) = Client::listen(&detached());
+    let (mut first, address) = FirstClient::listen(&detached());
     let mut others: Vec<_> = (1..MAX_CLIENTS)
         .map(|_| address.attach(&detached()))
         .collect();
@@ -231,7 +235,7 @@ fn number_of_clients_is_bounded() {
 
 #[test]
 fn unauthenticated_connections_displace_no_client() {
-    let (_first, address) = Client::listen(&detached());
+    let (_first, address) = FirstClient::listen(&detached());
     let mut idle: Vec<_> = (0..3 * MAX_CLIENTS).map(|_| address.connect()).collect();
     let mut second = address.attach(&detached());
     echo(&mut second);
@@ -242,7 +246,7 @@ fn unauthenticated_connections_displace_no_client() {
 
 #[test]
 fn disconnected_client_leaves_no_process_and_other_clients_untouched() {
-    let (mut first, address) = Client::listen(&detached());
+    let (mut first, address) = FirstClient::listen(&detached());
     let mark = unique_seconds();
     let mut second = address.attach(&detached());
     let other = first.exec(&script("sleep 1; echo unharmed"));
@@ -255,12 +259,12 @@ fn disconnected_client_leaves_no_process_and_other_clients_untouched() {
     ];
     for text in &texts {
         let stream = second.exec(&script(text));
-        assert_eq!(second.wait(stream).kind, Kind::Started);
-        assert_eq!(second.wait(stream).kind, Kind::Stdout);
+        assert_eq!(second.wait(stream).kind, FrameKind::Started);
+        assert_eq!(second.wait(stream).kind, FrameKind::Stdout);
     }
     // Has ended, except for its unread output.
     let ended = second.exec(&script("head -c 300000 /dev/zero"));
-    assert_eq!(second.wait(ended).kind, Kind::Started);
+    assert_eq!(second.wait(ended).kind, FrameKind::Started);
     let followed = follow(&mut second, 100);
     assert!(followed > ended);
     wait_until("three processes", || alive(&mark) == 3);
@@ -274,7 +278,7 @@ fn disconnected_client_leaves_no_process_and_other_clients_untouched() {
 #[test]
 fn disconnected_client_leaves_no_partial_file() {
     use sandbox_agent::protocol::Builtin;
-    let (mut first, address) = Client::listen(&detached());
+    let (mut first, address) = FirstClient::listen(&detached());
     let temp_dir = tempfile::tempdir().unwrap();
     let path = temp_dir.path().join("file");
     let mut second = address.attach(&detached());
@@ -286,8 +290,8 @@ fn disconnected_client_leaves_no_partial_file() {
         })
     };
     let stream = second.exec(&request);
-    second.send(stream, Kind::Stdin, b"half");
-    assert_eq!(second.wait(stream).kind, Kind::Started);
+    second.send(stream, FrameKind::Stdin, b"half");
+    assert_eq!(second.wait(stream).kind, FrameKind::Started);
     drop(second);
     wait_until("nothing is left", || {
         std::fs::read_dir(temp_dir.path()).unwrap().next().is_none()
@@ -297,11 +301,11 @@ fn disconnected_client_leaves_no_partial_file() {
 
 #[test]
 fn owner_disconnect_ends_the_sandbox() {
-    let (mut first, address) = Client::listen(&settings());
+    let (mut first, address) = FirstClient::listen(&settings());
     let mark = unique_seconds();
     let mut second = address.attach(&settings());
     let stream = second.exec(&script(&format!("setsid sleep {mark} & sleep {mark}")));
-    assert_eq!(second.wait(stream).kind, Kind::Started);
+    assert_eq!(second.wait(stream).kind, FrameKind::Started);
     wait_until("two processes", || alive(&mark) == 2);
     // A later client's disconnect affects only itself.
     drop(address.attach(&settings()));
@@ -314,7 +318,7 @@ fn owner_disconnect_ends_the_sandbox() {
 
 #[test]
 fn sandbox_without_owner_outlives_its_first_client() {
-    let (first, address) = Client::listen(&detached());
+    let (first, address) = FirstClient::listen(&detached());
     let mut second = address.attach(&detached());
     let stream = second.exec(&script("sleep 0.5; echo on"));
     first.socket.shutdown(std::net::Shutdown::Both).unwrap();
@@ -327,29 +331,29 @@ fn sandbox_without_owner_outlives_its_first_client() {
 
 #[test]
 fn any_client_can_stop_the_sandbox() {
-    let (mut first, address) = Client::listen(&detached());
+    let (mut first, address) = FirstClient::listen(&detached());
     let mut second = address.attach(&detached());
     let mut third = address.attach(&detached());
     let stream = first.exec(&script(
         "trap 'echo bye; exit 7' TERM; echo up; while :; do sleep 0.02; done",
     ));
-    assert_eq!(first.wait(stream).kind, Kind::Started);
+    assert_eq!(first.wait(stream).kind, FrameKind::Started);
     assert_eq!(first.wait(stream).bytes, b"up\n");
     // The second request changes nothing.
-    second.send(0, Kind::Stop, &5000u32.to_le_bytes());
-    third.send(0, Kind::Stop, &0u32.to_le_bytes());
+    second.send(0, FrameKind::Stop, &5000u32.to_le_bytes());
+    third.send(0, FrameKind::Stop, &0u32.to_le_bytes());
     let late = third.exec(&command(&["true"]));
     assert_eq!(third.finish(late).failure().step, FailStep::Request);
     assert_eq!(first.wait_end(stream).kind, ExitKind::Exited(7));
     for wire in [&mut *first, &mut second, &mut third] {
-        assert_eq!(wire.wait(0).kind, Kind::Stopped);
+        assert_eq!(wire.wait(0).kind, FrameKind::Stopped);
     }
     assert_eq!(first.agent_end().code(), Some(0));
 }
 
 #[test]
 fn many_short_clients_leak_no_descriptors_or_processes() {
-    let (mut first, address) = Client::listen(&detached());
+    let (mut first, address) = FirstClient::listen(&detached());
     let agent = first.agent.id();
     // The agent is not dumpable, so only root can count its descriptors. Any user can read its
     // memory size.
@@ -360,7 +364,7 @@ fn many_short_clients_leak_no_descriptors_or_processes() {
     };
     // After the last execution the next one is pre-forked: at once, except after the very first.
     echo(&mut first);
-    let settle = |first: &mut Client, most: usize| {
+    let settle = |first: &mut FirstClient, most: usize| {
         wait_until("all have gone", || {
             echo(first);
             first.ping();
@@ -368,7 +372,7 @@ fn many_short_clients_leak_no_descriptors_or_processes() {
         });
         descriptors()
     };
-    let round = |first: &mut Client, count: usize, most: usize| {
+    let round = |first: &mut FirstClient, count: usize, most: usize| {
         for number in 0..count {
             let mut wire = address.attach(&detached());
             if number % 4 == 0 {
@@ -411,8 +415,8 @@ fn resident(pid: u32) -> u64 {
 #[test]
 fn key_is_not_shown_in_debug_output() {
     let attach = Attach {
-        key: Key::new([77; 32]),
+        key: ClientKey::new([77; 32]),
     };
-    assert_eq!(format!("{attach:?}"), "Attach { key: Key(..) }");
+    assert_eq!(format!("{attach:?}"), "Attach { key: ClientKey(..) }");
     assert!(!format!("{:?}", settings()).contains("7, 7"));
 }

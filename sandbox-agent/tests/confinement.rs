@@ -5,9 +5,9 @@ mod common;
 
 use std::{path::Path, process::ExitCode};
 
-use common::{Client, builtin, command, refuse, refused, script, settings};
+use common::{FirstClient, builtin, command, refuse, refused, script, settings};
 use sandbox_agent::protocol::{
-    Builtin, ExitKind, FailStep, LandlockPath, LandlockRules, Limit, Settings,
+    AgentSettings, Builtin, ExitKind, FailStep, LandlockPath, LandlockRules, ResourceLimit,
 };
 use sandbox_testing::{named_tests, trials, users::is_root};
 
@@ -41,7 +41,7 @@ fn no_landlock() -> Option<&'static str> {
 }
 
 #[track_caller]
-fn works(client: &mut Client, text: &str) -> String {
+fn works(client: &mut FirstClient, text: &str) -> String {
     let outcome = client.run(&script(text));
     let stderr = String::from_utf8_lossy(&outcome.stderr).into_owned();
     assert_eq!(outcome.kind(), ExitKind::Exited(0), "{text}: {stderr}");
@@ -58,7 +58,7 @@ fn seccomp_program_refuses_a_system_call() {
     settings.confinement.seccomp = refuse(&chmod, libc::ENOTTY);
     let temp_dir = tempfile::NamedTempFile::new().unwrap();
     let path = temp_dir.path().to_str().unwrap();
-    let mut client = Client::start(&settings);
+    let mut client = FirstClient::start(&settings);
     refused(
         &mut client,
         &format!("chmod 777 {path}"),
@@ -73,7 +73,7 @@ fn seccomp_program_refuses_a_system_call() {
 fn invalid_seccomp_program_is_reported() {
     let mut settings = settings();
     settings.confinement.seccomp = vec![0xff; 16];
-    let mut client = Client::start(&settings);
+    let mut client = FirstClient::start(&settings);
     let outcome = client.run(&command(&["true"]));
     let failure = outcome.failure();
     assert_eq!(
@@ -85,7 +85,7 @@ fn invalid_seccomp_program_is_reported() {
 fn exec_once_refuses_a_second_program_and_process() {
     let mut settings = settings();
     settings.confinement.exec_once = true;
-    let mut client = Client::start(&settings);
+    let mut client = FirstClient::start(&settings);
     for _ in 0..3 {
         assert_eq!(works(&mut client, "echo builtin"), "builtin\n");
         refused(&mut client, "/bin/echo outside", "Cannot fork");
@@ -127,11 +127,11 @@ for attempt in [os.fork] * 3 + [lambda: os.execv('/bin/true', ['true'])] * 2:
     assert_eq!(missing.failure().step, FailStep::NotFound);
     // A kill needs no notification.
     let stream = client.exec(&command(&["sleep", "100"]));
-    client.send(stream, sandbox_agent::protocol::Kind::Kill, &[]);
+    client.send(stream, sandbox_agent::protocol::FrameKind::Kill, &[]);
     assert_eq!(client.finish(stream).kind(), ExitKind::Killed);
     // Together with the client's own filter.
     settings.confinement.seccomp = refuse(&[libc::SYS_sendmsg, libc::SYS_seccomp], libc::EPERM);
-    let mut client = Client::start(&settings);
+    let mut client = FirstClient::start(&settings);
     assert_eq!(works(&mut client, "echo builtin"), "builtin\n");
     refused(&mut client, "/bin/echo outside", "Cannot fork");
 }
@@ -139,25 +139,25 @@ for attempt in [os.fork] * 3 + [lambda: os.execv('/bin/true', ['true'])] * 2:
 fn resource_limits_are_enforced() {
     let mut settings = settings();
     settings.confinement.limits = vec![
-        Limit {
+        ResourceLimit {
             resource: libc::RLIMIT_FSIZE,
             value: 4096,
         },
-        Limit {
+        ResourceLimit {
             resource: libc::RLIMIT_NOFILE,
             value: 64,
         },
-        Limit {
+        ResourceLimit {
             resource: libc::RLIMIT_CORE,
             value: u64::MAX,
         },
-        Limit {
+        ResourceLimit {
             resource: libc::RLIMIT_AS,
             value: 300 << 20,
         },
     ];
     settings.confinement.umask = 0o027;
-    let mut client = Client::start(&settings);
+    let mut client = FirstClient::start(&settings);
     assert_eq!(
         works(&mut client, "ulimit -n; ulimit -Hn; umask"),
         "64\n64\n0027\n"
@@ -181,7 +181,7 @@ fn resource_limits_are_enforced() {
             .unwrap();
         String::from_utf8(output.stdout).unwrap()
     };
-    let mut client = Client::start(&common::settings());
+    let mut client = FirstClient::start(&common::settings());
     let words = "ulimit -n; ulimit -Hn; ulimit -c; umask";
     assert_eq!(
         works(&mut client, words),
@@ -191,11 +191,11 @@ fn resource_limits_are_enforced() {
 
 fn unknown_resource_limit_is_reported() {
     let mut settings = settings();
-    settings.confinement.limits = vec![Limit {
+    settings.confinement.limits = vec![ResourceLimit {
         resource: 99,
         value: 1,
     }];
-    let mut client = Client::start(&settings);
+    let mut client = FirstClient::start(&settings);
     let outcome = client.run(&command(&["true"]));
     let failure = outcome.failure();
     assert_eq!(
@@ -210,7 +210,7 @@ const READ_FILE: u64 = 4;
 const READ_DIR: u64 = 8;
 const ALL_OF_ABI_1: u64 = (1 << 13) - 1;
 
-fn landlock(settings: &mut Settings, paths: &[(&Path, u64)]) {
+fn landlock(settings: &mut AgentSettings, paths: &[(&Path, u64)]) {
     settings.confinement.landlock = Some(LandlockRules {
         adapts: false,
         handled_fs: ALL_OF_ABI_1,
@@ -247,7 +247,7 @@ fn landlock_rules_are_enforced() {
             (&temp_dir.join("open"), ALL_OF_ABI_1),
         ],
     );
-    let mut client = Client::launch(&[], &[]);
+    let mut client = FirstClient::launch(&[], &[]);
     let welcome = client.hello(&settings).unwrap();
     assert!(welcome.landlock_abi >= 1);
     let (open, secret) = (temp_dir.join("open/file"), temp_dir.join("secret"));
@@ -283,7 +283,7 @@ fn landlock_rights_unknown_to_the_kernel_are_refused() {
     let mut settings = settings();
     landlock(&mut settings, &[]);
     settings.confinement.landlock.as_mut().unwrap().handled_fs = 1 << 63;
-    let mut client = Client::launch(&[], &[]);
+    let mut client = FirstClient::launch(&[], &[]);
     let failure = client.hello(&settings).unwrap_err();
     assert_eq!(
         (failure.step, failure.detail.as_str()),
@@ -293,7 +293,7 @@ fn landlock_rights_unknown_to_the_kernel_are_refused() {
 }
 
 fn code_has_no_privileges() {
-    let mut client = Client::launch(&[], &[]);
+    let mut client = FirstClient::launch(&[], &[]);
     let welcome = client.hello(&settings()).unwrap();
     assert!(!welcome.split);
     assert_eq!(welcome.capabilities, 0);
@@ -337,13 +337,13 @@ fn folders_are_made_before_the_first_execution() {
     let mut settings = settings();
     settings.make_dirs = vec![folder.to_str().unwrap().into()];
     settings.workdir = settings.make_dirs[0].clone();
-    let mut client = Client::start(&settings);
+    let mut client = FirstClient::start(&settings);
     assert_eq!(
         works(&mut client, "pwd -P").trim(),
         folder.canonicalize().unwrap().to_str().unwrap()
     );
     settings.make_dirs = vec![b"/proc/no/such".to_vec()];
-    let mut client = Client::launch(&[], &[]);
+    let mut client = FirstClient::launch(&[], &[]);
     let failure = client.hello(&settings).unwrap_err();
     assert_eq!(
         (failure.step, failure.detail.as_str()),

@@ -15,12 +15,12 @@ use std::{
 };
 
 use common::{
-    Client, TestStream, agent_command, command,
+    FirstClient, TestStream, agent_command, command,
     listening::{detached, echo, last_failure, through_connect},
     processes::{alive, unique_seconds, wait_until},
     script, settings,
 };
-use sandbox_agent::protocol::{ExecRequest, ExitKind, Key, Kind};
+use sandbox_agent::protocol::{ClientKey, ExecRequest, ExitKind, FrameKind};
 use sandbox_testing::{named_tests, trials};
 
 fn main() -> ExitCode {
@@ -45,8 +45,8 @@ fn main() -> ExitCode {
     ])
 }
 
-fn listening_on(name: &str) -> Client {
-    let mut client = Client::launch(&[], &["--listen", name]);
+fn listening_on(name: &str) -> FirstClient {
+    let mut client = FirstClient::launch(&[], &["--listen", name]);
     client.set_owned(false);
     client.hello(&detached()).unwrap();
     client
@@ -67,9 +67,9 @@ fn connect_relays_both_directions() {
         let stream = wire.exec(&request);
         let bytes: Vec<u8> = (0..200_000u32).map(|number| (number % 251) as u8).collect();
         for piece in bytes.chunks(50_000) {
-            wire.send(stream, Kind::Stdin, piece);
+            wire.send(stream, FrameKind::Stdin, piece);
         }
-        wire.send(stream, Kind::StdinEnd, &[]);
+        wire.send(stream, FrameKind::StdinEnd, &[]);
         let outcome = wire.finish(stream);
         assert_eq!(outcome.kind(), ExitKind::Exited(0));
         assert!(outcome.stdout == bytes);
@@ -79,7 +79,7 @@ fn connect_relays_both_directions() {
         // The agent's exit does too.
         let (mut wire, mut connect) = through_connect(name);
         wire.attach(&settings().key).unwrap();
-        first.send(0, Kind::Stop, &0u32.to_le_bytes());
+        first.send(0, FrameKind::Stop, &0u32.to_le_bytes());
         assert_eq!(first.agent_end().code(), Some(0));
         last_failure(&mut wire);
         assert!(connect.wait().unwrap().success());
@@ -95,7 +95,7 @@ fn socket_belongs_to_its_owner_and_requires_the_key() {
     assert_eq!(facts.mode() & 0o777, 0o600);
     let (mut wire, mut connect) = through_connect(path.to_str().unwrap());
     assert_eq!(
-        wire.attach(&Key::new([0; 32])).unwrap_err().detail,
+        wire.attach(&ClientKey::new([0; 32])).unwrap_err().detail,
         "wrong key"
     );
     assert!(connect.wait().unwrap().success());
@@ -103,7 +103,7 @@ fn socket_belongs_to_its_owner_and_requires_the_key() {
     let outcome = first.run(&command(&["sh", "-c", "umask"]));
     assert_eq!(outcome.text(), "0022\n");
     // A second agent cannot take over the name.
-    let mut second = Client::launch(&[], &["--listen", path.to_str().unwrap()]);
+    let mut second = FirstClient::launch(&[], &["--listen", path.to_str().unwrap()]);
     let failure = last_failure(&mut second).unwrap();
     assert_eq!(failure.detail, "listening socket");
     assert_eq!(second.agent_end().code(), Some(71));
@@ -118,7 +118,7 @@ fn connect_exits_when_its_reader_disconnects() {
     wire.attach(&settings().key).unwrap();
     let mark = unique_seconds();
     let stream = wire.exec(&script(&format!("setsid sleep {mark} & yes")));
-    assert_eq!(wire.wait(stream).kind, Kind::Started);
+    assert_eq!(wire.wait(stream).kind, FrameKind::Started);
     wait_until("it runs", || alive(&mark) == 1);
     drop(wire);
     assert!(connect.wait().unwrap().success());

@@ -2,8 +2,8 @@
 
 use proptest::{collection::vec, prelude::*};
 use sandbox_agent::protocol::{
-    Key, LINK_ACKNOWLEDGE, LINK_WINDOW, Link, LinkEnd, MAX_PACKET, PACKET_HEADER, Packet,
-    PacketKind, ProtocolError, Received, Resume, Resumed,
+    BeginLink, ClientKey, LINK_ACKNOWLEDGE, LINK_WINDOW, LinkEnd, MAX_PACKET, PACKET_HEADER,
+    Packet, PacketKind, ProtocolError, Received, Resume, Resumed,
 };
 
 /// One end of a link, with its bytes.
@@ -153,20 +153,20 @@ proptest! {
 
     #[test]
     fn link_messages_round_trip(secret in any::<[u8; 32]>(), received in any::<u64>(), cut in any::<prop::sample::Index>()) {
-        let secret = Key::new(secret);
-        let link = Link { secret: secret.clone() };
+        let secret = ClientKey::new(secret);
+        let link = BeginLink { secret: secret.clone() };
         let resume = Resume { secret, received };
         let resumed = Resumed { received };
-        prop_assert_eq!(link.encode().len(), Link::LEN);
+        prop_assert_eq!(link.encode().len(), BeginLink::LEN);
         prop_assert_eq!(resume.encode().len(), Resume::LEN);
         prop_assert_eq!(resumed.encode().len(), Resumed::LEN);
-        prop_assert_eq!(Link::decode(&link.encode()), Ok(link.clone()));
+        prop_assert_eq!(BeginLink::decode(&link.encode()), Ok(link.clone()));
         prop_assert_eq!(Resume::decode(&resume.encode()), Ok(resume.clone()));
         prop_assert_eq!(Resumed::decode(&resumed.encode()), Ok(resumed));
-        prop_assert!(Link::decode(&link.encode()[..cut.index(Link::LEN)]).is_err());
+        prop_assert!(BeginLink::decode(&link.encode()[..cut.index(BeginLink::LEN)]).is_err());
         prop_assert!(Resume::decode(&resume.encode()[..cut.index(Resume::LEN)]).is_err());
         prop_assert!(Resumed::decode(&resumed.encode()[..cut.index(Resumed::LEN)]).is_err());
-        prop_assert!(Link::decode(&resume.encode()).is_err());
+        prop_assert!(BeginLink::decode(&resume.encode()).is_err());
         prop_assert!(Resumed::decode(&[resumed.encode(), vec![0]].concat()).is_err());
     }
 }

@@ -14,11 +14,12 @@ use common::{
 };
 use proptest::prelude::*;
 use sandbox_agent::protocol::{
-    Attach, ExecRequest, FailStep, Failure, Key, Kind, Link, Packet, PacketKind, Resume, Settings,
+    AgentSettings, Attach, BeginLink, ClientKey, ExecRequest, FailStep, Failure, FrameKind, Packet,
+    PacketKind, Resume,
 };
 
-fn leased(milliseconds: u64) -> Settings {
-    Settings {
+fn leased(milliseconds: u64) -> AgentSettings {
+    AgentSettings {
         lease_ms: milliseconds,
         ..settings()
     }
@@ -30,18 +31,18 @@ fn owner_resumes_its_link_and_its_execution_continues() {
     let mut owner = agent.first(&leased(60_000));
     owner.send(
         1,
-        Kind::Exec,
+        FrameKind::Exec,
         &script("echo one; sleep 0.3; echo two").encode(),
     );
-    owner.wait(Kind::Started);
+    owner.wait(FrameKind::Started);
     owner.cut();
     // Twice; the second time before the agent can have noticed.
     owner.reconnect(&agent).unwrap();
     owner.reconnect(&agent).unwrap();
     let output = owner.output();
     assert_eq!(String::from_utf8_lossy(&output), "one\ntwo\n");
-    owner.send(0, Kind::Stop, &0u32.to_le_bytes());
-    owner.wait(Kind::Stopped);
+    owner.send(0, FrameKind::Stop, &0u32.to_le_bytes());
+    owner.wait(FrameKind::Stopped);
     assert!(owner.next().is_none() && owner.closed);
     assert_eq!(agent.end().code(), Some(0));
 }
@@ -62,7 +63,7 @@ fn disconnected_owner_loses_the_sandbox_at_the_lease() {
     let mark = unique_seconds();
     owner.send(
         1,
-        Kind::Exec,
+        FrameKind::Exec,
         &script(&format!("setsid sleep {mark} & sleep {mark}")).encode(),
     );
     wait_until("it runs", || alive(&mark) == 2);
@@ -78,10 +79,10 @@ fn timeouts_are_enforced_while_the_owner_is_disconnected() {
     let mark = unique_seconds();
     let mut request = script(&format!("echo begun; sleep {mark}"));
     request.timeout_ms = 2000;
-    owner.send(1, Kind::Exec, &request.encode());
+    owner.send(1, FrameKind::Exec, &request.encode());
     let mut output = Vec::new();
     while output != b"begun\n" {
-        if let (Kind::Stdout, bytes) = owner.next().expect("it runs") {
+        if let (FrameKind::Stdout, bytes) = owner.next().expect("it runs") {
             output.extend(bytes);
         }
     }
@@ -98,10 +99,10 @@ fn resume_with_a_wrong_secret_is_refused() {
     for secret in [[0; 32], [8; 32]] {
         let mut socket = agent.connect();
         let resume = Resume {
-            secret: Key::new(secret),
+            secret: ClientKey::new(secret),
             received: 0,
         };
-        send(&mut socket, Kind::Resume, &resume.encode());
+        send(&mut socket, FrameKind::Resume, &resume.encode());
         let failure = answer(&mut socket).unwrap_err();
         assert_eq!(
             (failure.step, &*failure.detail),
@@ -112,9 +113,9 @@ fn resume_with_a_wrong_secret_is_refused() {
     let mut socket = agent.connect();
     let mut message = owner.resume(0);
     message[0] = 99;
-    send(&mut socket, Kind::Resume, &message);
+    send(&mut socket, FrameKind::Resume, &message);
     assert_eq!(answer(&mut socket).unwrap_err().step, FailStep::Protocol);
-    owner.send(1, Kind::Exec, &script("echo served").encode());
+    owner.send(1, FrameKind::Exec, &script("echo served").encode());
     assert_eq!(owner.output(), b"served\n");
 }
 
@@ -124,12 +125,12 @@ fn resume_with_an_impossible_position_is_a_violation() {
         let mut agent = NamedAgent::start();
         let mut owner = agent.first(&leased(60_000));
         // Acknowledges everything, so that it cannot be requested again.
-        owner.send(0, Kind::Ping, b"x");
-        owner.wait(Kind::Pong);
-        owner.send(0, Kind::Ping, b"x");
-        owner.wait(Kind::Pong);
+        owner.send(0, FrameKind::Ping, b"x");
+        owner.wait(FrameKind::Pong);
+        owner.send(0, FrameKind::Ping, b"x");
+        owner.wait(FrameKind::Pong);
         let mut socket = agent.connect();
-        send(&mut socket, Kind::Resume, &owner.resume(received));
+        send(&mut socket, FrameKind::Resume, &owner.resume(received));
         assert_eq!(answer(&mut socket).unwrap_err().step, FailStep::Protocol);
         assert_eq!(agent.end().code(), Some(70), "{received}");
     }
@@ -146,7 +147,7 @@ fn invalid_acknowledgement_is_a_violation() {
         let mut agent = NamedAgent::start();
         let mut owner = agent.first(&leased(60_000));
         owner.socket.write_all(&bytes).unwrap();
-        let failure = Failure::decode(&owner.wait(Kind::Failed)).unwrap();
+        let failure = Failure::decode(&owner.wait(FrameKind::Failed)).unwrap();
         assert_eq!(failure.step, FailStep::Protocol);
         assert_eq!(agent.end().code(), Some(70));
     }
@@ -158,10 +159,18 @@ fn later_clients_have_their_own_links() {
     let mut owner = agent.first(&leased(60_000));
     let key = settings().key;
     let mut later = agent.link(9);
-    later.send(0, Kind::Attach, &Attach { key }.encode());
-    later.wait(Kind::Welcome);
-    later.send(5, Kind::Exec, &script("sleep 0.2; echo later").encode());
-    owner.send(5, Kind::Exec, &script("sleep 0.2; echo owner").encode());
+    later.send(0, FrameKind::Attach, &Attach { key }.encode());
+    later.wait(FrameKind::Welcome);
+    later.send(
+        5,
+        FrameKind::Exec,
+        &script("sleep 0.2; echo later").encode(),
+    );
+    owner.send(
+        5,
+        FrameKind::Exec,
+        &script("sleep 0.2; echo owner").encode(),
+    );
     for linked in [&mut later, &mut owner] {
         linked.cut();
         linked.reconnect(&agent).unwrap();
@@ -170,26 +179,26 @@ fn later_clients_have_their_own_links() {
     assert_eq!(owner.output(), b"owner\n");
     // A violation ends only its own connection.
     later.socket.write_all(&[0xff; 12]).unwrap();
-    later.wait(Kind::Failed);
+    later.wait(FrameKind::Failed);
     assert!(later.reconnect(&agent).is_err());
     // A wrong key is refused over the link.
     let mut unknown_client = agent.link(10);
-    let key = Key::new([1; 32]);
-    unknown_client.send(0, Kind::Attach, &Attach { key }.encode());
-    let failure = Failure::decode(&unknown_client.wait(Kind::Failed)).unwrap();
+    let key = ClientKey::new([1; 32]);
+    unknown_client.send(0, FrameKind::Attach, &Attach { key }.encode());
+    let failure = Failure::decode(&unknown_client.wait(FrameKind::Failed)).unwrap();
     assert_eq!(failure.detail, "wrong key");
     assert!(unknown_client.next().is_none() && unknown_client.closed);
-    owner.send(6, Kind::Exec, &script("echo served").encode());
+    owner.send(6, FrameKind::Exec, &script("echo served").encode());
     assert_eq!(owner.output(), b"served\n");
-    owner.send(0, Kind::Stop, &0u32.to_le_bytes());
-    owner.wait(Kind::Stopped);
+    owner.send(0, FrameKind::Stop, &0u32.to_le_bytes());
+    owner.wait(FrameKind::Stopped);
     assert_eq!(agent.end().code(), Some(0));
 }
 
 /// An agent that outlives its first client, and that client's link.
 fn unowned() -> (NamedAgent, LinkedClient) {
     let agent = NamedAgent::start();
-    let first = agent.first(&Settings {
+    let first = agent.first(&AgentSettings {
         owned: false,
         lease_ms: 0,
         ..settings()
@@ -200,7 +209,7 @@ fn unowned() -> (NamedAgent, LinkedClient) {
 /// Runs an execution as a client that is then killed without closing its link.
 fn used_and_killed(agent: &NamedAgent, secret: u8) {
     let mut later = agent.attach(secret).unwrap();
-    later.send(1, Kind::Exec, &script("echo ran").encode());
+    later.send(1, FrameKind::Exec, &script("echo ran").encode());
     assert_eq!(later.output(), b"ran\n");
     later.cut();
 }
@@ -224,8 +233,8 @@ fn disconnected_client_with_an_execution_is_not_evicted() {
             stdin: true,
             ..script("read line; echo $line")
         };
-        client.send(1, Kind::Exec, &request.encode());
-        client.wait(Kind::Started);
+        client.send(1, FrameKind::Exec, &request.encode());
+        client.wait(FrameKind::Started);
         client.cut();
     }
     for secret in 20..60 {
@@ -233,10 +242,10 @@ fn disconnected_client_with_an_execution_is_not_evicted() {
     }
     for client in &mut busy {
         client.reconnect(&agent).unwrap();
-        client.send(1, Kind::Stdin, b"back\n");
+        client.send(1, FrameKind::Stdin, b"back\n");
         assert_eq!(client.output(), b"back\n");
     }
-    first.send(1, Kind::Exec, &script("echo served").encode());
+    first.send(1, FrameKind::Exec, &script("echo served").encode());
     assert_eq!(first.output(), b"served\n");
 }
 
@@ -260,13 +269,13 @@ fn connected_client_is_not_evicted() {
     );
     for client in others
         .iter_mut()
-        .filter(|client| !client.secret.eq(&Key::new([103; 32])))
+        .filter(|client| !client.secret.eq(&ClientKey::new([103; 32])))
     {
-        client.send(0, Kind::Ping, b"x");
-        client.wait(Kind::Pong);
+        client.send(0, FrameKind::Ping, b"x");
+        client.wait(FrameKind::Pong);
     }
-    first.send(0, Kind::Ping, b"x");
-    first.wait(Kind::Pong);
+    first.send(0, FrameKind::Ping, b"x");
+    first.wait(FrameKind::Pong);
 }
 
 #[test]
@@ -282,8 +291,8 @@ fn link_without_a_listening_socket_is_refused() {
     .spawn()
     .unwrap();
     drop(agent_socket);
-    let secret = Key::new([1; 32]);
-    send(&mut socket, Kind::Link, &Link { secret }.encode());
+    let secret = ClientKey::new([1; 32]);
+    send(&mut socket, FrameKind::Link, &BeginLink { secret }.encode());
     assert_eq!(answer(&mut socket).unwrap_err().step, FailStep::Protocol);
     assert_eq!(agent.wait().unwrap().code(), Some(70));
 }
@@ -301,22 +310,22 @@ proptest! {
             // In a link, before and after authentication.
             0 => {}
             1 => {
-                later.send(0, Kind::Attach, &Attach { key }.encode());
-                later.wait(Kind::Welcome);
+                later.send(0, FrameKind::Attach, &Attach { key }.encode());
+                later.wait(FrameKind::Welcome);
             }
             // Instead of a link, and of a resume.
             2 => {
                 later.socket = agent.connect();
-                send(&mut later.socket, Kind::Link, &bytes);
+                send(&mut later.socket, FrameKind::Link, &bytes);
             }
             _ => {
                 later.socket = agent.connect();
-                send(&mut later.socket, Kind::Resume, &bytes);
+                send(&mut later.socket, FrameKind::Resume, &bytes);
             }
         }
         // The agent may disconnect before it has read everything.
         let _ = later.socket.write_all(&bytes);
-        owner.send(1, Kind::Exec, &script("echo served").encode());
+        owner.send(1, FrameKind::Exec, &script("echo served").encode());
         prop_assert_eq!(owner.output(), b"served\n");
     }
 }

@@ -11,7 +11,7 @@ use std::{
 
 use common::{agent_command, command, settings};
 use proptest::prelude::*;
-use sandbox_agent::protocol::{Kind, LogRequest, Setup, encode_message};
+use sandbox_agent::protocol::{FrameKind, LogRequest, Setup, encode_message};
 
 /// Sends bytes to a new agent and closes the sending direction. Returns the exit code and stderr.
 fn send(arguments: &[&str], bytes: &[u8]) -> (Option<i32>, String) {
@@ -54,7 +54,7 @@ fn send(arguments: &[&str], bytes: &[u8]) -> (Option<i32>, String) {
 
 fn hello() -> Vec<u8> {
     let mut bytes = Vec::new();
-    encode_message(&mut bytes, 0, Kind::Hello, &settings().encode());
+    encode_message(&mut bytes, 0, FrameKind::Hello, &settings().encode());
     bytes
 }
 
@@ -64,19 +64,19 @@ fn conversation() -> Vec<u8> {
     let mut request = command(&["cat"]);
     request.stdin = true;
     request.timeout_ms = 2000;
-    encode_message(&mut bytes, 1, Kind::Exec, &request.encode());
-    encode_message(&mut bytes, 1, Kind::Stdin, b"some input");
-    encode_message(&mut bytes, 0, Kind::Ping, b"ping");
-    encode_message(&mut bytes, 1, Kind::Credit, &[1, 0, 1, 0, 0]);
-    encode_message(&mut bytes, 1, Kind::Signal, &15u32.to_le_bytes());
+    encode_message(&mut bytes, 1, FrameKind::Exec, &request.encode());
+    encode_message(&mut bytes, 1, FrameKind::Stdin, b"some input");
+    encode_message(&mut bytes, 0, FrameKind::Ping, b"ping");
+    encode_message(&mut bytes, 1, FrameKind::Credit, &[1, 0, 1, 0, 0]);
+    encode_message(&mut bytes, 1, FrameKind::Signal, &15u32.to_le_bytes());
     let logs = LogRequest {
         tail: 100,
         follow: false,
     };
-    encode_message(&mut bytes, 2, Kind::Logs, &logs.encode());
-    encode_message(&mut bytes, 1, Kind::StdinEnd, &[]);
-    encode_message(&mut bytes, 1, Kind::Kill, &[]);
-    encode_message(&mut bytes, 0, Kind::Stop, &10u32.to_le_bytes());
+    encode_message(&mut bytes, 2, FrameKind::Logs, &logs.encode());
+    encode_message(&mut bytes, 1, FrameKind::StdinEnd, &[]);
+    encode_message(&mut bytes, 1, FrameKind::Kill, &[]);
+    encode_message(&mut bytes, 0, FrameKind::Stop, &10u32.to_le_bytes());
     bytes
 }
 
@@ -92,7 +92,7 @@ fn empty_input_is_a_protocol_error() {
     assert_eq!(send(&["--setup"], &[]), (Some(70), String::new()));
     assert_eq!(send(&["--setup"], &hello()), (Some(70), String::new()));
     let mut bytes = Vec::new();
-    encode_message(&mut bytes, 0, Kind::Setup, &Setup::default().encode());
+    encode_message(&mut bytes, 0, FrameKind::Setup, &Setup::default().encode());
     assert_eq!(send(&["--setup"], &bytes), (Some(70), String::new()));
     bytes.extend(conversation());
     assert_eq!(send(&["--setup"], &bytes), (Some(0), String::new()));
@@ -145,7 +145,7 @@ fn agent_serves_over_two_pipes() {
     encode_message(
         &mut bytes,
         1,
-        Kind::Exec,
+        FrameKind::Exec,
         &command(&["echo", "over pipes"]).encode(),
     );
     agent.stdin.as_mut().unwrap().write_all(&bytes).unwrap();

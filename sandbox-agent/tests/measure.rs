@@ -9,8 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{Client, TIMEOUT, command, script, settings};
-use sandbox_agent::protocol::{Channel, ExecRequest, ExitKind, Kind, Settings};
+use common::{FirstClient, TIMEOUT, command, script, settings};
+use sandbox_agent::protocol::{AgentSettings, Channel, ExecRequest, ExitKind, FrameKind};
 
 fn median(mut times: Vec<Duration>) -> Duration {
     times.sort_unstable();
@@ -36,7 +36,7 @@ fn measure() {
     let times = (0..200)
         .map(|_| {
             let start = Instant::now();
-            let client = Client::start(&settings());
+            let client = FirstClient::start(&settings());
             let time = start.elapsed();
             drop(client);
             time
@@ -44,7 +44,7 @@ fn measure() {
         .collect();
     println!("start to welcome: {:?}", median(times));
 
-    let mut client = Client::start(&settings());
+    let mut client = FirstClient::start(&settings());
     println!("idle agent: {}", resident(client.agent.id()));
     println!(
         "ping: {:?}",
@@ -66,7 +66,7 @@ fn measure() {
                 .collect(),
         )
     };
-    let warm = |client: &mut Client| {
+    let warm = |client: &mut FirstClient| {
         let start = Instant::now();
         assert_eq!(
             client.run(&command(&["/bin/true"])).kind(),
@@ -75,7 +75,7 @@ fn measure() {
         start.elapsed()
     };
     // The counter files of the root cgroup, or of this process's cgroup, in both versions.
-    let mut counting = Client::start(&Settings {
+    let mut counting = FirstClient::start(&AgentSettings {
         kill_count_files: vec![
             b"/sys/fs/cgroup/memory/memory.oom_control".to_vec(),
             b"/sys/fs/cgroup/memory.events".to_vec(),
@@ -104,7 +104,7 @@ fn measure() {
             warm.as_secs_f64() / plain.as_secs_f64()
         );
     }
-    let mut client = Client::start(&settings());
+    let mut client = FirstClient::start(&settings());
     for mib in [64u64, 1024] {
         let request = script(&format!("head -c {} /dev/zero", mib << 20));
         let start = Instant::now();
@@ -136,9 +136,9 @@ fn measure() {
         let stream = client.exec(&script(&text));
         let mut killed = None;
         let outcome = client.follow(stream, |client, message| {
-            if message.kind == Kind::Stdout {
+            if message.kind == FrameKind::Stdout {
                 std::thread::sleep(Duration::from_millis(500));
-                client.send(stream, Kind::Kill, &[]);
+                client.send(stream, FrameKind::Kill, &[]);
                 killed = Some(Instant::now());
             }
         });
@@ -151,13 +151,13 @@ fn measure() {
 }
 
 /// Follows a stream without keeping its bytes; grants credit in large units.
-fn drain(client: &mut Client, request: &ExecRequest) -> u64 {
+fn drain(client: &mut FirstClient, request: &ExecRequest) -> u64 {
     let stream = client.exec(request);
     let (mut total, mut ungranted) = (0u64, 0usize);
     loop {
         let message = client.receive(TIMEOUT).unwrap();
         match message.kind {
-            Kind::Stdout => {
+            FrameKind::Stdout => {
                 total += message.bytes.len() as u64;
                 ungranted += message.bytes.len();
                 if ungranted >= 128 * 1024 {
@@ -165,7 +165,7 @@ fn drain(client: &mut Client, request: &ExecRequest) -> u64 {
                     ungranted = 0;
                 }
             }
-            Kind::Exited => return total,
+            FrameKind::Exited => return total,
             _ => {}
         }
     }

@@ -9,12 +9,12 @@ use std::{
     process::Command,
 };
 
-use common::{Client, script, settings};
-use sandbox_agent::protocol::{ExitKind, Kind, Settings};
+use common::{FirstClient, script, settings};
+use sandbox_agent::protocol::{AgentSettings, ExitKind, FrameKind};
 
-fn counting(files: &[PathBuf]) -> Settings {
+fn counting(files: &[PathBuf]) -> AgentSettings {
     let paths = files.iter().map(|file| file.to_str().unwrap().into());
-    Settings {
+    AgentSettings {
         kill_count_files: paths.collect(),
         ..settings()
     }
@@ -37,7 +37,7 @@ fn kill_counts_for_the_execution_during_which_it_happened() {
     let nothing = folder.path().join("nothing");
     std::fs::write(&nothing, "oom 5\n").unwrap();
     let files = [folder.path().join("missing"), nothing, file.clone()];
-    let mut client = Client::start(&counting(&files));
+    let mut client = FirstClient::start(&counting(&files));
     let mut kills = |text: &str| client.run(&script(text)).report().memory_kills;
     // The same for a pre-forked execution.
     for round in 0..4 {
@@ -52,14 +52,14 @@ fn kill_counts_for_every_concurrent_execution() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("count");
     std::fs::write(&file, "oom_kill 0\n").unwrap();
-    let mut client = Client::start(&counting(std::slice::from_ref(&file)));
+    let mut client = FirstClient::start(&counting(std::slice::from_ref(&file)));
     let long = client.exec(&script("echo up; exec sleep 100"));
-    assert_eq!(client.wait(long).kind, Kind::Started);
+    assert_eq!(client.wait(long).kind, FrameKind::Started);
     assert_eq!(client.wait(long).bytes, b"up\n");
     let mut kills = |text: &str| client.run(&script(text)).report().memory_kills;
     assert_eq!(kills(&kill(&file, 1)), Some(1));
     assert_eq!(kills("kill -9 $$"), Some(0), "it began after it");
-    client.send(long, Kind::Kill, &[]);
+    client.send(long, FrameKind::Kill, &[]);
     let report = client.wait_end(long);
     assert_eq!(
         (report.kind, report.memory_kills),
@@ -69,7 +69,7 @@ fn kill_counts_for_every_concurrent_execution() {
 
 #[test]
 fn missing_counter_is_reported_as_unknown() {
-    let mut client = Client::start(&settings());
+    let mut client = FirstClient::start(&settings());
     assert_eq!(client.run(&script("exit 0")).report().memory_kills, None);
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("count");
@@ -78,7 +78,7 @@ fn missing_counter_is_reported_as_unknown() {
     assert!(made.success());
     std::fs::write(&file, "oom_kill 0\n").unwrap();
     // The FIFO has no writer.
-    let mut client = Client::start(&counting(&[fifo, file.clone()]));
+    let mut client = FirstClient::start(&counting(&[fifo, file.clone()]));
     let gone = format!("true > {}", file.display());
     assert_eq!(client.run(&script(&gone)).report().memory_kills, None);
     // A counter that has decreased is unknown too.

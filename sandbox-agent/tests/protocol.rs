@@ -5,16 +5,16 @@ mod strategies;
 
 use proptest::{collection::vec, prelude::*};
 use sandbox_agent::protocol::{
-    Attach, Channel, ExecRequest, ExitReport, Failure, FrameBuffer, HEADER_LEN, Header, Key, Kind,
-    LogRequest, MAX_MESSAGE, MAX_PAYLOAD, MessageAssembler, ProtocolError, Settings, Setup,
-    Welcome, encode_frame, encode_message,
+    AgentSettings, Attach, Channel, ClientKey, ExecRequest, ExitReport, Failure, FrameBuffer,
+    FrameKind, HEADER_LEN, Header, LogRequest, MAX_MESSAGE, MAX_PAYLOAD, MessageAssembler,
+    ProtocolError, Setup, Welcome, encode_frame, encode_message,
 };
 use strategies::{failure, report, request, settings, setup};
 
 /// Runs every decoder, which must not panic.
 fn decode_all(bytes: &[u8]) {
     let _ = Setup::decode(bytes);
-    let _ = Settings::decode(bytes);
+    let _ = AgentSettings::decode(bytes);
     let _ = Welcome::decode(bytes);
     let _ = ExecRequest::decode(bytes);
     let _ = ExitReport::decode(bytes);
@@ -64,7 +64,7 @@ proptest! {
 
     #[test]
     fn settings_round_trip(value in settings()) {
-        check!(value, Settings);
+        check!(value, AgentSettings);
     }
 
     #[test]
@@ -84,15 +84,15 @@ proptest! {
 
     #[test]
     fn attach_messages_round_trip(key in any::<[u8; 32]>()) {
-        prop_assert_eq!(Attach { key: Key::new(key) }.encode().len(), Attach::LEN);
-        check!(Attach { key: Key::new(key) }, Attach);
+        prop_assert_eq!(Attach { key: ClientKey::new(key) }.encode().len(), Attach::LEN);
+        check!(Attach { key: ClientKey::new(key) }, Attach);
     }
 
     #[test]
     fn keys_are_equal_if_their_bytes_are(one in any::<[u8; 32]>(), at in 0usize..32, byte in any::<u8>()) {
         let mut other = one;
         other[at] = byte;
-        prop_assert_eq!(Key::new(one) == Key::new(other), one == other);
+        prop_assert_eq!(ClientKey::new(one) == ClientKey::new(other), one == other);
     }
 
     #[test]
@@ -116,7 +116,7 @@ proptest! {
         key in any::<[u8; 32]>(),
         changes in vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
     ) {
-        let attach = Attach { key: Key::new(key) };
+        let attach = Attach { key: ClientKey::new(key) };
         let logs = LogRequest { tail: 7, follow: true };
         let messages = [
             request.encode(),
@@ -139,10 +139,10 @@ proptest! {
         let mut stream = Vec::new();
         let mut expected = Vec::new();
         for (number, payload) in payloads {
-            encode_frame(&mut stream, number, Kind::Stdout, false, &payload);
+            encode_frame(&mut stream, number, FrameKind::Stdout, false, &payload);
             let header = Header {
                 stream: number,
-                kind: Kind::Stdout,
+                kind: FrameKind::Stdout,
                 more: false,
                 length: payload.len(),
             };
@@ -158,7 +158,7 @@ proptest! {
     fn long_messages_are_split_and_joined(length in 0..MAX_MESSAGE, piece in 1usize..200_000) {
         let message: Vec<u8> = (0..length).map(|number| (number % 251) as u8).collect();
         let mut stream = Vec::new();
-        encode_message(&mut stream, 5, Kind::Exec, &message);
+        encode_message(&mut stream, 5, FrameKind::Exec, &message);
         let mut assembler = MessageAssembler::new();
         let mut whole = None;
         for (header, payload) in frames(&stream, piece).unwrap() {
@@ -173,7 +173,7 @@ proptest! {
 fn message_size_is_bounded() {
     let header = Header {
         stream: 1,
-        kind: Kind::Exec,
+        kind: FrameKind::Exec,
         more: true,
         length: MAX_PAYLOAD,
     };
@@ -195,7 +195,7 @@ fn message_size_is_bounded() {
 fn interleaved_messages_are_refused() {
     let header = Header {
         stream: 1,
-        kind: Kind::Exec,
+        kind: FrameKind::Exec,
         more: true,
         length: 1,
     };
@@ -205,7 +205,7 @@ fn interleaved_messages_are_refused() {
             ..header
         },
         Header {
-            kind: Kind::Stdin,
+            kind: FrameKind::Stdin,
             ..header
         },
     ] {
@@ -222,7 +222,7 @@ fn interleaved_messages_are_refused() {
 fn invalid_headers_are_refused() {
     let good = Header {
         stream: 7,
-        kind: Kind::Ping,
+        kind: FrameKind::Ping,
         more: true,
         length: MAX_PAYLOAD,
     };
@@ -236,7 +236,7 @@ fn invalid_headers_are_refused() {
     assert_eq!(change(5, 2), Err(ProtocolError::BadValue("flags")));
     assert_eq!(change(6, 0xff), Err(ProtocolError::TooLarge("frame")));
     for byte in 0..=255u8 {
-        if let Ok(kind) = Kind::from_byte(byte) {
+        if let Ok(kind) = FrameKind::from_byte(byte) {
             assert_eq!(kind as u8, byte);
         }
     }

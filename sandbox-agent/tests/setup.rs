@@ -9,12 +9,12 @@ mod standard_root;
 use std::{path::Path, process::ExitCode, time::Duration};
 
 use common::{
-    Client, command,
+    FirstClient, command,
     processes::{alive, unique_seconds},
     refused, script, settings,
 };
 use sandbox_agent::protocol::{
-    ExitKind, FailStep, Failure, Kind, Mount, Settings, Setup, UserLimit,
+    AgentSettings, ExitKind, FailStep, Failure, FrameKind, Mount, Setup, UserLimit,
 };
 use sandbox_testing::{named_tests, trials, users::needs_root, wait::wait_until};
 use standard_root::{bind, check_standard_root, standard_root, tmpfs};
@@ -60,21 +60,25 @@ fn main() -> ExitCode {
     ])
 }
 
-fn split(identity: u32) -> Settings {
+fn split(identity: u32) -> AgentSettings {
     let mut settings = settings();
     settings.confinement.identity = Some((identity, identity));
     settings
 }
 
 /// Sends the setup, writes the ID maps on request, then sends the settings.
-fn establish(client: &mut Client, setup: &Setup, settings: &Settings) -> Result<(), Failure> {
-    client.send(0, Kind::Setup, &setup.encode());
+fn establish(
+    client: &mut FirstClient,
+    setup: &Setup,
+    settings: &AgentSettings,
+) -> Result<(), Failure> {
+    client.send(0, FrameKind::Setup, &setup.encode());
     if setup.user_namespace {
         let message = client.wait(0);
-        if message.kind == Kind::Failed {
+        if message.kind == FrameKind::Failed {
             return Err(Failure::decode(&message.bytes).unwrap());
         }
-        assert_eq!(message.kind, Kind::NeedMaps);
+        assert_eq!(message.kind, FrameKind::NeedMaps);
         let parent = client.agent.id();
         let children =
             std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap();
@@ -82,20 +86,20 @@ fn establish(client: &mut Client, setup: &Setup, settings: &Settings) -> Result<
         for map in ["uid_map", "gid_map"] {
             std::fs::write(format!("/proc/{agent}/{map}"), "0 200000 65536").unwrap();
         }
-        client.send(0, Kind::Mapped, &[]);
+        client.send(0, FrameKind::Mapped, &[]);
     }
     client.hello(settings).map(drop)
 }
 
 #[track_caller]
-fn inside(setup: &Setup, settings: &Settings) -> Client {
-    let mut client = Client::launch(NAMESPACES, &["--setup"]);
+fn inside(setup: &Setup, settings: &AgentSettings) -> FirstClient {
+    let mut client = FirstClient::launch(NAMESPACES, &["--setup"]);
     establish(&mut client, setup, settings).unwrap();
     client
 }
 
 #[track_caller]
-fn output(client: &mut Client, text: &str) -> String {
+fn output(client: &mut FirstClient, text: &str) -> String {
     let outcome = client.run(&script(text));
     assert_eq!(
         outcome.kind(),
@@ -160,10 +164,10 @@ const SINCE_5_2: &[i64] = &[
 
 fn standard_root_is_built_without_new_mount_calls() {
     for missing in [SINCE_5_2, &[libc::SYS_mount_setattr]] {
-        let mut client = Client::launch_without(NAMESPACES, &["--setup"], missing);
+        let mut client = FirstClient::launch_without(NAMESPACES, &["--setup"], missing);
         establish(&mut client, &standard_root(), &split(1234)).unwrap();
         check_standard_root(&mut client, "1234");
-        let mut client = Client::launch_without(NAMESPACES, &["--setup"], missing);
+        let mut client = FirstClient::launch_without(NAMESPACES, &["--setup"], missing);
         let mut setup = standard_root();
         setup.user_namespace = true;
         setup.owner = (201_234, 201_234);
@@ -190,7 +194,7 @@ fn submounts_are_restricted_too() {
     setup.mounts.insert(at, bind(path, "/data", true));
     setup.mounts.insert(at, bind(path, "/writable", false));
     for missing in [&[][..], SINCE_5_2, &[libc::SYS_mount_setattr]] {
-        let mut client = Client::launch_without(&wrapper, &["--setup"], missing);
+        let mut client = FirstClient::launch_without(&wrapper, &["--setup"], missing);
         // As root, so that only the mount flags can refuse access.
         establish(&mut client, &setup, &split(0)).unwrap();
         assert_eq!(output(&mut client, "ls '/data/b c'"), "file\n");
@@ -224,7 +228,7 @@ fn standard_root_is_built_without_privileges() {
     let mut setup = standard_root();
     // The namespace has no other user.
     setup.owner = (0, 0);
-    let mut client = Client::launch(&wrapper, &["--setup"]);
+    let mut client = FirstClient::launch(&wrapper, &["--setup"]);
     establish(&mut client, &setup, &settings()).unwrap();
     check_standard_root(&mut client, "0");
 }
@@ -233,7 +237,7 @@ fn owner_disconnect_ends_the_pid_namespace() {
     let mut client = inside(&standard_root(), &split(1234));
     let mark = unique_seconds();
     let stream = client.exec(&script(&format!("setsid sleep {mark} & sleep {mark}")));
-    assert_eq!(client.wait(stream).kind, Kind::Started);
+    assert_eq!(client.wait(stream).kind, FrameKind::Started);
     let limit = Duration::from_secs(5);
     wait_until("two processes", limit, || alive(&mark) == 2);
     drop(client);
@@ -244,10 +248,10 @@ fn failed_setup_names_the_step() {
     let fail = |change: &dyn Fn(&mut Setup)| {
         let mut setup = standard_root();
         change(&mut setup);
-        let mut client = Client::launch(NAMESPACES, &["--setup"]);
-        client.send(0, Kind::Setup, &setup.encode());
+        let mut client = FirstClient::launch(NAMESPACES, &["--setup"]);
+        client.send(0, FrameKind::Setup, &setup.encode());
         let message = client.wait(0);
-        assert_eq!(message.kind, Kind::Failed);
+        assert_eq!(message.kind, FrameKind::Failed);
         let failure = Failure::decode(&message.bytes).unwrap();
         assert_eq!(failure.step, FailStep::Setup);
         assert_eq!(client.agent_end().code(), Some(71));
@@ -282,10 +286,10 @@ fn failed_setup_names_the_step() {
 
 fn contradictory_setup_is_refused() {
     // Without a PID namespace, and without a new root.
-    let mut client = Client::launch(&[], &["--setup"]);
+    let mut client = FirstClient::launch(&[], &["--setup"]);
     client.send(
         0,
-        Kind::Setup,
+        FrameKind::Setup,
         &Setup {
             pid_one: true,
             ..Setup::default()
@@ -295,13 +299,13 @@ fn contradictory_setup_is_refused() {
     let failure = Failure::decode(&client.wait(0).bytes).unwrap();
     assert_eq!(failure.step, FailStep::Setup);
     assert_eq!(client.agent_end().code(), Some(71));
-    let mut client = Client::launch(&[], &["--setup"]);
+    let mut client = FirstClient::launch(&[], &["--setup"]);
     let mounts = vec![Mount::Proc {
         target: b"/proc".to_vec(),
     }];
     client.send(
         0,
-        Kind::Setup,
+        FrameKind::Setup,
         &Setup {
             mounts,
             ..Setup::default()
@@ -314,7 +318,7 @@ fn contradictory_setup_is_refused() {
 }
 
 fn empty_setup_changes_nothing() {
-    let mut client = Client::launch(&[], &["--setup"]);
+    let mut client = FirstClient::launch(&[], &["--setup"]);
     establish(
         &mut client,
         &Setup {
@@ -328,8 +332,8 @@ fn empty_setup_changes_nothing() {
 }
 
 fn setup_without_the_option_is_refused() {
-    let mut client = Client::launch(&[], &[]);
-    client.send(0, Kind::Setup, &Setup::default().encode());
+    let mut client = FirstClient::launch(&[], &[]);
+    client.send(0, FrameKind::Setup, &Setup::default().encode());
     let failure = Failure::decode(&client.wait(0).bytes).unwrap();
     assert_eq!(failure.step, FailStep::Protocol);
     assert_eq!(client.agent_end().code(), Some(70));

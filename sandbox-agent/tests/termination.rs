@@ -5,17 +5,17 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{
-    Client, command,
+    FirstClient, command,
     processes::{alive, unique_seconds, wait_until},
     script, settings,
 };
 use sandbox_agent::protocol::{
-    ExecRequest, ExitKind, FailStep, Failure, Kind, encode_frame, encode_message,
+    ExecRequest, ExitKind, FailStep, Failure, FrameKind, encode_frame, encode_message,
 };
 
 #[test]
 fn timeout_keeps_earlier_output() {
-    let mut client = Client::start(&settings());
+    let mut client = FirstClient::start(&settings());
     let mark = unique_seconds();
     let request = ExecRequest {
         timeout_ms: 300,
@@ -51,7 +51,7 @@ fn timeout_keeps_earlier_output() {
 
 #[test]
 fn background_process_does_not_delay_the_exit() {
-    let mut client = Client::start(&settings());
+    let mut client = FirstClient::start(&settings());
     let mark = unique_seconds();
     let start = Instant::now();
     // A double fork with its own session, which holds the outputs open.
@@ -69,7 +69,7 @@ fn background_process_does_not_delay_the_exit() {
 
 #[test]
 fn output_held_open_by_another_execution_is_cut() {
-    let mut client = Client::start(&settings());
+    let mut client = FirstClient::start(&settings());
     let fifo = tempfile::tempdir().unwrap();
     let path = fifo.path().join("pid").to_str().unwrap().to_string();
     let first = client.exec(&script(&format!(
@@ -86,13 +86,13 @@ fn output_held_open_by_another_execution_is_cut() {
     assert_eq!(outcome.kind(), ExitKind::Exited(5));
     assert!(outcome.report().drain_cut);
     assert!(outcome.text().starts_with("before\n"));
-    client.send(second, Kind::Kill, &[]);
+    client.send(second, FrameKind::Kill, &[]);
     client.finish(second);
 }
 
 #[test]
 fn tree_of_500_processes_is_killed() {
-    let mut client = Client::start(&settings());
+    let mut client = FirstClient::start(&settings());
     let mark = unique_seconds();
     // Each with its own session, and with a parent that has exited.
     let text = format!(
@@ -101,9 +101,9 @@ fn tree_of_500_processes_is_killed() {
     let stream = client.exec(&script(&text));
     let mut killed = None;
     let outcome = client.follow(stream, |client, message| {
-        if message.kind == Kind::Stdout {
+        if message.kind == FrameKind::Stdout {
             wait_until("500 processes", || alive(&mark) >= 501);
-            client.send(stream, Kind::Kill, &[]);
+            client.send(stream, FrameKind::Kill, &[]);
             killed = Some(Instant::now());
         }
     });
@@ -124,7 +124,7 @@ fn tree_of_500_processes_is_killed() {
 
 #[test]
 fn continuously_forking_tree_is_killed() {
-    let mut client = Client::start(&settings());
+    let mut client = FirstClient::start(&settings());
     let temp_dir = tempfile::tempdir().unwrap();
     let stop = temp_dir.path().join("stop");
     let stop_path = stop.to_str().unwrap();
@@ -143,17 +143,17 @@ fn continuously_forking_tree_is_killed() {
 
 #[test]
 fn kill_leaves_other_executions_running() {
-    let mut client = Client::start(&settings());
+    let mut client = FirstClient::start(&settings());
     let other = client.exec(&script("sleep 0.5; echo alive"));
     let stream = client.exec(&command(&["sleep", "100"]));
-    client.send(stream, Kind::Kill, &[]);
+    client.send(stream, FrameKind::Kill, &[]);
     assert_eq!(client.finish(stream).kind(), ExitKind::Killed);
     assert_eq!(client.finish(other).text(), "alive\n");
 }
 
 #[test]
 fn lost_supervisor_is_reported_and_its_tree_killed() {
-    let mut client = Client::start(&settings());
+    let mut client = FirstClient::start(&settings());
     let mark = unique_seconds();
     let other = client.exec(&script("sleep 0.7; echo alive"));
     for signal in ["KILL", "STOP"] {
@@ -171,7 +171,7 @@ fn lost_supervisor_is_reported_and_its_tree_killed() {
 
 #[test]
 fn stop_waits_for_the_grace_period() {
-    let mut client = Client::start(&settings());
+    let mut client = FirstClient::start(&settings());
     let polite = client.exec(&script(
         "trap 'echo bye; exit 7' TERM; echo up; while :; do sleep 0.02; done",
     ));
@@ -179,48 +179,48 @@ fn stop_waits_for_the_grace_period() {
         "trap '' TERM; echo up; while :; do sleep 0.02; done",
     ));
     for stream in [polite, stubborn] {
-        assert_eq!(client.wait(stream).kind, Kind::Started);
+        assert_eq!(client.wait(stream).kind, FrameKind::Started);
         assert_eq!(client.wait(stream).bytes, b"up\n");
     }
     let start = Instant::now();
-    client.send(0, Kind::Stop, &300u32.to_le_bytes());
+    client.send(0, FrameKind::Stop, &300u32.to_le_bytes());
     let late = client.exec(&command(&["true"]));
     assert_eq!(client.finish(late).failure().step, FailStep::Request);
     // The shell may report on stderr that the signal ended its `sleep` too.
     let word = loop {
         let message = client.wait(polite);
-        if message.kind == Kind::Stdout {
+        if message.kind == FrameKind::Stdout {
             break message.bytes;
         }
-        assert_eq!(message.kind, Kind::Stderr);
+        assert_eq!(message.kind, FrameKind::Stderr);
     };
     assert_eq!(word, b"bye\n");
     assert_eq!(client.wait_end(polite).kind, ExitKind::Exited(7));
     assert!(start.elapsed() < Duration::from_millis(280));
     assert_eq!(client.wait_end(stubborn).kind, ExitKind::Killed);
     assert!(start.elapsed() >= Duration::from_millis(300));
-    assert_eq!(client.wait(0).kind, Kind::Stopped);
+    assert_eq!(client.wait(0).kind, FrameKind::Stopped);
     assert_eq!(client.agent_end().code(), Some(0));
 }
 
 #[test]
 fn stop_is_immediate_without_executions() {
-    let mut client = Client::start(&settings());
+    let mut client = FirstClient::start(&settings());
     let start = Instant::now();
-    client.send(0, Kind::Stop, &10_000u32.to_le_bytes());
-    assert_eq!(client.wait(0).kind, Kind::Stopped);
+    client.send(0, FrameKind::Stop, &10_000u32.to_le_bytes());
+    assert_eq!(client.wait(0).kind, FrameKind::Stopped);
     assert_eq!(client.agent_end().code(), Some(0));
     assert!(start.elapsed() < Duration::from_secs(1));
 }
 
 #[test]
 fn owner_disconnect_leaves_no_process() {
-    let mut client = Client::start(&settings());
+    let mut client = FirstClient::start(&settings());
     let mark = unique_seconds();
     let stream = client.exec(&script(&format!(
         "trap '' TERM HUP; (setsid sleep {mark} &); setsid sleep {mark} & echo up; sleep {mark}"
     )));
-    assert_eq!(client.wait(stream).kind, Kind::Started);
+    assert_eq!(client.wait(stream).kind, FrameKind::Started);
     assert_eq!(client.wait(stream).bytes, b"up\n");
     wait_until("three processes", || alive(&mark) == 3);
     client.socket.shutdown(std::net::Shutdown::Both).unwrap();
@@ -230,12 +230,12 @@ fn owner_disconnect_leaves_no_process() {
 
 #[test]
 fn killed_agent_leaves_no_process() {
-    let mut client = Client::start(&settings());
+    let mut client = FirstClient::start(&settings());
     let mark = unique_seconds();
     let stream = client.exec(&script(&format!(
         "(setsid sleep {mark} &); echo up; sleep {mark}"
     )));
-    assert_eq!(client.wait(stream).kind, Kind::Started);
+    assert_eq!(client.wait(stream).kind, FrameKind::Started);
     assert_eq!(client.wait(stream).bytes, b"up\n");
     wait_until("two processes", || alive(&mark) == 2);
     client.agent.kill().unwrap();
@@ -248,10 +248,10 @@ fn expired_lease_ends_the_sandbox() {
     let mut settings = settings();
     settings.lease_ms = 400;
     settings.owned = false;
-    let mut client = Client::start(&settings);
+    let mut client = FirstClient::start(&settings);
     let mark = unique_seconds();
     let stream = client.exec(&command(&["sleep", &mark]));
-    assert_eq!(client.wait(stream).kind, Kind::Started);
+    assert_eq!(client.wait(stream).kind, FrameKind::Started);
     let start = Instant::now();
     while start.elapsed() < Duration::from_millis(800) {
         client.ping();
@@ -266,10 +266,10 @@ fn expired_lease_ends_the_sandbox() {
 fn expired_time_to_live_ends_the_sandbox() {
     let mut settings = settings();
     settings.lifetime_ms = 700;
-    let mut client = Client::start(&settings);
+    let mut client = FirstClient::start(&settings);
     let mark = unique_seconds();
     let stream = client.exec(&command(&["sleep", &mark]));
-    assert_eq!(client.wait(stream).kind, Kind::Started);
+    assert_eq!(client.wait(stream).kind, FrameKind::Started);
     assert_eq!(alive(&mark), 1);
     // The lease is not the reason: pings continue.
     client.ping();
@@ -282,16 +282,16 @@ fn expired_time_to_live_ends_the_sandbox() {
 
 #[test]
 fn protocol_violations_end_the_agent() {
-    let check = |break_it: &dyn Fn(&mut Client)| {
-        let mut client = Client::start(&settings());
+    let check = |break_it: &dyn Fn(&mut FirstClient)| {
+        let mut client = FirstClient::start(&settings());
         let stream = client.exec(&ExecRequest {
             stdin: true,
             ..command(&["sleep", "100"])
         });
-        assert_eq!(client.wait(stream).kind, Kind::Started);
+        assert_eq!(client.wait(stream).kind, FrameKind::Started);
         break_it(&mut client);
         let message = client.wait(0);
-        assert_eq!(message.kind, Kind::Failed);
+        assert_eq!(message.kind, FrameKind::Failed);
         let failure = Failure::decode(&message.bytes).unwrap();
         assert_eq!(failure.step, FailStep::Protocol);
         assert_eq!(client.agent_end().code(), Some(70));
@@ -301,7 +301,7 @@ fn protocol_violations_end_the_agent() {
         use std::io::Write;
         // The pipe accepts 1 MiB, then no more credit is granted.
         let mut bytes = Vec::new();
-        encode_frame(&mut bytes, 1, Kind::Stdin, false, &[0; 60_000]);
+        encode_frame(&mut bytes, 1, FrameKind::Stdin, false, &[0; 60_000]);
         for _ in 0..40 {
             // The agent may exit before it has read everything.
             let _ = client.socket.write_all(&bytes);
@@ -309,23 +309,23 @@ fn protocol_violations_end_the_agent() {
     });
     assert_eq!(detail, "more bytes than were granted");
     let again = command(&["true"]).encode();
-    check(&|client| client.send(1, Kind::Exec, &again));
-    check(&|client| client.send(0, Kind::Exec, &again));
-    check(&|client| client.send(0, Kind::Hello, &settings().encode()));
-    check(&|client| client.send(0, Kind::Setup, &[]));
-    check(&|client| client.send(2, Kind::Exec, &[]));
-    check(&|client| client.send(1, Kind::Signal, &65u32.to_le_bytes()));
-    check(&|client| client.send(1, Kind::Signal, &[15]));
-    check(&|client| client.send(1, Kind::Credit, &[1]));
-    check(&|client| client.send(1, Kind::Started, &[0; 4]));
+    check(&|client| client.send(1, FrameKind::Exec, &again));
+    check(&|client| client.send(0, FrameKind::Exec, &again));
+    check(&|client| client.send(0, FrameKind::Hello, &settings().encode()));
+    check(&|client| client.send(0, FrameKind::Setup, &[]));
+    check(&|client| client.send(2, FrameKind::Exec, &[]));
+    check(&|client| client.send(1, FrameKind::Signal, &65u32.to_le_bytes()));
+    check(&|client| client.send(1, FrameKind::Signal, &[15]));
+    check(&|client| client.send(1, FrameKind::Credit, &[1]));
+    check(&|client| client.send(1, FrameKind::Started, &[0; 4]));
     check(&|client| {
-        client.send(1, Kind::StdinEnd, &[]);
-        client.send(1, Kind::Stdin, &[1]);
+        client.send(1, FrameKind::StdinEnd, &[]);
+        client.send(1, FrameKind::Stdin, &[1]);
     });
     check(&|client| {
         use std::io::Write;
         let mut bytes = Vec::new();
-        encode_message(&mut bytes, 2, Kind::Exec, &vec![0; 5 << 20]);
+        encode_message(&mut bytes, 2, FrameKind::Exec, &vec![0; 5 << 20]);
         // The agent may exit before it has read everything.
         let _ = client.socket.write_all(&bytes);
     });
@@ -334,10 +334,10 @@ fn protocol_violations_end_the_agent() {
 #[test]
 fn flood_of_pings_uses_bounded_memory() {
     use std::io::Write;
-    let mut client = Client::start(&settings());
+    let mut client = FirstClient::start(&settings());
     client.socket.set_nonblocking(true).unwrap();
     let mut bytes = Vec::new();
-    encode_message(&mut bytes, 0, Kind::Ping, &[7; 60_000]);
+    encode_message(&mut bytes, 0, FrameKind::Ping, &[7; 60_000]);
     // The client reads nothing: at some point the agent stops reading too.
     let start = Instant::now();
     let mut taken = 0u64;

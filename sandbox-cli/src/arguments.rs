@@ -23,7 +23,7 @@ use crate::output::Format;
 /// Run untrusted code under a policy that is enforced or refused.
 #[derive(Debug, Parser)]
 #[command(name = "sandbox", version, max_term_width = 100)]
-pub struct Arguments {
+pub struct CliArguments {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
@@ -94,7 +94,7 @@ impl Command {
 
 /// The subcommand in a command line, with its own subcommand: `image build`.
 pub fn subcommand(arguments: &[OsString]) -> Option<String> {
-    let mut command = &Arguments::command();
+    let mut command = &CliArguments::command();
     let mut names = Vec::new();
     for name in arguments.iter().skip(1).map_while(|name| name.to_str()) {
         let Some(next) = command.find_subcommand(name) else {

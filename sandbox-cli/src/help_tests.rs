@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use clap::CommandFactory as _;
 
-use crate::arguments::Arguments;
+use crate::arguments::CliArguments;
 
 /// The help of the command and its subcommands, as docs/command.md has it.
 fn document() -> String {
     let mut text = String::from(
         "# The `sandbox` command\n\nGenerated from `--help` by `UPDATE=1 cargo test -p sandbox-cli help`.\n",
     );
-    let mut root = Arguments::command().term_width(100);
+    let mut root = CliArguments::command().term_width(100);
     root.build();
     section(&mut text, &mut root);
     text

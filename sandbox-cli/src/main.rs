@@ -16,7 +16,7 @@ use std::io::Write as _;
 
 use clap::Parser as _;
 
-use arguments::{Arguments, Command};
+use arguments::{CliArguments, Command};
 use command_error::{CommandError, Outcome};
 use commands::end::EndMethod;
 use exit::Exit;
@@ -24,7 +24,7 @@ use output::Format;
 
 fn main() {
     let arguments: Vec<OsString> = std::env::args_os().collect();
-    let (format, outcome) = match Arguments::try_parse_from(&arguments) {
+    let (format, outcome) = match CliArguments::try_parse_from(&arguments) {
         Ok(parsed) => (parsed.command.format(), dispatch(parsed.command)),
         Err(error) if !error.use_stderr() => (Format::Text, print_help(&error)),
         Err(error) => (

@@ -3,7 +3,7 @@
 use core::ffi::CStr;
 
 pub use crate::runtime::syscall::nr;
-use crate::runtime::{Errno, Result, syscall};
+use crate::runtime::{Errno, syscall};
 
 use crate::call_result::{self, CallResult};
 
@@ -71,7 +71,10 @@ macro_rules! kernel {
 ///
 /// # Safety
 /// The requirements of the call itself.
-pub unsafe fn call<const COUNT: usize>(number: usize, arguments: &[usize; COUNT]) -> Result<usize> {
+pub unsafe fn call<const COUNT: usize>(
+    number: usize,
+    arguments: &[usize; COUNT],
+) -> Result<usize, Errno> {
     const { assert!(COUNT <= 6, "no call takes more") };
     // A call with fewer parameters ignores the other registers.
     let mut words = [0; 6];
@@ -94,7 +97,7 @@ pub const O_NONBLOCK: usize = 0o4000;
 pub const O_CLOEXEC: usize = 0o2000000;
 
 /// Opens a file.
-pub fn open(path: &CStr, flags: usize) -> Result<i32> {
+pub fn open(path: &CStr, flags: usize) -> Result<i32, Errno> {
     Ok(kernel!(OPENAT, AT_FDCWD, path, flags | O_CLOEXEC, 0o600usize)? as i32)
 }
 
@@ -123,6 +126,21 @@ pub fn pause(milliseconds: usize) {
     let time = [milliseconds / 1000, milliseconds % 1000 * 1_000_000];
     // Only a signal interrupts it, and an early return does no harm.
     let _ = kernel!(NANOSLEEP, time.as_slice(), 0usize);
+}
+
+/// Whether the descriptor becomes readable (`event` 1) or writable (4) in this time.
+pub fn poll(descriptor: i32, event: u32, milliseconds: usize) -> Result<bool, Errno> {
+    let mut polled = [descriptor as u32, event];
+    let time = [milliseconds / 1000, milliseconds % 1000 * 1_000_000];
+    let ready = kernel!(
+        PPOLL,
+        polled.as_mut_slice(),
+        1usize,
+        time.as_slice(),
+        0usize,
+        8usize
+    )?;
+    Ok(ready != 0)
 }
 
 /// Milliseconds of the monotonic clock. If the clock is denied, the program ends with a sign that

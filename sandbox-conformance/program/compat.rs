@@ -1,14 +1,14 @@
 //! Calls of 32-bit programs. Their numbers differ, so a filter that ignores the architecture
 //! confuses them.
 
+use crate::runtime::Errno;
 use crate::runtime::syscall::result;
-use crate::runtime::{Errno, Result};
 
 use crate::call_result::{CallResult, done};
 
 /// Makes a system call by interrupt 0x80.
 #[cfg(target_arch = "x86_64")]
-fn interrupt(number: usize, first: usize) -> Result<usize> {
+fn interrupt(number: usize, first: usize) -> Result<usize, Errno> {
     let word: i32;
     // SAFETY: rbx is saved around the call. These calls take one number and access no memory.
     unsafe {
@@ -32,7 +32,7 @@ fn interrupt(number: usize, first: usize) -> Result<usize> {
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn interrupt(_number: usize, _first: usize) -> Result<usize> {
+fn interrupt(_number: usize, _first: usize) -> Result<usize, Errno> {
     Err(Errno::ENOSYS)
 }
 

@@ -6,7 +6,7 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::ffi::CStr;
 
-use crate::runtime::{Errno, Result};
+use crate::runtime::Errno;
 
 use crate::call::{
     AT_FDCWD, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, O_WRONLY, close, open, unlink, write_all,
@@ -19,13 +19,13 @@ const MARKS: usize = 0o6000;
 const O_TMPFILE: usize = 0o20_200_000;
 
 /// A plain file with content.
-fn plain(path: &CStr) -> Result<i32> {
+fn plain(path: &CStr) -> Result<i32, Errno> {
     let file = open(path, O_RDWR | O_CREAT | O_EXCL)?;
     write_all(file, b"content");
     Ok(file)
 }
 
-fn mode_and_size(file: i32) -> Result<(usize, u64)> {
+fn mode_and_size(file: i32) -> Result<(usize, u64), Errno> {
     // struct statx: mode at 28, size at 40.
     let mut record = [0u8; 256];
     kernel!(
@@ -44,7 +44,7 @@ fn mode_and_size(file: i32) -> Result<(usize, u64)> {
 
 /// Adds content without a write, which would clear the bits: `fallocate` sets the size, and a
 /// shared mapping writes.
-fn fill(file: i32) -> Result<()> {
+fn fill(file: i32) -> Result<(), Errno> {
     kernel!(FALLOCATE, file, 0usize, 0usize, PAGE)?;
     let start = kernel!(MMAP, 0usize, PAGE, 3usize, 1usize, file, 0usize)?;
     // SAFETY: the mapping belongs to this function, is writable, and is as long as the file.
@@ -62,7 +62,7 @@ enum FileCreation {
     WithoutName,
 }
 
-fn make(path: &CStr, way: FileCreation, mark: usize) -> Result<i32> {
+fn make(path: &CStr, way: FileCreation, mark: usize) -> Result<i32, Errno> {
     let mode = mark | 0o777;
     let made = match way {
         FileCreation::ByOpen => kernel!(OPENAT, AT_FDCWD, path, O_RDWR | O_CREAT, mode)?,
@@ -93,7 +93,7 @@ fn make(path: &CStr, way: FileCreation, mark: usize) -> Result<i32> {
     Ok(made as i32)
 }
 
-fn parent(path: &CStr) -> Result<CString> {
+fn parent(path: &CStr) -> Result<CString, Errno> {
     let bytes = path.to_bytes();
     let slash = bytes.iter().rposition(|byte| *byte == b'/');
     let end = slash.ok_or(Errno::EINVAL)?.max(1);
@@ -101,7 +101,7 @@ fn parent(path: &CStr) -> Result<CString> {
 }
 
 /// Changes the mode of a file by its path or its descriptor.
-fn change(path: &CStr, file: i32, way: usize, mode: usize) -> Result<()> {
+fn change(path: &CStr, file: i32, way: usize, mode: usize) -> Result<(), Errno> {
     match way {
         0 => kernel!(FCHMOD, file, mode)?,
         1 => kernel!(FCHMODAT, AT_FDCWD, path, mode)?,
@@ -117,25 +117,26 @@ fn change(path: &CStr, file: i32, way: usize, mode: usize) -> Result<()> {
 pub fn mark(folder: &str) -> CallResult {
     let mut errors = Vec::new();
     let mut left = 0;
-    let mut try_one = |name: &str, attempt: &dyn Fn(&CStr) -> Result<i32>| -> Result<()> {
-        let path = CString::new(format!("{folder}/{name}")).map_err(|_| Errno::EINVAL)?;
-        match attempt(&path) {
-            Err(error) => {
-                unlink(&path);
-                errors.push(error);
-            }
-            Ok(file) => {
-                let (mode, size) = mode_and_size(file)?;
-                close(file);
-                // An empty file is not a program.
-                match mode & MARKS != 0 && size > 0 {
-                    true => left += 1,
-                    false => unlink(&path),
+    let mut try_one =
+        |name: &str, attempt: &dyn Fn(&CStr) -> Result<i32, Errno>| -> Result<(), Errno> {
+            let path = CString::new(format!("{folder}/{name}")).map_err(|_| Errno::EINVAL)?;
+            match attempt(&path) {
+                Err(error) => {
+                    unlink(&path);
+                    errors.push(error);
+                }
+                Ok(file) => {
+                    let (mode, size) = mode_and_size(file)?;
+                    close(file);
+                    // An empty file is not a program.
+                    match mode & MARKS != 0 && size > 0 {
+                        true => left += 1,
+                        false => unlink(&path),
+                    }
                 }
             }
-        }
-        Ok(())
-    };
+            Ok(())
+        };
     for mark in [0o2000, 0o4000] {
         for way in 0..4 {
             try_one(&format!("changed-{mark:o}-{way}"), &|path| {

@@ -6,7 +6,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ffi::CStr;
 
-use crate::runtime::{Errno, Result};
+use crate::runtime::Errno;
 
 use crate::ProbeArguments;
 use crate::call::{
@@ -19,7 +19,7 @@ use crate::kernel;
 const MOST: usize = 1 << 20;
 
 /// The start of a file, at most 1 MiB.
-pub fn content(path: &CStr) -> Result<Vec<u8>> {
+pub fn content(path: &CStr) -> Result<Vec<u8>, Errno> {
     let file = open(path, O_RDONLY | O_NONBLOCK)?;
     let mut bytes = Vec::new();
     let mut piece = [0u8; 4096];

@@ -7,9 +7,9 @@ use alloc::vec::Vec;
 use core::ffi::{CStr, c_char, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::runtime::Errno;
 use crate::runtime::process::exit;
 use crate::runtime::syscall::{clone_onto, result};
-use crate::runtime::{Errno, Result};
 
 use crate::ProbeArguments;
 use crate::call::{O_RDONLY, close, nr, open, pause, write_all};
@@ -21,14 +21,14 @@ const SIGKILL: usize = 9;
 const PR_SET_PDEATHSIG: usize = 1;
 
 /// Forks as fork(2) does. Returns 0 in the child.
-pub fn copy() -> Result<usize> {
+pub fn copy() -> Result<usize, Errno> {
     // The program has one thread and passes no stack, so the child continues here with its own
     // memory.
     kernel!(CLONE, SIGCHLD, 0usize, 0usize, 0usize, 0usize)
 }
 
 /// Runs `act` in a child, which ends with code 7.
-pub fn child(act: impl FnOnce()) -> Result<usize> {
+pub fn child(act: impl FnOnce()) -> Result<usize, Errno> {
     match copy()? {
         0 => {
             act();
@@ -39,7 +39,7 @@ pub fn child(act: impl FnOnce()) -> Result<usize> {
 }
 
 /// Waits for a child and returns its status as wait4(2) does.
-pub fn reap(pid: usize) -> Result<i32> {
+pub fn reap(pid: usize) -> Result<i32, Errno> {
     let mut status = [0i32];
     loop {
         match kernel!(WAIT4, pid, status.as_mut_slice(), 0usize, 0usize) {

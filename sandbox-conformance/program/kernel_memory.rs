@@ -4,7 +4,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ffi::CStr;
 
-use crate::runtime::{Errno, Result};
+use crate::runtime::Errno;
 
 use crate::call::{O_CREAT, O_EXCL, O_NONBLOCK, O_WRONLY, open, pause, unlink};
 use crate::call_result::{CallResult, done};
@@ -24,7 +24,7 @@ const IPC_EXCL: usize = 0o2000;
 const LOOK: usize = 300;
 
 /// Fills pairs of descriptors with this many MiB in total. They stay open until the program ends.
-fn fill_pairs(mib: usize, pair: fn() -> Result<[i32; 2]>) -> CallResult {
+fn fill_pairs(mib: usize, pair: fn() -> Result<[i32; 2], Errno>) -> CallResult {
     let piece = vec![1u8; 65536];
     let mut held = 0;
     while held < mib * MIB {

@@ -6,7 +6,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::ffi::CStr;
 
-use crate::runtime::{Errno, Result};
+use crate::runtime::Errno;
 
 use crate::runtime::directory::{Directory, EntryKind};
 
@@ -47,7 +47,7 @@ fn remember(errors: &mut Vec<Errno>, error: Errno) {
     }
 }
 
-fn list(folder: &str, folders: &mut Vec<String>, files: &mut Vec<String>) -> Result<()> {
+fn list(folder: &str, folders: &mut Vec<String>, files: &mut Vec<String>) -> Result<(), Errno> {
     let path = CString::new(folder).map_err(|_| Errno::EINVAL)?;
     let descriptor = open(&path, O_RDONLY | O_NONBLOCK)?;
     let mut entries = Directory::new(descriptor);

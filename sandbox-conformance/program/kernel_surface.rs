@@ -4,7 +4,7 @@ use alloc::ffi::CString;
 use alloc::format;
 use alloc::vec;
 
-use crate::runtime::{Errno, Result};
+use crate::runtime::Errno;
 
 use crate::call::{O_NOCTTY, O_RDWR, open};
 use crate::call_result::{CallResult, Denied, any, done};
@@ -70,7 +70,7 @@ pub fn realtime() -> CallResult {
 }
 
 /// Whether the kernel looks at the arguments. Without the privilege to load modules it does not.
-fn looks_at_arguments(result: Result<usize>) -> Result<()> {
+fn looks_at_arguments(result: Result<usize, Errno>) -> Result<(), Errno> {
     match result {
         Err(error @ (Errno::EPERM | Errno::ENOSYS | Errno::EACCES)) => Err(error),
         _ => Ok(()),

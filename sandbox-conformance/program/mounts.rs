@@ -3,7 +3,7 @@
 
 use core::ffi::CStr;
 
-use crate::runtime::Result;
+use crate::runtime::Errno;
 
 use crate::call_result::{CallResult, done};
 use crate::kernel;
@@ -25,7 +25,7 @@ fn apart() -> bool {
 }
 
 /// With the mounts below it, because a user namespace may not reveal what they hide.
-fn bind_over_itself(path: &CStr) -> Result<usize> {
+fn bind_over_itself(path: &CStr) -> Result<usize, Errno> {
     kernel!(MOUNT, path, path, 0usize, MS_BIND | MS_REC, 0usize)?;
     kernel!(
         MOUNT,

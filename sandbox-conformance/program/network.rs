@@ -2,10 +2,10 @@
 
 use alloc::vec::Vec;
 
-use crate::runtime::{Errno, Result};
+use crate::runtime::Errno;
 
 use crate::ProbeArguments;
-use crate::call::{close, write_all};
+use crate::call::{close, poll, write_all};
 use crate::call_result::{self, CallResult, Denied, any, done};
 use crate::kernel;
 
@@ -22,7 +22,7 @@ const CLOEXEC: usize = 0o2000000;
 /// The maximum time to wait for an answer.
 const WAIT: usize = 600;
 
-fn socket(family: usize, kind: usize, protocol: usize) -> Result<i32> {
+fn socket(family: usize, kind: usize, protocol: usize) -> Result<i32, Errno> {
     Ok(kernel!(SOCKET, family, kind | CLOEXEC, protocol)? as i32)
 }
 
@@ -75,23 +75,14 @@ fn addresses(arguments: &ProbeArguments) -> impl Iterator<Item = Address> + '_ {
 }
 
 /// Waits until the socket is readable (1) or writable (4).
-fn ready(socket: i32, event: u16) -> Result<()> {
-    let mut polled = [socket as u32, u32::from(event)];
-    let time = [WAIT / 1000, WAIT % 1000 * 1_000_000];
-    match kernel!(
-        PPOLL,
-        polled.as_mut_slice(),
-        1usize,
-        time.as_slice(),
-        0usize,
-        8usize
-    )? {
-        0 => Err(Errno::ETIMEDOUT),
-        _ => Ok(()),
+fn ready(socket: i32, event: u32) -> Result<(), Errno> {
+    match poll(socket, event, WAIT)? {
+        false => Err(Errno::ETIMEDOUT),
+        true => Ok(()),
     }
 }
 
-fn connect(address: &Address, kind: usize) -> Result<i32> {
+fn connect(address: &Address, kind: usize) -> Result<i32, Errno> {
     let socket = socket(address.family, kind | 0o4000, 0)?;
     match kernel!(
         CONNECT,
@@ -123,7 +114,7 @@ fn connect(address: &Address, kind: usize) -> Result<i32> {
 }
 
 /// Sends the token and waits for an answer, which proves that a listener was reached.
-fn exchange(socket: i32, token: &str) -> Result<()> {
+fn exchange(socket: i32, token: &str) -> Result<(), Errno> {
     kernel!(
         SENDTO,
         socket,
@@ -159,7 +150,7 @@ pub fn udp(arguments: &ProbeArguments) -> CallResult {
     reach(arguments, DATAGRAM)
 }
 
-fn own_address(socket: i32) -> Result<[u8; 16]> {
+fn own_address(socket: i32) -> Result<[u8; 16], Errno> {
     let mut address = [0u8; 16];
     let mut length = [16u32];
     kernel!(
@@ -171,7 +162,7 @@ fn own_address(socket: i32) -> Result<[u8; 16]> {
     Ok(address)
 }
 
-fn bind_loopback(socket: i32) -> Result<[u8; 16]> {
+fn bind_loopback(socket: i32) -> Result<[u8; 16], Errno> {
     let any_port = [2u8, 0, 0, 0, 127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0];
     kernel!(BIND, socket, any_port.as_slice(), 16usize)?;
     own_address(socket)

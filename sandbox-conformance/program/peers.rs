@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::vec::Vec;
 use core::ffi::CStr;
 
-use crate::runtime::{Errno, Result};
+use crate::runtime::Errno;
 
 use crate::call::{O_CREAT, O_WRONLY, close, now, open, own_pid, pause, write_all};
 use crate::call_result::{CallResult, Denied, any, done};
@@ -16,7 +16,7 @@ const PROCESS: usize = 0;
 const IOPRIO_PROCESS: usize = 1;
 
 /// The properties that another process could change, as the kernel reports them.
-fn state() -> Result<Vec<u64>> {
+fn state() -> Result<Vec<u64>, Errno> {
     let mut state = Vec::new();
     for limit in [RLIMIT_FSIZE, RLIMIT_STACK] {
         let mut limits = [0u64; 2];
@@ -64,7 +64,7 @@ pub fn disturb_itself() -> CallResult {
 }
 
 /// Reads the process id that [`undisturbed`] writes.
-fn other(path: &CStr) -> Result<usize> {
+fn other(path: &CStr) -> Result<usize, Errno> {
     for _ in 0..200 {
         if let Ok(text) = crate::files::content(path)
             && let Some(digits) = text.strip_suffix(b"\n")

@@ -4,7 +4,7 @@ use alloc::ffi::CString;
 use alloc::format;
 use alloc::vec::Vec;
 
-use crate::runtime::{Errno, Result};
+use crate::runtime::Errno;
 
 use crate::call::{O_NONBLOCK, O_RDONLY, O_RDWR, close, now, open, own_pid, pause, write_all};
 use crate::call_result::{CallResult, Denied, done};
@@ -12,7 +12,7 @@ use crate::forking::{child, copy, reap};
 use crate::kernel;
 
 /// The visible processes.
-pub fn visible() -> Result<Vec<i32>> {
+pub fn visible() -> Result<Vec<i32>, Errno> {
     let folder = open(c"/proc", O_RDONLY | O_NONBLOCK)?;
     let mut found = Vec::new();
     let mut buffer = [0u8; 8192];
@@ -157,7 +157,7 @@ fn linger(milliseconds: usize, hold: bool) {
 }
 
 /// Runs `act` in a grandchild, in its own session.
-fn detach(act: impl FnOnce()) -> Result<()> {
+fn detach(act: impl FnOnce()) -> Result<(), Errno> {
     let middle = child(|| {
         // This always succeeds for a process that leads no group.
         let _ = kernel!(SETSID);

@@ -2,7 +2,7 @@
 
 use core::ffi::CStr;
 
-use crate::runtime::{Errno, Result};
+use crate::runtime::Errno;
 
 use crate::ProbeArguments;
 use crate::call::{AT_FDCWD, O_CREAT, O_TRUNC, O_WRONLY, close, now, write_all};
@@ -58,7 +58,7 @@ pub fn rearrange(arguments: &ProbeArguments) -> CallResult {
 }
 
 /// Creates a folder. An existing one is fine.
-fn folder(path: &CStr, mode: usize) -> Result<()> {
+fn folder(path: &CStr, mode: usize) -> Result<(), Errno> {
     match kernel!(MKDIRAT, AT_FDCWD, path, mode) {
         Ok(_) | Err(Errno::EEXIST) => Ok(()),
         Err(error) => Err(error),
@@ -79,6 +79,6 @@ pub fn flip(one: &CStr, other: &CStr, count: usize, milliseconds: usize) -> Call
     done()
 }
 
-fn exchange(one: &CStr, other: &CStr) -> Result<usize> {
+fn exchange(one: &CStr, other: &CStr) -> Result<usize, Errno> {
     kernel!(RENAMEAT2, AT_FDCWD, one, AT_FDCWD, other, RENAME_EXCHANGE)
 }

@@ -7,7 +7,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ffi::CStr;
 
-use crate::runtime::{Errno, Result};
+use crate::runtime::Errno;
 
 use crate::call::{O_CREAT, O_RDONLY, O_TRUNC, O_WRONLY, close, now, open, pause, unlink};
 use crate::call_result::{CallResult, Denied, done};
@@ -22,7 +22,7 @@ const WEXITED: usize = 4;
 const WNOWAIT: usize = 0x0100_0000;
 
 /// Maps this much memory and touches every page.
-fn take(mib: usize) -> Result<()> {
+fn take(mib: usize) -> Result<(), Errno> {
     for _ in 0..mib {
         // Private, anonymous, readable and writable.
         let start = kernel!(MMAP, 0usize, MIB, 3usize, 0x22usize, -1, 0usize)?;
@@ -70,17 +70,7 @@ pub fn memory_of_children(count: usize, mib: usize) -> CallResult {
     let mut answers = Vec::new();
     let mut died = false;
     while answers.len() < count && !died {
-        let mut polled = [ends[0] as u32, 1];
-        let time = [0usize, 50_000_000];
-        if kernel!(
-            PPOLL,
-            polled.as_mut_slice(),
-            1usize,
-            time.as_slice(),
-            0usize,
-            8usize
-        )? == 1
-        {
+        if crate::call::poll(ends[0], 1, 50)? {
             let mut one = [0u8; 1];
             kernel!(READ, ends[0], one.as_mut_slice(), 1usize)?;
             answers.push(one[0]);
@@ -108,7 +98,7 @@ pub fn memory_of_children(count: usize, mib: usize) -> CallResult {
 }
 
 /// Whether a child has ended. The child is not reaped.
-fn ended_child() -> Result<bool> {
+fn ended_child() -> Result<bool, Errno> {
     let mut info = [0u64; 16];
     kernel!(
         WAITID,
@@ -121,7 +111,7 @@ fn ended_child() -> Result<bool> {
     Ok(info[0] != 0)
 }
 
-fn fill_file(path: &CStr, bytes: usize) -> Result<()> {
+fn fill_file(path: &CStr, bytes: usize) -> Result<(), Errno> {
     let file = open(path, O_WRONLY | O_CREAT | O_TRUNC)?;
     let piece = vec![b'x'; 65536];
     let mut left = bytes;

@@ -3,7 +3,7 @@
 //! The first argument is the kind: `file`, `memory` for System V shared memory, or `queue` for a
 //! POSIX message queue. The second is the name: a path, a number, or a word.
 
-use crate::runtime::{Errno, Result};
+use crate::runtime::Errno;
 
 use crate::ProbeArguments;
 use crate::call::{O_CREAT, O_EXCL, O_RDONLY, O_RDWR, O_WRONLY, close, open};
@@ -36,7 +36,7 @@ pub fn share(arguments: &ProbeArguments) -> CallResult {
 
 /// Closes a queue. One that may not be opened exists anyway: Landlock decides after the
 /// kernel has created or found it.
-fn unless_forbidden(opened: Result<usize>) -> Result<()> {
+fn unless_forbidden(opened: Result<usize, Errno>) -> Result<(), Errno> {
     match opened {
         Err(Errno::EACCES) => Ok(()),
         Err(error) => Err(error),

@@ -168,7 +168,7 @@ fn locate(mounts: &str, cgroups: &str, container: &str, controller: &str) -> Opt
             v1 = Some(path);
         }
     }
-    let cgroup = |mount: Mount<'_>, path: &str, version_2| {
+    let cgroup = |mount: CgroupMount<'_>, path: &str, version_2| {
         let below = path.strip_prefix(mount.root.trim_end_matches('/'))?;
         let folder = Path::new(mount.point).join(below.trim_start_matches('/'));
         Some(Cgroup::new(folder, version_2, container))
@@ -181,13 +181,13 @@ fn locate(mounts: &str, cgroups: &str, container: &str, controller: &str) -> Opt
     }
 }
 
-struct Mount<'a> {
+struct CgroupMount<'a> {
     root: &'a str,
     point: &'a str,
 }
 
 /// The first mount of this file system type, with this option.
-fn find_mount<'a>(mounts: &'a str, kind: &str, option: Option<&str>) -> Option<Mount<'a>> {
+fn find_mount<'a>(mounts: &'a str, kind: &str, option: Option<&str>) -> Option<CgroupMount<'a>> {
     mounts.lines().find_map(|line| {
         let (head, tail) = line.split_once(" - ")?;
         let mut tail = tail.split(' ');
@@ -197,7 +197,7 @@ fn find_mount<'a>(mounts: &'a str, kind: &str, option: Option<&str>) -> Option<M
             return None;
         }
         let mut head = head.split(' ').skip(3);
-        Some(Mount {
+        Some(CgroupMount {
             root: head.next()?,
             point: head.next()?,
         })

@@ -59,7 +59,7 @@ pub struct ContainerConfig {
     /// Omits one option but still reports it as enforced. Used by the conformance suite's mutants.
     #[cfg(feature = "mutants")]
     #[doc(hidden)]
-    pub mutation: Option<crate::Mutation>,
+    pub mutation: Option<crate::ContainerMutation>,
 }
 
 impl fmt::Debug for ContainerConfig {
@@ -136,7 +136,7 @@ impl ContainerConfig {
     #[cfg(feature = "mutants")]
     #[doc(hidden)]
     #[must_use]
-    pub fn mutated(mut self, mutation: crate::Mutation) -> Self {
+    pub fn mutated(mut self, mutation: crate::ContainerMutation) -> Self {
         self.mutation = Some(mutation);
         self
     }

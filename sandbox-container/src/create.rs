@@ -1,6 +1,6 @@
 //! Creates containers such that none is leaked if the caller is canceled or the engine fails.
 
-use bollard::models::ContainerCreateBody;
+use bollard::models::{ContainerCreateBody, HostConfig};
 use bollard::query_parameters::CreateContainerOptions;
 use sandbox_core::{Error, ErrorKind, Result};
 use sandbox_host::Owner;
@@ -12,6 +12,21 @@ use crate::engine::Engine;
 use crate::error::{Operation, engine_error};
 use crate::labels;
 use crate::removal::ContainerGuard;
+
+/// A container without a network that is only inspected or copied to, and never started.
+pub(crate) fn never_started(tier: Tier, image: &str, host: HostConfig) -> ContainerCreateBody {
+    ContainerCreateBody {
+        image: Some(image.to_owned()),
+        // The engine requires a command.
+        cmd: Some(vec!["/none".to_owned()]),
+        labels: Some(labels::managed(tier)),
+        host_config: Some(HostConfig {
+            network_mode: Some("none".into()),
+            ..host
+        }),
+        ..ContainerCreateBody::default()
+    }
+}
 
 /// Creates a container in a separate task. If the caller drops this future, the task still learns
 /// the id and its guard removes the container. If the engine fails before it answers, the container

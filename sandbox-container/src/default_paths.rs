@@ -1,15 +1,14 @@
 //! Queries the paths that an engine's containers hide by default, from a container that is never
 //! started.
 
-use bollard::models::{ContainerCreateBody, HostConfig};
+use bollard::models::HostConfig;
 use sandbox_core::Result;
 
 use crate::Tier;
-use crate::create::create;
+use crate::create::{create, never_started};
 use crate::engine::{Engine, inspect};
 use crate::error::{Operation, engine_error};
 use crate::family::PathOptions;
-use crate::labels;
 use crate::lowering::DefaultPaths;
 use crate::options::EngineOptions;
 
@@ -36,17 +35,7 @@ pub(crate) async fn default_paths(
 }
 
 async fn query(tier: Tier, engine: &Engine, image: &str) -> Result<DefaultPaths> {
-    let body = ContainerCreateBody {
-        image: Some(image.to_owned()),
-        // Never started.
-        cmd: Some(vec!["/none".to_owned()]),
-        labels: Some(labels::managed(tier)),
-        host_config: Some(HostConfig {
-            network_mode: Some("none".into()),
-            ..HostConfig::default()
-        }),
-        ..ContainerCreateBody::default()
-    };
+    let body = never_started(tier, image, HostConfig::default());
     let container = create(tier, engine, None, body).await?;
     let inspected = inspect(&engine.client, container.container()).await;
     container.remove(&engine.client).await?;

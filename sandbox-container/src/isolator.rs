@@ -22,7 +22,7 @@ use crate::removal::{self, ContainerGuard};
 
 /// The container around an agent.
 #[derive(Debug, Clone)]
-pub(crate) struct ContainerIsolator(Arc<Inner>);
+pub(crate) struct ContainerIsolator(Arc<IsolatedContainer>);
 
 /// A running container, and the resources that belong to it.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ pub(crate) struct RunningContainer {
 }
 
 #[derive(Debug)]
-struct Inner {
+struct IsolatedContainer {
     tier: Tier,
     engine: Engine,
     container: String,
@@ -92,7 +92,7 @@ impl ContainerIsolator {
                 remove_soon(tier, &endpoint, &container, CleanupExtras::default());
             })
         });
-        Self(Arc::new(Inner {
+        Self(Arc::new(IsolatedContainer {
             tier,
             engine,
             container: id,
@@ -271,7 +271,7 @@ impl Isolator for ContainerIsolator {
     }
 }
 
-impl Drop for Inner {
+impl Drop for IsolatedContainer {
     fn drop(&mut self) {
         if let Some(lifetime_task) = &self.lifetime_task {
             lifetime_task.abort();

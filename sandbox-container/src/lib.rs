@@ -51,7 +51,7 @@ pub use engine::{Candidates, Endpoint, EngineFacts, HardLimits, KernelIsolation,
 pub use family::{EngineFamily, FactsCorrection, Family, NativeApi, PathOptions, ProfileForm};
 #[cfg(feature = "mutants")]
 #[doc(hidden)]
-pub use mutation::Mutation;
+pub use mutation::ContainerMutation;
 pub use options::{EngineOptions, Ulimit};
 pub use sandbox_host::DEFAULT_IMAGE;
 pub use sandbox_lang::packages::{PackageSettings, PackageSource};

@@ -9,7 +9,7 @@ use crate::lowering::LoweredContainer;
 /// The omitted option. Tiers without a policy are not affected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Mutation {
+pub enum ContainerMutation {
     /// The network namespace: the container uses the host's.
     Network,
     /// The seccomp filters: the engine's, and the agent's for each execution.
@@ -37,7 +37,7 @@ pub enum Mutation {
     Folders,
 }
 
-impl Mutation {
+impl ContainerMutation {
     /// Removes the option from the container and its sandbox. The report stays unchanged.
     pub(crate) fn apply(
         self,

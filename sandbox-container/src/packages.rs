@@ -5,7 +5,7 @@ use bollard::models::ImageInspect;
 use sandbox_core::spi::{Backend, Finding, Instance};
 use sandbox_core::{EnforcementReport, Error, ErrorKind, Plan, Result};
 use sandbox_host::{PATH, state};
-use sandbox_lang::packages::{self, Interpreter, Order, TARGET};
+use sandbox_lang::packages::{self, InstallRequest, Interpreter, TARGET};
 
 use crate::engine::{Engine, EngineFacts};
 use crate::lowering;
@@ -55,14 +55,14 @@ impl<F: EngineFamily> Provisioner<'_, F> {
         let interpreter = Interpreter::of_image(self.image.id.as_deref().unwrap_or_default());
         let folder = state::folder(self.config.state_folder.as_deref(), state::user());
         state::prepare(self.tier.name, &folder, state::user())?;
-        let order = Order {
+        let request = InstallRequest {
             packages: &plan.packages,
             interpreter: &interpreter,
             settings: &self.config.packages,
             state: &state::resolved(folder),
         };
-        let installed = packages::provide(self, &order).await?;
-        let plan = packages::shown(plan, installed.folder, TARGET.into(), PATH);
+        let installed = packages::provide(self, &request).await?;
+        let plan = packages::with_packages(plan, installed.folder, TARGET.into(), PATH);
         Ok((plan, installed.note))
     }
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use bollard::exec::{CreateExecOptions, StartExecOptions, StartExecResults};
 use sandbox_core::{Error, ErrorKind, Result};
-use sandbox_host::{AgentInstance, Key};
+use sandbox_host::{AgentInstance, ClientKey};
 
-use crate::detached::Record;
+use crate::detached::ContainerRecord;
 use crate::error::{Operation, engine_error};
 use crate::isolator::ContainerIsolator;
 use crate::stream::AttachStream;
@@ -28,8 +28,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// [`AgentInstance::attach`].
 pub(crate) async fn attach(
     isolator: &ContainerIsolator,
-    record: &Record,
-    key: &Key,
+    record: &ContainerRecord,
+    key: &ClientKey,
 ) -> Result<AgentInstance> {
     let mut attempt = 1;
     loop {

@@ -14,19 +14,19 @@ use futures_util::Stream;
 use sandbox_host::StderrTail;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-type Output = Pin<Box<dyn Stream<Item = Result<LogOutput, EngineError>> + Send>>;
+type EngineOutput = Pin<Box<dyn Stream<Item = Result<LogOutput, EngineError>> + Send>>;
 type Input = Pin<Box<dyn AsyncWrite + Send>>;
 
 /// A duplex byte stream to a container's first process.
 pub(crate) struct AttachStream {
-    output: Output,
+    output: EngineOutput,
     input: Input,
     rest: Bytes,
     stderr_tail: StderrTail,
 }
 
 impl AttachStream {
-    pub(crate) fn new(output: Output, input: Input) -> Self {
+    pub(crate) fn new(output: EngineOutput, input: Input) -> Self {
         Self {
             output,
             input,

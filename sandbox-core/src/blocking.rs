@@ -167,6 +167,15 @@ impl BlockingClient {
         self.0.wait(self.as_async().list())
     }
 
+    /// See [`SandboxClient::list_all`].
+    ///
+    /// # Errors
+    ///
+    /// As [`SandboxClient::list_all`].
+    pub fn list_all(&self) -> Result<Vec<SandboxInfo>> {
+        self.0.wait(self.as_async().list_all())
+    }
+
     /// See [`SandboxClient::remove`].
     ///
     /// # Errors

@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 
 use crate::capture::{Capture, Excess};
 use crate::denial::{self, DenialLog};
-use crate::input::{Input, Order, Orders};
+use crate::input::{ControlReceiver, ControlRequest, Input};
 use crate::running::Running;
 use crate::spi::{Flow, OutputSink, OutputStream};
 use crate::{
@@ -67,7 +67,7 @@ pub struct Execution {
     log: DenialLog,
     task: JoinHandle<Result<ExecResult>>,
     events: mpsc::Receiver<ExecEvent>,
-    orders: mpsc::Sender<Order>,
+    control: mpsc::Sender<ControlRequest>,
     stdin: Option<StdinWriter>,
     /// Events to return before those of the channel.
     known: VecDeque<ExecEvent>,
@@ -95,12 +95,12 @@ impl Execution {
     ) -> Result<Self> {
         request.validate()?;
         let (source, stdin) = stdin.open();
-        let (give_order, orders) = Orders::channel();
+        let (give_request, control) = ControlReceiver::channel();
         let (give_event, events) = mpsc::channel(WAITING);
         let work = work(
             Arc::clone(&running),
             request.clone(),
-            Input::new(source, orders),
+            Input::new(source, control),
             Forward {
                 events: give_event,
                 started: false,
@@ -112,7 +112,7 @@ impl Execution {
             log: running.denials.clone(),
             task: tokio::spawn(until_closed(running.tier.clone(), open, work)),
             events,
-            orders: give_order,
+            control: give_request,
             stdin,
             known: VecDeque::new(),
             capture: None,
@@ -153,19 +153,19 @@ impl Execution {
             let error = Error::new(ErrorKind::InvalidRequest, "send signal", context);
             return Err(error.on(&self.tier));
         }
-        self.order(Order::Signal(signal)).await;
+        self.control(ControlRequest::Signal(signal)).await;
         Ok(())
     }
 
     /// Kills all processes of the execution. Its outcome is [`crate::Outcome::Signaled`] by SIGKILL,
     /// unless it ended before. Does nothing if it has ended.
     pub async fn kill(&self) {
-        self.order(Order::Kill).await;
+        self.control(ControlRequest::Kill).await;
     }
 
-    async fn order(&self, order: Order) {
+    async fn control(&self, request: ControlRequest) {
         // The channel is closed once the execution has ended.
-        let _ = self.orders.send(order).await;
+        let _ = self.control.send(request).await;
     }
 
     /// Reads the remaining events and returns the result. Closes standard input first, unless its

@@ -1,4 +1,4 @@
-//! The input of a running execution: standard input, and orders.
+//! The input of a running execution: standard input, and control requests.
 
 use std::fmt;
 
@@ -6,36 +6,36 @@ use tokio::sync::mpsc;
 
 use crate::spi::Source;
 
-/// The maximum number of orders that wait for a backend.
-const MAX_PENDING_ORDERS: usize = 16;
+/// The maximum number of control requests that wait for a backend.
+const MAX_PENDING_REQUESTS: usize = 16;
 
 /// What the caller asks of a running program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Order {
+pub enum ControlRequest {
     /// Send this signal, 1 to 64, to the main process.
     Signal(u8),
     /// Kill the whole process tree.
     Kill,
 }
 
-/// The orders of one execution, oldest first.
+/// The control requests of one execution, oldest first.
 #[derive(Debug, Default)]
-pub struct Orders(Option<mpsc::Receiver<Order>>);
+pub struct ControlReceiver(Option<mpsc::Receiver<ControlRequest>>);
 
-impl Orders {
-    /// Creates a queue of orders and its sender.
-    pub(crate) fn channel() -> (mpsc::Sender<Order>, Self) {
-        let (sender, receiver) = mpsc::channel(MAX_PENDING_ORDERS);
+impl ControlReceiver {
+    /// Creates a queue of requests and its sender.
+    pub(crate) fn channel() -> (mpsc::Sender<ControlRequest>, Self) {
+        let (sender, receiver) = mpsc::channel(MAX_PENDING_REQUESTS);
         (sender, Self(Some(receiver)))
     }
 
-    /// Waits for the next order. Never returns after the last sender is dropped. Dropping the
+    /// Waits for the next request. Never returns after the last sender is dropped. Dropping the
     /// future loses nothing.
-    pub async fn next(&mut self) -> Order {
-        if let Some(orders) = &mut self.0 {
-            if let Some(order) = orders.recv().await {
-                return order;
+    pub async fn next(&mut self) -> ControlRequest {
+        if let Some(requests) = &mut self.0 {
+            if let Some(request) = requests.recv().await {
+                return request;
             }
             self.0 = None;
         }
@@ -49,28 +49,28 @@ impl Orders {
 pub struct Input {
     /// Standard input; `None` if it is empty.
     pub stdin: Option<Source>,
-    /// Orders.
-    pub orders: Orders,
+    /// Control requests.
+    pub control: ControlReceiver,
 }
 
 impl fmt::Debug for Input {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Input")
             .field("stdin", &self.stdin.is_some())
-            .field("orders", &self.orders)
+            .field("control", &self.control)
             .finish()
     }
 }
 
 impl Input {
-    pub(crate) fn new(stdin: Option<Source>, orders: Orders) -> Self {
-        Self { stdin, orders }
+    pub(crate) fn new(stdin: Option<Source>, control: ControlReceiver) -> Self {
+        Self { stdin, control }
     }
 }
 
 impl From<Option<Source>> for Input {
-    /// Standard input without orders.
+    /// Standard input without control requests.
     fn from(stdin: Option<Source>) -> Self {
-        Self::new(stdin, Orders::default())
+        Self::new(stdin, ControlReceiver::default())
     }
 }

@@ -91,7 +91,8 @@ pub struct Plan {
     pub packages: Vec<Requirement>,
     /// Host folders that the backend adds read-only, with what it installed. [`Plan::resolve`] adds
     /// none.
-    pub provided: Vec<ProvidedFolder>,
+    #[serde(rename = "provided")]
+    pub provided_folders: Vec<ProvidedFolder>,
     /// Secrets.
     pub secrets: Vec<String>,
     /// What must or should be enforced.
@@ -225,7 +226,7 @@ impl Plan {
             disk: policy.disk.unwrap_or(defaults::DISK),
             open_files: policy.open_files.unwrap_or(defaults::OPEN_FILES),
             packages: policy.requirements()?,
-            provided: Vec::new(),
+            provided_folders: Vec::new(),
             secrets: spec.secrets.clone(),
             demands: Vec::new(),
         };

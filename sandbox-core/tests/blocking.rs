@@ -3,10 +3,13 @@
 mod common;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use sandbox_core::blocking::BlockingClient;
+use sandbox_core::fake::{FakeAnswer, FakeBackend};
+use sandbox_core::spi::Backend;
 use sandbox_core::{
-    ByteSize, CapabilityPolicy, ErrorKind, ExecRequest, OneShot, SandboxSpec, Stdin,
+    ByteSize, CapabilityPolicy, ErrorKind, ExecRequest, OneShot, SandboxClient, SandboxSpec, Stdin,
 };
 
 use common::faulty::{Fault, Faulty};
@@ -54,6 +57,21 @@ fn client_runs_one_shot_programs() {
     let result = client.run_python("x", options()).unwrap();
     assert_eq!((result.success(), python.counts()), (true, (1, 1)));
     client.settle();
+}
+
+#[test]
+fn client_lists_the_sandboxes_of_other_clients() {
+    let backend: Arc<dyn Backend> = Arc::new(FakeBackend::new(|_| Ok(FakeAnswer::stdout(""))));
+    let client = || {
+        let backend = Arc::clone(&backend);
+        let client = SandboxClient::with_backend(backend, CapabilityPolicy::new()).unwrap();
+        BlockingClient::new(client).unwrap()
+    };
+    let (creator, other) = (client(), client());
+    let _sandbox = creator.create(&SandboxSpec::new("theirs")).unwrap();
+    assert_eq!(other.list().unwrap(), []);
+    let all = other.list_all().unwrap();
+    assert_eq!((all.len(), all[0].name.as_str()), (1, "theirs"));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use sandbox_core::spi::{
-    Backend, Finding, Flow, Input, Instance, Order, OutputSink, OutputStream, Source,
+    Backend, ControlRequest, Finding, Flow, Input, Instance, OutputSink, OutputStream, Source,
 };
 use sandbox_core::{
     ArtifactLimits, CapabilityPolicy, DenialKind, EnforcementReport, Error, ErrorKind, ExecEnd,
@@ -108,8 +108,8 @@ impl Instance for ScriptedInstance {
             }
             b"obeys" => {
                 sink.started().await;
-                match input.orders.next().await {
-                    Order::Signal(number) => exited(number.into()),
+                match input.control.next().await {
+                    ControlRequest::Signal(number) => exited(number.into()),
                     _ => Ok(ExecEnd::new(Outcome::Signaled { signal: 9 })),
                 }
             }

@@ -12,12 +12,12 @@ use sandbox_core::{Error, Result};
 ///
 /// `SandboxUnavailable` for an address or a context that cannot be used.
 pub(crate) fn candidates(tier: &str) -> Result<Candidates> {
-    find_candidates(tier, &Environment::current())
+    find_candidates(tier, &DockerEnvironment::current())
 }
 
 /// The environment variables that locate the engine.
 #[derive(Debug, Clone, Default)]
-struct Environment {
+struct DockerEnvironment {
     docker_host: Option<String>,
     docker_context: Option<String>,
     docker_config: Option<PathBuf>,
@@ -25,7 +25,7 @@ struct Environment {
     runtime_dir: Option<PathBuf>,
 }
 
-impl Environment {
+impl DockerEnvironment {
     /// Reads this process's environment.
     fn current() -> Self {
         Self {
@@ -38,7 +38,7 @@ impl Environment {
     }
 }
 
-fn find_candidates(tier: &str, environment: &Environment) -> Result<Candidates> {
+fn find_candidates(tier: &str, environment: &DockerEnvironment) -> Result<Candidates> {
     if let Some(host) = &environment.docker_host {
         return Candidates::named(tier, host, "DOCKER_HOST");
     }
@@ -60,7 +60,7 @@ fn find_candidates(tier: &str, environment: &Environment) -> Result<Candidates> 
 }
 
 /// Name and address of the selected context; `None` for the default one.
-fn context_host(tier: &str, environment: &Environment) -> Result<Option<(String, String)>> {
+fn context_host(tier: &str, environment: &DockerEnvironment) -> Result<Option<(String, String)>> {
     let folder = match (&environment.docker_config, &environment.home) {
         (Some(folder), _) => folder.clone(),
         (None, Some(home)) => home.join(".docker"),

@@ -4,17 +4,17 @@ use std::path::{Path, PathBuf};
 use sandbox_container::{Candidates, Endpoint};
 use sandbox_core::ErrorKind;
 
-use super::{Environment, find_candidates};
+use super::{DockerEnvironment, find_candidates};
 
-fn usual(environment: &Environment) -> Candidates {
+fn usual(environment: &DockerEnvironment) -> Candidates {
     find_candidates("docker", environment).expect("candidates")
 }
 
 #[test]
 fn named_engine_is_the_only_candidate() {
-    let environment = Environment {
+    let environment = DockerEnvironment {
         docker_host: Some("tcp://10.0.0.1:2375/".into()),
-        ..Environment::default()
+        ..DockerEnvironment::default()
     };
     let found = usual(&environment);
     assert_eq!(found.endpoints, [Endpoint::Tcp("10.0.0.1:2375".into())]);
@@ -23,9 +23,9 @@ fn named_engine_is_the_only_candidate() {
 
 #[test]
 fn usual_sockets_are_tried_rootful_first() {
-    let environment = Environment {
+    let environment = DockerEnvironment {
         runtime_dir: Some("/run/user/7".into()),
-        ..Environment::default()
+        ..DockerEnvironment::default()
     };
     let found = usual(&environment);
     let first = Path::new("/run")
@@ -63,9 +63,9 @@ fn variable_overrides_the_current_context() {
         "one",
         &[("one", "unix:///1.sock"), ("two", "unix:///2.sock")],
     );
-    let mut environment = Environment {
+    let mut environment = DockerEnvironment {
         home: Some(home),
-        ..Environment::default()
+        ..DockerEnvironment::default()
     };
     let found = usual(&environment);
     assert_eq!(found.endpoints, [Endpoint::Unix("/1.sock".into())]);
@@ -81,9 +81,9 @@ fn variable_overrides_the_current_context() {
 #[test]
 fn missing_context_is_an_error() {
     let (_keep, home) = docker_folder("gone", &[("one", "unix:///1.sock")]);
-    let environment = Environment {
+    let environment = DockerEnvironment {
         home: Some(home),
-        ..Environment::default()
+        ..DockerEnvironment::default()
     };
     let error = find_candidates("docker", &environment).expect_err("missing");
     assert_eq!(error.kind(), ErrorKind::SandboxUnavailable);

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use sandbox_agent::protocol::{
-    Channel, ExitReport, Failure, Frame, FrameBuffer, Kind, MAX_FRAME, MAX_STREAMS,
+    Channel, ExitReport, Failure, Frame, FrameBuffer, FrameKind, MAX_FRAME, MAX_STREAMS,
     MessageAssembler, ProtocolError, Welcome, encode_frame, encode_message,
 };
 use sandbox_core::{Error, ErrorKind, Result};
@@ -136,7 +136,7 @@ impl Connection {
     /// the stream within `limit` plus [`agent_timeouts::KILL`].
     pub(crate) fn open_stream(
         &self,
-        kind: Kind,
+        kind: FrameKind,
         message: &[u8],
         limit: Option<Duration>,
     ) -> Result<OpenStream> {
@@ -169,7 +169,7 @@ impl Connection {
     }
 
     /// Sends a message on stream 0.
-    pub(crate) fn control(&self, kind: Kind, message: &[u8]) {
+    pub(crate) fn control(&self, kind: FrameKind, message: &[u8]) {
         self.shared.control(kind, message);
     }
 
@@ -217,7 +217,7 @@ impl ConnectionShared {
         lock(&self.last_frame)
     }
 
-    pub(crate) fn control(&self, kind: Kind, message: &[u8]) {
+    pub(crate) fn control(&self, kind: FrameKind, message: &[u8]) {
         let mut bytes = Vec::new();
         encode_message(&mut bytes, 0, kind, message);
         // A closed queue means that the connection has ended, which each stream learns by itself.
@@ -299,12 +299,12 @@ impl ConnectionShared {
         let stream = frame.header.stream;
         if stream == 0 {
             return match frame.header.kind {
-                Kind::Pong => Ok(()),
-                Kind::Stopped => {
+                FrameKind::Pong => Ok(()),
+                FrameKind::Stopped => {
                     self.end(EndCause::Ended, "the sandbox was stopped");
                     Ok(())
                 }
-                Kind::Failed => {
+                FrameKind::Failed => {
                     let failure = Failure::decode(frame.payload)?;
                     self.end(EndCause::Ended, failure_error("", &failure).context());
                     Ok(())
@@ -322,9 +322,9 @@ impl ConnectionShared {
                     "frame of a stream that is not open",
                 ))?;
         match frame.header.kind {
-            Kind::Stdout | Kind::Stderr => {
+            FrameKind::Stdout | FrameKind::Stderr => {
                 drop(streams);
-                let channel = if frame.header.kind == Kind::Stdout {
+                let channel = if frame.header.kind == FrameKind::Stdout {
                     Channel::Stdout
                 } else {
                     Channel::Stderr
@@ -334,29 +334,29 @@ impl ConnectionShared {
                     encode_frame(
                         &mut credit,
                         stream,
-                        Kind::Credit,
+                        FrameKind::Credit,
                         false,
                         &channel.credit(bytes),
                     );
                     let _ = self.outgoing.send(credit.into());
                 }
             }
-            Kind::Credit => {
+            FrameKind::Credit => {
                 drop(streams);
                 match Channel::read_credit(frame.payload)? {
                     (Channel::Stdin, bytes) => inbox.stdin_granted(bytes)?,
                     _ => return Err(ProtocolError::BadValue("channel of a credit")),
                 }
             }
-            Kind::Started => {
+            FrameKind::Started => {
                 drop(streams);
                 inbox.started()?;
             }
-            Kind::Exited | Kind::Failed => {
+            FrameKind::Exited | FrameKind::Failed => {
                 let Some(whole) = message.push(frame.header, frame.payload)? else {
                     return Ok(());
                 };
-                let end = if frame.header.kind == Kind::Exited {
+                let end = if frame.header.kind == FrameKind::Exited {
                     StreamEnd::Exited(ExitReport::decode(whole)?)
                 } else {
                     StreamEnd::Failed(Failure::decode(whole)?)

@@ -2,7 +2,7 @@
 //! bounded and each record is checked.
 
 use async_trait::async_trait;
-use sandbox_agent::protocol::{Builtin, ProtocolError, Reader};
+use sandbox_agent::protocol::{Builtin, MessageReader, ProtocolError};
 use sandbox_core::spi::{Flow, OutputSink, OutputStream};
 use sandbox_core::{Error, ErrorKind, Result, SkipReason};
 
@@ -119,7 +119,7 @@ pub(crate) async fn list(
 }
 
 fn decode(records: &[u8], whole: bool) -> Result<Vec<Entry>, ProtocolError> {
-    let mut reader = Reader::new(records);
+    let mut reader = MessageReader::new(records);
     let mut entries = Vec::new();
     loop {
         if reader.clone().end().is_ok() {
@@ -134,7 +134,7 @@ fn decode(records: &[u8], whole: bool) -> Result<Vec<Entry>, ProtocolError> {
     }
 }
 
-fn record(reader: &mut Reader<'_>) -> Result<Entry, ProtocolError> {
+fn record(reader: &mut MessageReader<'_>) -> Result<Entry, ProtocolError> {
     let entry_type = match reader.u8()? {
         b'f' => EntryType::File,
         b'd' => EntryType::Folder,
@@ -174,12 +174,12 @@ impl OutputSink for RawRecords {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use sandbox_agent::protocol::Writer;
+    use sandbox_agent::protocol::MessageWriter;
 
     use super::*;
 
     fn one() -> Vec<u8> {
-        let mut writer = Writer::new();
+        let mut writer = MessageWriter::new();
         writer
             .u8(b'f')
             .u32(0o644)

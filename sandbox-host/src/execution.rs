@@ -1,7 +1,7 @@
 //! One execution: forwards standard input and output until it ends.
 
-use sandbox_agent::protocol::{Channel, ExitReport, Failure, Kind, MAX_PAYLOAD};
-use sandbox_core::spi::{Flow, Input, Order, OutputSink, OutputStream, Source};
+use sandbox_agent::protocol::{Channel, ExitReport, Failure, FrameKind, MAX_PAYLOAD};
+use sandbox_core::spi::{ControlRequest, Flow, Input, OutputSink, OutputStream, Source};
 use tokio::io::AsyncReadExt;
 
 use crate::inbox::{InboxContent, StreamEnd};
@@ -30,7 +30,7 @@ pub(crate) enum Finish {
 /// Follows a stream to its end. Input and requests continue while the receiver processes output.
 pub(crate) async fn follow(stream: OpenStream, input: Input, sink: &mut dyn OutputSink) -> Finish {
     let Input {
-        stdin, mut orders, ..
+        stdin, mut control, ..
     } = input;
     let (mut stdin_error, mut stopped, mut killed) = (None, false, false);
     let send_input = async {
@@ -41,15 +41,15 @@ pub(crate) async fn follow(stream: OpenStream, input: Input, sink: &mut dyn Outp
     };
     let send_orders = async {
         loop {
-            match orders.next().await {
-                Order::Signal(number) => stream.signal(number),
+            match control.next().await {
+                ControlRequest::Signal(number) => stream.signal(number),
                 // One kill frame is enough.
-                Order::Kill if killed => {}
-                Order::Kill => {
+                ControlRequest::Kill if killed => {}
+                ControlRequest::Kill => {
                     killed = true;
-                    stream.frame(Kind::Kill, b"");
+                    stream.frame(FrameKind::Kill, b"");
                 }
-                _ => tracing::warn!("an order that is not known here is not obeyed"),
+                _ => tracing::warn!("a control request that is not known here is ignored"),
             }
         }
     };
@@ -93,7 +93,7 @@ async fn receive(stream: &OpenStream, sink: &mut dyn OutputSink, stopped: &mut b
             }
             if !*stopped && sink.write(output, bytes).await == Flow::Stop {
                 *stopped = true;
-                stream.frame(Kind::Kill, b"");
+                stream.frame(FrameKind::Kill, b"");
             }
             if end.is_none() {
                 stream.grant(channel, bytes.len());
@@ -115,15 +115,15 @@ async fn pump(stream: &OpenStream, mut source: Source) -> std::io::Result<()> {
         let count = match source.read(&mut bytes[..length]).await {
             Ok(count) => count,
             Err(error) => {
-                stream.frame(Kind::StdinEnd, b"");
+                stream.frame(FrameKind::StdinEnd, b"");
                 return Err(error);
             }
         };
         if count == 0 {
-            stream.frame(Kind::StdinEnd, b"");
+            stream.frame(FrameKind::StdinEnd, b"");
             return Ok(());
         }
         stream.inbox.stdin_sent(count);
-        stream.frame(Kind::Stdin, &bytes[..count]);
+        stream.frame(FrameKind::Stdin, &bytes[..count]);
     }
 }

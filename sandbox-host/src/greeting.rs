@@ -1,7 +1,7 @@
 //! The first message of a client, and the agent's answer.
 
 use sandbox_agent::protocol::{
-    Attach, Failure, FrameBuffer, Key, Kind, Settings, Welcome, encode_message,
+    AgentSettings, Attach, ClientKey, Failure, FrameBuffer, FrameKind, Welcome, encode_message,
 };
 use sandbox_core::{Error, ErrorKind, Result};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -13,9 +13,9 @@ use crate::failure::failure_error;
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Greeting<'a> {
     /// From the first client: the settings.
-    Hello(&'a Settings),
+    Hello(&'a AgentSettings),
     /// From a later client: the key.
-    Attach(&'a Key),
+    Attach(&'a ClientKey),
 }
 
 impl Greeting<'_> {
@@ -28,8 +28,8 @@ impl Greeting<'_> {
 
     fn encode(self) -> Vec<u8> {
         let (kind, message) = match self {
-            Self::Hello(settings) => (Kind::Hello, settings.encode()),
-            Self::Attach(key) => (Kind::Attach, Attach { key: key.clone() }.encode()),
+            Self::Hello(settings) => (FrameKind::Hello, settings.encode()),
+            Self::Attach(key) => (FrameKind::Attach, Attach { key: key.clone() }.encode()),
         };
         let mut bytes = Vec::new();
         encode_message(&mut bytes, 0, kind, &message);
@@ -71,8 +71,8 @@ pub(crate) async fn greet(
             let frame = buffer.next_frame().map_err(|e| broken(e.to_string()))?;
             if let Some(frame) = frame {
                 let welcome = match frame.header.kind {
-                    Kind::Welcome => Welcome::decode(frame.payload),
-                    Kind::Failed => match Failure::decode(frame.payload) {
+                    FrameKind::Welcome => Welcome::decode(frame.payload),
+                    FrameKind::Failed => match Failure::decode(frame.payload) {
                         Ok(failure) => return Err(failure_error(tier, &failure)),
                         Err(error) => Err(error),
                     },

@@ -52,6 +52,6 @@ pub use link::{ByteStream, Connector, Unreachable, closed_clients_notified};
 pub use output_path::open_output_folder;
 pub use owner::{Owner, OwnerStatus};
 pub use sandbox::{AttachedSandbox, DEFAULT_IMAGE, HOME, PATH, Sandbox, WORK_FOLDER};
-pub use sandbox_agent::protocol::Key;
+pub use sandbox_agent::protocol::ClientKey;
 pub use stderr_tail::StderrTail;
 pub use sync::{PerProcess, WorkerThread, lock};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sandbox_agent::protocol::{Channel, Kind, encode_frame};
+use sandbox_agent::protocol::{Channel, FrameKind, encode_frame};
 
 use crate::inbox::Inbox;
 use crate::outgoing::{FrameQueue, QueuedSignals};
@@ -35,8 +35,8 @@ impl OpenStream {
     }
 
     /// Queues one frame. After a kill frame, the agent must end the stream in time.
-    pub(crate) fn frame(&self, kind: Kind, payload: &[u8]) {
-        if kind == Kind::Kill {
+    pub(crate) fn frame(&self, kind: FrameKind, payload: &[u8]) {
+        if kind == FrameKind::Kill {
             self.inbox.expect_end();
         }
         let mut bytes = Vec::with_capacity(payload.len() + 8);
@@ -48,7 +48,7 @@ impl OpenStream {
     pub(crate) fn signal(&self, number: u8) {
         let mut bytes = Vec::new();
         let payload = u32::from(number).to_le_bytes();
-        encode_frame(&mut bytes, self.id, Kind::Signal, false, &payload);
+        encode_frame(&mut bytes, self.id, FrameKind::Signal, false, &payload);
         match self.signals.frame(number, bytes) {
             // As in `send`.
             Some(frame) => drop(self.outgoing.send(frame)),
@@ -59,7 +59,7 @@ impl OpenStream {
     /// Records consumed output, and grants credit for it.
     pub(crate) fn grant(&self, channel: Channel, bytes: usize) {
         if let Some(granted) = self.inbox.grant(channel, bytes as u64) {
-            self.frame(Kind::Credit, &channel.credit(granted));
+            self.frame(FrameKind::Credit, &channel.credit(granted));
         }
     }
 
@@ -72,10 +72,10 @@ impl OpenStream {
 impl Drop for OpenStream {
     fn drop(&mut self) {
         if !self.done {
-            self.frame(Kind::Kill, b"");
+            self.frame(FrameKind::Kill, b"");
             for (channel, granted) in self.inbox.abandon() {
                 if granted > 0 {
-                    self.frame(Kind::Credit, &channel.credit(granted));
+                    self.frame(FrameKind::Credit, &channel.credit(granted));
                 }
             }
         }

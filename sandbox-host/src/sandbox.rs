@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use sandbox_agent::protocol::{Confinement, Key, Settings};
+use sandbox_agent::protocol::{AgentSettings, ClientKey, Confinement};
 use sandbox_core::{EnforcementReport, Error, ErrorKind, Plan, Result};
 
 use crate::confinement::export_folders;
-use crate::state::Record;
+use crate::state::DetachedRecord;
 
 /// The writable folder that code starts in: the workspace, if the specification has one.
 pub const WORK_FOLDER: &str = "/workspace";
@@ -34,7 +34,7 @@ const LOG_BYTES: u32 = 8 * 1024 * 1024;
 #[non_exhaustive]
 pub struct Sandbox {
     /// The settings in the first message.
-    pub settings: Settings,
+    pub settings: AgentSettings,
     /// The environment of all executions, below the request's own.
     pub env: BTreeMap<String, String>,
     /// The enforcement report.
@@ -80,8 +80,8 @@ impl AttachedSandbox {
     }
 }
 
-impl<P> From<&Record<P>> for AttachedSandbox {
-    fn from(record: &Record<P>) -> Self {
+impl<P> From<&DetachedRecord<P>> for AttachedSandbox {
+    fn from(record: &DetachedRecord<P>) -> Self {
         Self::new(&record.plan, record.env.clone(), record.enforcement.clone())
     }
 }
@@ -116,7 +116,7 @@ impl Sandbox {
             ("PATH".to_owned(), PATH.to_owned()),
         ]);
         env.extend(plan.env.clone());
-        let settings = Settings {
+        let settings = AgentSettings {
             key: random_key()?,
             lease_ms: LEASE_MS,
             owned: true,
@@ -151,7 +151,7 @@ impl Sandbox {
 
     /// Makes the sandbox outlive the handle that created it. The agent ends neither with its first
     /// stream nor without pings. It needs a listening socket (`--listen-fd`), and something that
-    /// ends it at its time to live. Its key is [`Settings::key`].
+    /// ends it at its time to live. Its key is [`AgentSettings::key`].
     #[must_use]
     pub fn detached(mut self) -> Self {
         self.detached = true;
@@ -196,11 +196,11 @@ const KILL_COUNTS: [&str; 2] = [
 ];
 
 /// A random key.
-pub(crate) fn random_key() -> Result<Key> {
-    let mut key = [0; Key::LEN];
+pub(crate) fn random_key() -> Result<ClientKey> {
+    let mut key = [0; ClientKey::LEN];
     let filled = rustix::rand::getrandom(&mut key, rustix::rand::GetRandomFlags::empty());
     match filled {
-        Ok(Key::LEN) => Ok(Key::new(key)),
+        Ok(ClientKey::LEN) => Ok(ClientKey::new(key)),
         _ => Err(Error::new(
             ErrorKind::Io,
             "make a key",

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sandbox_agent::protocol::Kind;
+use sandbox_agent::protocol::FrameKind;
 use tokio::time::Instant;
 
 use crate::agent_timeouts::{KILL, STALL};
@@ -64,7 +64,7 @@ pub(crate) async fn watch(shared: Arc<ConnectionShared>) {
             suspect = overdue;
             asked = Some(now);
             pinged = now;
-            shared.control(Kind::Ping, b"");
+            shared.control(FrameKind::Ping, b"");
         }
     }
 }

@@ -11,7 +11,7 @@ use common::{Kept, Listening, all, run, shell, wait_until};
 use sandbox_agent::protocol::MAX_CLIENTS;
 use sandbox_core::spi::{Flow, Instance, OutputSink, OutputStream};
 use sandbox_core::{ErrorKind, Outcome};
-use sandbox_host::Key;
+use sandbox_host::ClientKey;
 use tokio::sync::Notify;
 
 #[tokio::test]
@@ -35,7 +35,7 @@ async fn later_client_continues_the_sandbox() {
 async fn wrong_key_is_refused_without_side_effects() {
     let (sandbox, first) = Listening::detached().await;
     let error = sandbox
-        .attach_with(&Key::new([1; 32]))
+        .attach_with(&ClientKey::new([1; 32]))
         .await
         .map(drop)
         .unwrap_err();

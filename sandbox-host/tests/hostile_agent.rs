@@ -6,17 +6,17 @@ mod fake;
 use std::path::Path;
 
 use fake::{
-    Client, Count, FakeAgent, assert_ended, assert_unknown_and_destroyed, client_of, exec, frame,
-    report, request, sandbox, unknown_reason,
+    ClientRole, Count, FakeAgent, assert_ended, assert_unknown_and_destroyed, client_of, exec,
+    frame, report, request, sandbox, unknown_reason,
 };
-use sandbox_agent::protocol::{ExitKind, Kind, WINDOW, encode_frame};
+use sandbox_agent::protocol::{ExitKind, FrameKind, WINDOW, encode_frame};
 use sandbox_core::spi::Instance;
 use sandbox_core::{ArtifactLimits, Outcome};
 
 #[tokio::test]
 async fn silent_end_is_unknown_not_success() {
     let (instance, destroyed) = sandbox(|mut agent| async move {
-        agent.wait_for(Kind::Exec).await;
+        agent.wait_for(FrameKind::Exec).await;
     })
     .await;
     assert_unknown_and_destroyed(&instance, &destroyed, "agent ended").await;
@@ -25,13 +25,13 @@ async fn silent_end_is_unknown_not_success() {
 #[tokio::test]
 async fn output_beyond_the_credit_ends_the_sandbox() {
     let (instance, destroyed) = sandbox(|mut agent| async move {
-        let stream = agent.wait_for(Kind::Exec).await.unwrap();
+        let stream = agent.wait_for(FrameKind::Exec).await.unwrap();
         let piece = vec![b'x'; 60_000];
         for _ in 0..WINDOW as usize / piece.len() + 1 {
             // One write: a host that reads between two frames would grant more credit.
             let mut bytes = Vec::new();
             for _ in 0..10 {
-                encode_frame(&mut bytes, stream, Kind::Stdout, false, &piece);
+                encode_frame(&mut bytes, stream, FrameKind::Stdout, false, &piece);
             }
             if !agent.raw(&bytes).await {
                 return;
@@ -47,8 +47,8 @@ async fn output_beyond_the_credit_ends_the_sandbox() {
 #[tokio::test]
 async fn frames_of_unopened_streams_end_the_sandbox() {
     let (instance, destroyed) = sandbox(|mut agent| async move {
-        agent.wait_for(Kind::Exec).await;
-        agent.frame(77, Kind::Stdout, b"hello").await;
+        agent.wait_for(FrameKind::Exec).await;
+        agent.frame(77, FrameKind::Stdout, b"hello").await;
         std::future::pending::<()>().await;
     })
     .await;
@@ -58,9 +58,9 @@ async fn frames_of_unopened_streams_end_the_sandbox() {
 #[tokio::test]
 async fn second_end_of_a_stream_ends_the_sandbox() {
     let (instance, destroyed) = sandbox(|mut agent| async move {
-        let stream = agent.wait_for(Kind::Exec).await.unwrap();
+        let stream = agent.wait_for(FrameKind::Exec).await.unwrap();
         agent.exit(stream, ExitKind::Exited(0)).await;
-        agent.wait_for(Kind::Exec).await;
+        agent.wait_for(FrameKind::Exec).await;
         agent.exit(stream, ExitKind::Exited(0)).await;
         std::future::pending::<()>().await;
     })
@@ -73,7 +73,7 @@ async fn second_end_of_a_stream_ends_the_sandbox() {
 async fn premature_timeout_and_unrequested_kill_are_unknown() {
     let (instance, _destroyed) = sandbox(|mut agent| async move {
         for kind in [ExitKind::TimedOut, ExitKind::Killed, ExitKind::Lost] {
-            let stream = agent.wait_for(Kind::Exec).await.unwrap();
+            let stream = agent.wait_for(FrameKind::Exec).await.unwrap();
             agent.exit(stream, kind).await;
         }
         std::future::pending::<()>().await;
@@ -86,7 +86,7 @@ async fn premature_timeout_and_unrequested_kill_are_unknown() {
 
 #[tokio::test]
 async fn output_flood_is_bounded_by_the_receiver() {
-    let (instance, _destroyed) = sandbox(|agent| agent.flood_first(Kind::Exec)).await;
+    let (instance, _destroyed) = sandbox(|agent| agent.flood_first(FrameKind::Exec)).await;
     let mut sink = Count {
         stop_after: Some(1_000_000),
         ..Count::default()
@@ -105,7 +105,7 @@ async fn output_flood_is_bounded_by_the_receiver() {
 
 #[tokio::test]
 async fn endless_list_is_truncated() {
-    let (instance, _destroyed) = sandbox(|agent| agent.flood_first(Kind::Exec)).await;
+    let (instance, _destroyed) = sandbox(|agent| agent.flood_first(FrameKind::Exec)).await;
     let folder = tempfile::tempdir().unwrap();
     let exported = instance
         .export(
@@ -122,12 +122,14 @@ async fn endless_list_is_truncated() {
 #[tokio::test]
 async fn survivors_end_the_sandbox() {
     let (instance, destroyed) = sandbox(|mut agent| async move {
-        let stream = agent.wait_for(Kind::Exec).await.unwrap();
+        let stream = agent.wait_for(FrameKind::Exec).await.unwrap();
         let survived = sandbox_agent::protocol::ExitReport {
             survivors: 1,
             ..report(ExitKind::Exited(0))
         };
-        agent.frame(stream, Kind::Exited, &survived.encode()).await;
+        agent
+            .frame(stream, FrameKind::Exited, &survived.encode())
+            .await;
         agent.stall().await;
     })
     .await;
@@ -144,11 +146,11 @@ async fn single_bytes_are_granted_in_batches() {
     for dropped in [false, true] {
         let (done, end) = tokio::sync::oneshot::channel();
         let (instance, _destroyed) = sandbox(move |mut agent| async move {
-            let stream = agent.wait_for(Kind::Exec).await.unwrap();
+            let stream = agent.wait_for(FrameKind::Exec).await.unwrap();
             if dropped {
-                agent.wait_for(Kind::Kill).await.unwrap();
+                agent.wait_for(FrameKind::Kill).await.unwrap();
             }
-            let bytes = frame(stream, Kind::Stdout, b"x").repeat(100);
+            let bytes = frame(stream, FrameKind::Stdout, b"x").repeat(100);
             for _ in 0..BYTES / 100 {
                 assert!(agent.raw(&bytes).await);
                 // So that the host takes them one by one.
@@ -158,8 +160,8 @@ async fn single_bytes_are_granted_in_batches() {
             // The request of the next execution follows all credits of this one.
             let mut credits = 0;
             while let Some((_, kind, _)) = agent.next().await {
-                credits += usize::from(kind == Kind::Credit);
-                if kind == Kind::Exec {
+                credits += usize::from(kind == FrameKind::Credit);
+                if kind == FrameKind::Exec {
                     break;
                 }
             }
@@ -189,9 +191,9 @@ async fn single_bytes_are_granted_in_batches() {
 /// A client that does not own the sandbox destroys it only for a protocol violation.
 #[tokio::test]
 async fn unowned_sandbox_ends_only_on_a_violation() {
-    for client in [Client::Creator, Client::Later] {
+    for client in [ClientRole::Creator, ClientRole::Later] {
         let (instance, destroyed) = client_of(client, |mut agent| async move {
-            agent.wait_for(Kind::Exec).await;
+            agent.wait_for(FrameKind::Exec).await;
             agent.raw(&[0xff; 100]).await;
             agent.stall().await;
         })
@@ -199,7 +201,7 @@ async fn unowned_sandbox_ends_only_on_a_violation() {
         assert_unknown_and_destroyed(&instance, &destroyed, "broke the protocol").await;
 
         let (instance, destroyed) = client_of(client, |mut agent| async move {
-            agent.wait_for(Kind::Exec).await;
+            agent.wait_for(FrameKind::Exec).await;
         })
         .await;
         assert!(unknown_reason(&exec(&instance).await).contains("agent ended"));

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use fake::{Count, Destroyed, PIPE, assert_ended, exec, exited, request, settings, unknown_reason};
 use proptest::prelude::*;
 use sandbox_agent::protocol::{
-    ExitKind, FailStep, Failure, FrameBuffer, HEADER_LEN, Header, Kind, LinkEnd, Packet,
+    ExitKind, FailStep, Failure, FrameBuffer, FrameKind, HEADER_LEN, Header, LinkEnd, Packet,
     PacketKind, Received, Resume, Resumed, Welcome, encode_frame,
 };
 use sandbox_core::spi::Instance;
@@ -61,7 +61,7 @@ impl FakeLinkAgent {
     }
 
     /// Reads the host's first frame on a stream.
-    async fn first_frame(&mut self) -> (Kind, Vec<u8>) {
+    async fn first_frame(&mut self) -> (FrameKind, Vec<u8>) {
         let mut head = [0; HEADER_LEN];
         self.stream.read_exact(&mut head).await.unwrap();
         let header = Header::decode(&head).unwrap();
@@ -75,14 +75,14 @@ impl FakeLinkAgent {
         encode_frame(
             &mut bytes,
             0,
-            Kind::Resumed,
+            FrameKind::Resumed,
             false,
             &Resumed { received }.encode(),
         );
         self.raw(&bytes).await;
     }
 
-    async fn frame(&mut self, stream: u32, kind: Kind, payload: &[u8]) {
+    async fn frame(&mut self, stream: u32, kind: FrameKind, payload: &[u8]) {
         encode_frame(&mut self.kept, stream, kind, false, payload);
         while let Some(packet) = self.end.next_packet(self.kept.len()) {
             let from = self.end.in_flight();
@@ -93,7 +93,7 @@ impl FakeLinkAgent {
         }
     }
 
-    async fn next(&mut self) -> Option<(u32, Kind, Vec<u8>)> {
+    async fn next(&mut self) -> Option<(u32, FrameKind, Vec<u8>)> {
         loop {
             if let Some(frame) = self.frames.next_frame().unwrap() {
                 let header = frame.header;
@@ -115,7 +115,7 @@ impl FakeLinkAgent {
         }
     }
 
-    async fn wait_for(&mut self, kind: Kind) -> u32 {
+    async fn wait_for(&mut self, kind: FrameKind) -> u32 {
         loop {
             let (stream, found, _) = self.next().await.expect("more of the host");
             if found == kind {
@@ -126,22 +126,22 @@ impl FakeLinkAgent {
 
     /// Answers the host's first connection.
     async fn begin(&mut self) {
-        assert_eq!(self.first_frame().await.0, Kind::Link);
+        assert_eq!(self.first_frame().await.0, FrameKind::Link);
         self.answer(0).await;
-        self.wait_for(Kind::Hello).await;
+        self.wait_for(FrameKind::Hello).await;
         let welcome = Welcome {
             split: true,
             landlock_abi: 0,
             capabilities: 0,
         };
-        self.frame(0, Kind::Welcome, &welcome.encode()).await;
+        self.frame(0, FrameKind::Welcome, &welcome.encode()).await;
     }
 
     /// Resumes over this stream. Returns the previous one, which stays open.
     async fn resume(&mut self, stream: DuplexStream) -> DuplexStream {
         let before = std::mem::replace(&mut self.stream, stream);
         let (kind, message) = self.first_frame().await;
-        assert_eq!(kind, Kind::Resume);
+        assert_eq!(kind, FrameKind::Resume);
         let has = Resume::decode(&message).unwrap().received;
         let released = self.end.resume(has).unwrap();
         self.kept.drain(..released);
@@ -218,7 +218,7 @@ async fn assert_violation(instance: &AgentInstance, destroyed: &Destroyed, expec
 async fn acknowledgement_of_unsent_bytes_is_a_violation() {
     for kind in [PacketKind::Acknowledge, PacketKind::Close] {
         let (instance, destroyed) = client_of(1, move |mut agent, _| async move {
-            agent.wait_for(Kind::Exec).await;
+            agent.wait_for(FrameKind::Exec).await;
             agent.packet(kind, 1_000_000).await;
             agent.next().await;
         })
@@ -230,7 +230,7 @@ async fn acknowledgement_of_unsent_bytes_is_a_violation() {
 #[tokio::test(start_paused = true)]
 async fn decreasing_acknowledgement_is_a_violation() {
     let (instance, destroyed) = client_of(1, |mut agent, _| async move {
-        agent.wait_for(Kind::Exec).await;
+        agent.wait_for(FrameKind::Exec).await;
         let received = agent.end.received();
         agent.packet(PacketKind::Acknowledge, received).await;
         agent.packet(PacketKind::Acknowledge, received - 1).await;
@@ -244,12 +244,12 @@ async fn decreasing_acknowledgement_is_a_violation() {
 async fn resume_with_wrong_position_is_a_violation() {
     for (received, expected) in [(0, "backwards"), (u64::MAX, "what was not sent")] {
         let (instance, destroyed) = client_of(2, move |mut agent, mut more| async move {
-            agent.wait_for(Kind::Exec).await;
+            agent.wait_for(FrameKind::Exec).await;
             let had = agent.end.received();
             agent.packet(PacketKind::Acknowledge, had).await;
             // The acknowledgement is in the old stream: the host reads it before the end of stream.
             agent.stream = more.pop().unwrap();
-            assert_eq!(agent.first_frame().await.0, Kind::Resume);
+            assert_eq!(agent.first_frame().await.0, FrameKind::Resume);
             agent.answer(received).await;
             agent.next().await;
         })
@@ -261,12 +261,12 @@ async fn resume_with_wrong_position_is_a_violation() {
 #[tokio::test(start_paused = true)]
 async fn malformed_resume_response_is_a_violation() {
     let mut long = Vec::new();
-    encode_frame(&mut long, 0, Kind::Failed, false, &[0; 5000]);
+    encode_frame(&mut long, 0, FrameKind::Failed, false, &[0; 5000]);
     let mut other = Vec::new();
-    encode_frame(&mut other, 0, Kind::Pong, false, b"");
+    encode_frame(&mut other, 0, FrameKind::Pong, false, b"");
     for bytes in [vec![0xff; 100], vec![0; 100], long, other] {
         let (instance, destroyed) = client_of(2, move |mut agent, mut more| async move {
-            agent.wait_for(Kind::Exec).await;
+            agent.wait_for(FrameKind::Exec).await;
             agent.stream = more.pop().unwrap();
             agent.first_frame().await;
             agent.raw(&bytes).await;
@@ -280,7 +280,7 @@ async fn malformed_resume_response_is_a_violation() {
 #[tokio::test(start_paused = true)]
 async fn refused_resume_ends_the_sandbox_without_a_violation() {
     let (instance, destroyed) = client_of(2, |mut agent, mut more| async move {
-        agent.wait_for(Kind::Exec).await;
+        agent.wait_for(FrameKind::Exec).await;
         agent.stream = more.pop().unwrap();
         agent.first_frame().await;
         let failure = Failure {
@@ -289,7 +289,7 @@ async fn refused_resume_ends_the_sandbox_without_a_violation() {
             detail: "no such link".into(),
         };
         let mut bytes = Vec::new();
-        encode_frame(&mut bytes, 0, Kind::Failed, false, &failure.encode());
+        encode_frame(&mut bytes, 0, FrameKind::Failed, false, &failure.encode());
         agent.raw(&bytes).await;
         agent.next().await;
     })
@@ -306,7 +306,7 @@ async fn refused_resume_ends_the_sandbox_without_a_violation() {
 #[tokio::test(start_paused = true)]
 async fn silent_agent_is_given_up_after_the_lease() {
     let (instance, destroyed) = client_of(50, |mut agent, mut more| async move {
-        agent.wait_for(Kind::Exec).await;
+        agent.wait_for(FrameKind::Exec).await;
         drop(agent);
         let _silent = more.pop();
         std::future::pending::<()>().await;
@@ -332,14 +332,14 @@ async fn silent_agent_is_given_up_after_the_lease() {
 #[tokio::test(start_paused = true)]
 async fn dead_stream_is_replaced() {
     let (instance, _destroyed) = client_of(2, |mut agent, mut more| async move {
-        let stream = agent.wait_for(Kind::Exec).await;
+        let stream = agent.wait_for(FrameKind::Exec).await;
         let dead = agent.resume(more.pop().unwrap()).await;
         agent
-            .frame(stream, Kind::Exited, &exited(ExitKind::Exited(5)))
+            .frame(stream, FrameKind::Exited, &exited(ExitKind::Exited(5)))
             .await;
         while let Some((_, kind, payload)) = agent.next().await {
-            if kind == Kind::Ping {
-                agent.frame(0, Kind::Pong, &payload).await;
+            if kind == FrameKind::Ping {
+                agent.frame(0, FrameKind::Pong, &payload).await;
             }
         }
         drop(dead);
@@ -355,7 +355,7 @@ async fn dead_stream_is_replaced() {
 #[tokio::test(start_paused = true)]
 async fn agent_that_only_resumes_has_stalled() {
     let (instance, destroyed) = client_of(20, |mut agent, mut more| async move {
-        agent.wait_for(Kind::Exec).await;
+        agent.wait_for(FrameKind::Exec).await;
         let mut dead = Vec::new();
         while let Some(next) = more.pop() {
             dead.push(agent.resume(next).await);
@@ -376,7 +376,7 @@ async fn agent_that_closes_every_stream_is_given_up_after_few_reconnects() {
     let count = Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let counted = Arc::clone(&count);
     let (instance, destroyed) = client_of(500, |mut agent, mut more| async move {
-        agent.wait_for(Kind::Exec).await;
+        agent.wait_for(FrameKind::Exec).await;
         while let Some(next) = more.pop() {
             drop(agent.resume(next).await);
             agent.stream = tokio::io::duplex(1).0;
@@ -402,7 +402,7 @@ async fn malformed_first_response_fails_the_connection() {
     encode_frame(
         &mut wrong,
         0,
-        Kind::Resumed,
+        FrameKind::Resumed,
         false,
         &Resumed { received: 5 }.encode(),
     );
@@ -436,7 +436,7 @@ proptest! {
             .unwrap();
         runtime.block_on(async {
             let (instance, destroyed) = client_of(1, move |mut agent, _| async move {
-                agent.wait_for(Kind::Exec).await;
+                agent.wait_for(FrameKind::Exec).await;
                 if framed {
                     let header = Packet { kind: PacketKind::Data, length: bytes.len(), acknowledged: 0 };
                     agent.raw(&header.encode()).await;

@@ -3,12 +3,12 @@
 mod fake;
 
 use fake::{
-    Client, Count, FakeAgent, assert_ended, assert_unknown_and_destroyed, exec, exited, frame,
+    ClientRole, Count, FakeAgent, assert_ended, assert_unknown_and_destroyed, exec, exited, frame,
     report, request, sandbox, unknown_reason,
 };
 use proptest::prelude::*;
 use sandbox_agent::protocol::{
-    Channel, ExitKind, FailStep, Failure, Kind, MAX_MESSAGE, MAX_PAYLOAD, encode_frame,
+    Channel, ExitKind, FailStep, Failure, FrameKind, MAX_MESSAGE, MAX_PAYLOAD, encode_frame,
     encode_message,
 };
 use sandbox_core::spi::Instance;
@@ -16,10 +16,10 @@ use sandbox_core::{ArtifactLimits, Outcome};
 
 #[tokio::test]
 async fn names_that_leave_the_folder_are_refused() {
-    use sandbox_agent::protocol::Writer;
+    use sandbox_agent::protocol::MessageWriter;
     let (instance, _destroyed) = sandbox(|mut agent| async move {
-        let stream = agent.wait_for(Kind::Exec).await.unwrap();
-        let mut records = Writer::new();
+        let stream = agent.wait_for(FrameKind::Exec).await.unwrap();
+        let mut records = MessageWriter::new();
         for name in [
             "/output/../../etc/passwd",
             "/output/../x",
@@ -36,10 +36,12 @@ async fn names_that_leave_the_folder_are_refused() {
                 .u64(0)
                 .bytes(name.as_bytes());
         }
-        agent.frame(stream, Kind::Stdout, &records.finish()).await;
+        agent
+            .frame(stream, FrameKind::Stdout, &records.finish())
+            .await;
         agent.exit(stream, ExitKind::Exited(0)).await;
-        while let Some(stream) = agent.wait_for(Kind::Exec).await {
-            agent.frame(stream, Kind::Stdout, b"x").await;
+        while let Some(stream) = agent.wait_for(FrameKind::Exec).await {
+            agent.frame(stream, FrameKind::Stdout, b"x").await;
             agent.exit(stream, ExitKind::Exited(0)).await;
         }
     })
@@ -66,7 +68,7 @@ async fn names_that_leave_the_folder_are_refused() {
 /// An agent that answers the first execution with these bytes.
 async fn answered_with(bytes: Vec<u8>) -> (sandbox_host::AgentInstance, fake::Destroyed) {
     sandbox(|mut agent| async move {
-        agent.wait_for(Kind::Exec).await;
+        agent.wait_for(FrameKind::Exec).await;
         agent.raw(&bytes).await;
         agent.stall().await;
     })
@@ -88,7 +90,7 @@ async fn reports_out_of_range_end_the_sandbox() {
         (Vec::new(), "ends in the middle"),
     ];
     for (report, expected) in cases {
-        let (instance, destroyed) = answered_with(frame(1, Kind::Exited, &report)).await;
+        let (instance, destroyed) = answered_with(frame(1, FrameKind::Exited, &report)).await;
         assert_unknown_and_destroyed(&instance, &destroyed, expected).await;
     }
 }
@@ -96,12 +98,12 @@ async fn reports_out_of_range_end_the_sandbox() {
 #[tokio::test]
 async fn end_of_another_stream_does_not_count() {
     for stream in [2, u32::MAX] {
-        let bytes = frame(stream, Kind::Exited, &exited(ExitKind::Exited(0)));
+        let bytes = frame(stream, FrameKind::Exited, &exited(ExitKind::Exited(0)));
         let (instance, destroyed) = answered_with(bytes).await;
         assert_unknown_and_destroyed(&instance, &destroyed, "not open").await;
     }
     let (instance, destroyed) =
-        answered_with(frame(0, Kind::Exited, &exited(ExitKind::Exited(0)))).await;
+        answered_with(frame(0, FrameKind::Exited, &exited(ExitKind::Exited(0)))).await;
     assert_unknown_and_destroyed(&instance, &destroyed, "stream 0").await;
 }
 
@@ -113,12 +115,12 @@ async fn first_end_counts_and_second_ends_the_sandbox() {
         detail: "x".into(),
     };
     for second in [
-        frame(1, Kind::Exited, &exited(ExitKind::Exited(0))),
-        frame(1, Kind::Failed, &failure.encode()),
-        frame(1, Kind::Stdout, b"late"),
-        frame(1, Kind::Started, &[0; 4]),
+        frame(1, FrameKind::Exited, &exited(ExitKind::Exited(0))),
+        frame(1, FrameKind::Failed, &failure.encode()),
+        frame(1, FrameKind::Stdout, b"late"),
+        frame(1, FrameKind::Started, &[0; 4]),
     ] {
-        let first = frame(1, Kind::Exited, &exited(ExitKind::Exited(3)));
+        let first = frame(1, FrameKind::Exited, &exited(ExitKind::Exited(3)));
         let (instance, destroyed) = answered_with([first, second].concat()).await;
         assert_eq!(exec(&instance).await.outcome, Outcome::Exited { code: 3 });
         assert!(destroyed.soon().await);
@@ -128,8 +130,8 @@ async fn first_end_counts_and_second_ends_the_sandbox() {
 
 #[tokio::test]
 async fn invalid_frames_end_the_sandbox() {
-    let credit = |channel: Channel, bytes| frame(1, Kind::Credit, &channel.credit(bytes));
-    let started = frame(1, Kind::Started, &[0; 4]);
+    let credit = |channel: Channel, bytes| frame(1, FrameKind::Credit, &channel.credit(bytes));
+    let started = frame(1, FrameKind::Started, &[0; 4]);
     for (bytes, expected) in [
         ([started.clone(), started].concat(), "second start"),
         (credit(Channel::Stdout, 1), "channel of a credit"),
@@ -139,10 +141,10 @@ async fn invalid_frames_end_the_sandbox() {
             credit(Channel::Stdin, u32::MAX),
             "value out of range in credit",
         ),
-        (frame(1, Kind::Exec, b""), "frame of the host's kind"),
-        (frame(0, Kind::Hello, b""), "stream 0"),
-        (frame(0, Kind::Welcome, b""), "stream 0"),
-        (frame(0, Kind::Attach, b""), "stream 0"),
+        (frame(1, FrameKind::Exec, b""), "frame of the host's kind"),
+        (frame(0, FrameKind::Hello, b""), "stream 0"),
+        (frame(0, FrameKind::Welcome, b""), "stream 0"),
+        (frame(0, FrameKind::Attach, b""), "stream 0"),
     ] {
         let (instance, destroyed) = answered_with(bytes).await;
         assert_unknown_and_destroyed(&instance, &destroyed, expected).await;
@@ -152,20 +154,26 @@ async fn invalid_frames_end_the_sandbox() {
 #[tokio::test]
 async fn huge_lengths_are_refused_without_allocation() {
     // A frame that claims more than a frame may have.
-    let mut header = frame(1, Kind::Stdout, b"");
+    let mut header = frame(1, FrameKind::Stdout, b"");
     header[6..8].copy_from_slice(&u16::MAX.to_le_bytes());
     let (instance, destroyed) = answered_with(header).await;
     assert_unknown_and_destroyed(&instance, &destroyed, "frame is larger").await;
     // A field that claims more than its message has.
     let mut failure = vec![FailStep::Spawn as u8, 0, 0, 0, 0];
     failure.extend(u32::MAX.to_le_bytes());
-    let (instance, destroyed) = answered_with(frame(1, Kind::Failed, &failure)).await;
+    let (instance, destroyed) = answered_with(frame(1, FrameKind::Failed, &failure)).await;
     assert_unknown_and_destroyed(&instance, &destroyed, "ends in the middle").await;
     // A message that never ends.
     let (instance, destroyed) = sandbox(|mut agent| async move {
-        let stream = agent.wait_for(Kind::Exec).await.unwrap();
+        let stream = agent.wait_for(FrameKind::Exec).await.unwrap();
         let mut bytes = Vec::new();
-        encode_frame(&mut bytes, stream, Kind::Failed, true, &[b'x'; MAX_PAYLOAD]);
+        encode_frame(
+            &mut bytes,
+            stream,
+            FrameKind::Failed,
+            true,
+            &[b'x'; MAX_PAYLOAD],
+        );
         let mut sent = 0;
         while agent.raw(&bytes).await {
             sent += bytes.len();
@@ -179,14 +187,14 @@ async fn huge_lengths_are_refused_without_allocation() {
 #[tokio::test]
 async fn failure_text_is_truncated_and_escaped() {
     let (instance, _destroyed) = sandbox(|mut agent| async move {
-        let stream = agent.wait_for(Kind::Exec).await.unwrap();
-        let mut writer = sandbox_agent::protocol::Writer::new();
+        let stream = agent.wait_for(FrameKind::Exec).await.unwrap();
+        let mut writer = sandbox_agent::protocol::MessageWriter::new();
         writer
             .u8(FailStep::NotFound as u8)
             .i32(2)
             .bytes(&b"\x1b]0;owned\x07\n".repeat(100_000));
         let mut bytes = Vec::new();
-        encode_message(&mut bytes, stream, Kind::Failed, &writer.finish());
+        encode_message(&mut bytes, stream, FrameKind::Failed, &writer.finish());
         agent.raw(&bytes).await;
         agent.stall().await;
     })
@@ -203,7 +211,7 @@ async fn failure_text_is_truncated_and_escaped() {
 #[tokio::test]
 async fn report_numbers_are_passed_on() {
     let (instance, _destroyed) = sandbox(|mut agent| async move {
-        let stream = agent.wait_for(Kind::Exec).await.unwrap();
+        let stream = agent.wait_for(FrameKind::Exec).await.unwrap();
         let false_report = sandbox_agent::protocol::ExitReport {
             stdout_total: u64::MAX,
             stderr_total: u64::MAX,
@@ -217,7 +225,7 @@ async fn report_numbers_are_passed_on() {
             ..report(ExitKind::Exited(255))
         };
         agent
-            .frame(stream, Kind::Exited, &false_report.encode())
+            .frame(stream, FrameKind::Exited, &false_report.encode())
             .await;
         agent.stall().await;
     })
@@ -241,7 +249,7 @@ proptest! {
     fn garbage_never_becomes_success(garbage in proptest::collection::vec(any::<u8>(), 1..400)) {
         block_on(async {
             let (instance, _) = sandbox(|mut agent| async move {
-                agent.wait_for(Kind::Exec).await;
+                agent.wait_for(FrameKind::Exec).await;
                 agent.raw(&garbage).await;
             }).await;
             unknown_reason(&exec(&instance).await);
@@ -255,9 +263,9 @@ proptest! {
     ) {
         block_on(async {
             let (instance, _) = sandbox(|mut agent| async move {
-                agent.wait_for(Kind::Exec).await;
+                agent.wait_for(FrameKind::Exec).await;
                 for (stream, kind, payload) in frames {
-                    let Ok(kind) = Kind::from_byte(kind) else { continue };
+                    let Ok(kind) = FrameKind::from_byte(kind) else { continue };
                     let mut bytes = Vec::new();
                     encode_message(&mut bytes, stream, kind, &payload);
                     if !agent.raw(&bytes).await {
@@ -278,14 +286,14 @@ proptest! {
         garbage in proptest::collection::vec(any::<u8>(), 0..200),
         kind in any::<u8>(),
     ) {
-        let framed = Kind::from_byte(kind).map(|kind| frame(0, kind, &garbage));
+        let framed = FrameKind::from_byte(kind).map(|kind| frame(0, kind, &garbage));
         for bytes in framed.into_iter().chain([garbage]) {
             block_on(async {
                 let (host, guest) = tokio::io::duplex(fake::PIPE);
                 let mut agent = FakeAgent::new(guest);
                 agent.raw(&bytes).await;
                 drop(agent);
-                let (instance, destroyed) = fake::connect(Client::Later, host).await;
+                let (instance, destroyed) = fake::connect(ClientRole::Later, host).await;
                 assert!(instance.is_err());
                 assert_eq!(destroyed.count(), 0);
             });

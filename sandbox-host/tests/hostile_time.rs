@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fake::{
-    Client, Count, Destroyed, FakeAgent, PIPE, assert_ended, assert_unknown_and_destroyed,
+    ClientRole, Count, Destroyed, FakeAgent, PIPE, assert_ended, assert_unknown_and_destroyed,
     client_of, connect, exec, frame, request, sandbox, unknown_reason,
 };
-use sandbox_agent::protocol::{ExitKind, FailStep, Failure, Kind, VERSION, WINDOW, encode_frame};
+use sandbox_agent::protocol::{
+    ExitKind, FailStep, Failure, FrameKind, VERSION, WINDOW, encode_frame,
+};
 use sandbox_core::spi::{Flow, Instance, OutputSink, OutputStream};
 use sandbox_core::{ErrorKind, Outcome};
 use sandbox_host::AgentInstance;
@@ -17,7 +19,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 /// The first half of a frame.
 fn half_a_frame(stream: u32) -> Vec<u8> {
-    let mut bytes = frame(stream, Kind::Stdout, &[0; 1000]);
+    let mut bytes = frame(stream, FrameKind::Stdout, &[0; 1000]);
     bytes.truncate(500);
     bytes
 }
@@ -44,7 +46,7 @@ async fn assert_given_up(
 #[tokio::test(start_paused = true)]
 async fn stall_in_the_middle_of_a_frame_ends_the_sandbox() {
     let (instance, destroyed) = sandbox(|mut agent| async move {
-        let stream = agent.wait_for(Kind::Exec).await.unwrap();
+        let stream = agent.wait_for(FrameKind::Exec).await.unwrap();
         agent.raw(&half_a_frame(stream)).await;
         agent.stall().await;
     })
@@ -55,8 +57,8 @@ async fn stall_in_the_middle_of_a_frame_ends_the_sandbox() {
 #[tokio::test(start_paused = true)]
 async fn single_bytes_of_a_frame_do_not_count_as_an_answer() {
     let (instance, destroyed) = sandbox(|mut agent| async move {
-        let stream = agent.wait_for(Kind::Exec).await.unwrap();
-        for byte in frame(stream, Kind::Stdout, &[0; 60_000]) {
+        let stream = agent.wait_for(FrameKind::Exec).await.unwrap();
+        for byte in frame(stream, FrameKind::Stdout, &[0; 60_000]) {
             if !agent.raw(&[byte]).await {
                 return;
             }
@@ -76,11 +78,11 @@ async fn execution_that_never_ends_is_unknown() {
 #[tokio::test(start_paused = true)]
 async fn flood_of_empty_frames_does_not_extend_the_time_limit() {
     let (instance, destroyed) = sandbox(|mut agent| async move {
-        let stream = agent.wait_for(Kind::Exec).await.unwrap();
+        let stream = agent.wait_for(FrameKind::Exec).await.unwrap();
         let mut bytes = Vec::new();
         for _ in 0..100 {
-            encode_frame(&mut bytes, stream, Kind::Stdout, false, b"");
-            encode_frame(&mut bytes, 0, Kind::Pong, false, b"");
+            encode_frame(&mut bytes, stream, FrameKind::Stdout, false, b"");
+            encode_frame(&mut bytes, 0, FrameKind::Pong, false, b"");
         }
         while agent.raw(&bytes).await {
             sleep(Duration::from_millis(1)).await;
@@ -93,7 +95,7 @@ async fn flood_of_empty_frames_does_not_extend_the_time_limit() {
 #[tokio::test(start_paused = true)]
 async fn unanswered_kill_ends_the_sandbox() {
     let (instance, destroyed) = sandbox(|mut agent| async move {
-        let stream = agent.wait_for(Kind::Exec).await.unwrap();
+        let stream = agent.wait_for(FrameKind::Exec).await.unwrap();
         agent.flood(stream).await;
         agent.only_answer_pings().await;
     })
@@ -182,7 +184,7 @@ async fn logs_that_never_end_are_bounded() {
     assert!(start.elapsed() < Duration::from_secs(100));
 
     // More than the largest log.
-    let (instance, _destroyed) = sandbox(|agent| agent.flood_first(Kind::Logs)).await;
+    let (instance, _destroyed) = sandbox(|agent| agent.flood_first(FrameKind::Logs)).await;
     let logs = instance.logs(None).await.unwrap();
     assert!(
         logs.len() < (64 << 20) + 2 * WINDOW as usize,
@@ -193,7 +195,7 @@ async fn logs_that_never_end_are_bounded() {
 
 #[tokio::test(start_paused = true)]
 async fn stall_ends_an_unowned_handle_but_not_the_sandbox() {
-    for client in [Client::Creator, Client::Later] {
+    for client in [ClientRole::Creator, ClientRole::Later] {
         let (instance, destroyed) = client_of(client, FakeAgent::stall).await;
         assert!(unknown_reason(&exec(&instance).await).contains("does not answer"));
         assert!(!destroyed.soon().await);
@@ -216,27 +218,27 @@ async fn missing_or_malformed_welcome_fails_the_connection() {
         (vec![0xff; 64], ErrorKind::Protocol, "flags"),
         (half_a_frame(0), ErrorKind::Protocol, "no answer within 10s"),
         (
-            frame(0, Kind::Stdout, b"hello"),
+            frame(0, FrameKind::Stdout, b"hello"),
             ErrorKind::Protocol,
             "unexpected first frame",
         ),
         (
-            frame(0, Kind::Welcome, b""),
+            frame(0, FrameKind::Welcome, b""),
             ErrorKind::Protocol,
             "ends in the middle",
         ),
         (
-            frame(0, Kind::Welcome, &other_version),
+            frame(0, FrameKind::Welcome, &other_version),
             ErrorKind::Protocol,
             &versions,
         ),
         (
-            frame(0, Kind::Failed, &refusal.encode()),
+            frame(0, FrameKind::Failed, &refusal.encode()),
             ErrorKind::InvalidRequest,
             "wrong key",
         ),
     ];
-    for client in [Client::Owner, Client::Creator, Client::Later] {
+    for client in [ClientRole::Owner, ClientRole::Creator, ClientRole::Later] {
         for (bytes, kind, expected) in &cases {
             let (host, guest) = tokio::io::duplex(PIPE);
             let bytes = bytes.clone();
@@ -252,19 +254,19 @@ async fn missing_or_malformed_welcome_fails_the_connection() {
             assert!(error.to_string().contains(expected), "{error}");
             assert!(start.elapsed() < Duration::from_secs(15));
             // A client removes a sandbox that it created and that did not start.
-            assert_eq!(destroyed.count() > 0, client != Client::Later);
+            assert_eq!(destroyed.count() > 0, client != ClientRole::Later);
         }
         // The agent has closed the stream.
         let (host, guest) = tokio::io::duplex(PIPE);
         drop(guest);
         let (instance, destroyed) = connect(client, host).await;
-        let kind = if client == Client::Later {
+        let kind = if client == ClientRole::Later {
             ErrorKind::SandboxEnded
         } else {
             ErrorKind::Protocol
         };
         assert_eq!(instance.unwrap_err().kind(), kind);
-        assert_eq!(destroyed.count() > 0, client != Client::Later);
+        assert_eq!(destroyed.count() > 0, client != ClientRole::Later);
     }
 }
 
@@ -283,22 +285,24 @@ impl OutputSink for SlowSink {
 #[tokio::test(start_paused = true)]
 async fn slow_receiver_does_not_end_the_sandbox() {
     let (instance, destroyed) = sandbox(|mut agent| async move {
-        let stream = agent.wait_for(Kind::Exec).await.unwrap();
+        let stream = agent.wait_for(FrameKind::Exec).await.unwrap();
         let mut sent = 0;
         let mut credit = i64::from(WINDOW);
         while sent < 20 * 60_000 {
             while credit >= 60_000 {
-                agent.frame(stream, Kind::Stdout, &[b'x'; 60_000]).await;
+                agent
+                    .frame(stream, FrameKind::Stdout, &[b'x'; 60_000])
+                    .await;
                 credit -= 60_000;
                 sent += 60_000;
             }
             match agent.next().await.unwrap() {
-                (_, Kind::Credit, payload) => {
+                (_, FrameKind::Credit, payload) => {
                     let granted = sandbox_agent::protocol::Channel::read_credit(&payload);
                     credit += i64::from(granted.unwrap().1);
                 }
-                (_, Kind::Ping, payload) => {
-                    agent.frame(0, Kind::Pong, &payload).await;
+                (_, FrameKind::Ping, payload) => {
+                    agent.frame(0, FrameKind::Pong, &payload).await;
                 }
                 other => panic!("{other:?}"),
             }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use common::relay::Direction::{Inwards, Outwards};
-use common::{Kept, Process, linked, run, shell, source, wait_until};
+use common::{AgentChild, Kept, linked, run, shell, source, wait_until};
 use sandbox_core::spi::{Backend, Finding, Flow, Instance, OutputSink, OutputStream};
 use sandbox_core::{
     ArtifactLimits, Capability, CapabilityPolicy, EnforcementReport, ErrorKind, ExecRequest,
@@ -261,7 +261,7 @@ async fn cut_off(
     lease: Duration,
 ) -> (
     Arc<AgentInstance>,
-    Process,
+    AgentChild,
     impl Future<Output = (Outcome, Vec<u8>)>,
 ) {
     let (instance, process, relay) = linked(lease).await;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use fake::{FakeAgent, PIPE, exec, report, settings};
-use sandbox_agent::protocol::{ExitKind, ExitReport, Kind};
+use sandbox_agent::protocol::{ExitKind, ExitReport, FrameKind};
 use sandbox_core::{ExecEnd, Outcome, Refusal, Result};
 use sandbox_host::{AgentInstance, Counters, Isolator};
 
@@ -66,7 +66,7 @@ async fn sandbox(sees_kills: bool) -> (AgentInstance, FakeAgent, Arc<Kernel>) {
         sees_kills,
     };
     let welcome = async {
-        agent.wait_for(Kind::Hello).await.unwrap();
+        agent.wait_for(FrameKind::Hello).await.unwrap();
         agent.welcome().await;
     };
     let connected = AgentInstance::connect(host, settings(), Box::new(isolator));
@@ -82,9 +82,11 @@ async fn run(
     during: impl FnOnce(),
 ) -> ExecEnd {
     let answer = async {
-        let stream = agent.wait_for(Kind::Exec).await.unwrap();
+        let stream = agent.wait_for(FrameKind::Exec).await.unwrap();
         during();
-        agent.frame(stream, Kind::Exited, &report.encode()).await;
+        agent
+            .frame(stream, FrameKind::Exited, &report.encode())
+            .await;
     };
     tokio::join!(exec(instance), answer).0
 }
@@ -138,7 +140,7 @@ async fn concurrent_executions_each_report_memory_kills() {
     let (instance, mut agent, kernel) = sandbox(true).await;
     let well = report(ExitKind::Exited(0));
     let others = async {
-        let long = agent.wait_for(Kind::Exec).await.unwrap();
+        let long = agent.wait_for(FrameKind::Exec).await.unwrap();
         kernel.kill();
         kernel.refuse();
         // This execution begins after the kill.
@@ -153,7 +155,7 @@ async fn concurrent_executions_each_report_memory_kills() {
         assert_eq!(refusals(&end, Refusal::ProcessLimit), 1);
         let end = run(&instance, &mut agent, well, || ()).await;
         assert_eq!(end.refused, []);
-        agent.frame(long, Kind::Exited, &well.encode()).await;
+        agent.frame(long, FrameKind::Exited, &well.encode()).await;
     };
     let (long, ()) = tokio::join!(exec(&instance), others);
     assert_eq!(refusals(&long, Refusal::Memory), 2);

@@ -5,7 +5,9 @@ mod fake;
 use std::path::Path;
 
 use fake::{FakeAgent, sandbox};
-use sandbox_agent::protocol::{Builtin, ExecRequest, ExitKind, Kind, Program, Writer};
+use sandbox_agent::protocol::{
+    Builtin, ExecProgram, ExecRequest, ExitKind, FrameKind, MessageWriter,
+};
 use sandbox_core::spi::Instance;
 use sandbox_core::{ByteSize, HostChange, SkipReason, Workspace};
 
@@ -24,16 +26,16 @@ const OUTSIDE: [&str; 8] = [
 /// An agent that lists forged names, and sends the same content for each.
 async fn forging_agent(mut agent: FakeAgent) {
     while let Some((stream, kind, payload)) = agent.next().await {
-        if kind == Kind::Ping {
-            agent.frame(0, Kind::Pong, &payload).await;
+        if kind == FrameKind::Ping {
+            agent.frame(0, FrameKind::Pong, &payload).await;
         }
-        if kind != Kind::Exec {
+        if kind != FrameKind::Exec {
             continue;
         }
         let request = ExecRequest::decode(&payload).expect("a request");
         let response = match request.program {
-            Program::Builtin(Builtin::List { depth: 0, .. }) => list(&[(b'd', "/workspace")]),
-            Program::Builtin(Builtin::List { .. }) => {
+            ExecProgram::Builtin(Builtin::List { depth: 0, .. }) => list(&[(b'd', "/workspace")]),
+            ExecProgram::Builtin(Builtin::List { .. }) => {
                 let mut entries = vec![(b'd', "/workspace"), (b'f', "/workspace/good")];
                 entries.push((b'f', "/workspace/there"));
                 entries.push((b'f', "/workspace/link/x"));
@@ -44,16 +46,16 @@ async fn forging_agent(mut agent: FakeAgent) {
                 entries.extend(OUTSIDE.map(|name| (b'd', name)));
                 list(&entries)
             }
-            Program::Builtin(Builtin::Get { .. }) => b"evil".to_vec(),
+            ExecProgram::Builtin(Builtin::Get { .. }) => b"evil".to_vec(),
             _ => Vec::new(),
         };
-        agent.frame(stream, Kind::Stdout, &response).await;
+        agent.frame(stream, FrameKind::Stdout, &response).await;
         agent.exit(stream, ExitKind::Exited(0)).await;
     }
 }
 
 fn list(entries: &[(u8, &str)]) -> Vec<u8> {
-    let mut records = Writer::new();
+    let mut records = MessageWriter::new();
     for (kind, name) in entries {
         let record = records.u8(*kind).u32(0o777).u64(4);
         record.u64(4).u64(7).bytes(name.as_bytes());
@@ -111,9 +113,9 @@ async fn ended_sandbox_reports_lost_workspace_changes() {
     let (mut instance, destroyed) = sandbox(|mut agent| async move {
         // The two steps that copy an empty folder into the sandbox, and its list.
         for _ in 0..3 {
-            let stream = agent.wait_for(Kind::Exec).await.unwrap();
+            let stream = agent.wait_for(FrameKind::Exec).await.unwrap();
             agent
-                .frame(stream, Kind::Stdout, &list(&[(b'd', "/workspace")]))
+                .frame(stream, FrameKind::Stdout, &list(&[(b'd', "/workspace")]))
                 .await;
             agent.exit(stream, ExitKind::Exited(0)).await;
         }

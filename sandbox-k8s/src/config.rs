@@ -101,7 +101,7 @@ pub struct KubernetesConfig {
     /// A protection to leave out although it is reported.
     #[cfg(feature = "mutants")]
     #[doc(hidden)]
-    pub mutation: Option<crate::Mutation>,
+    pub mutation: Option<crate::PodMutation>,
 }
 
 impl fmt::Debug for KubernetesConfig {
@@ -278,7 +278,7 @@ impl KubernetesConfig {
     #[cfg(feature = "mutants")]
     #[doc(hidden)]
     #[must_use]
-    pub fn mutated(mut self, mutation: crate::Mutation) -> Self {
+    pub fn mutated(mut self, mutation: crate::PodMutation) -> Self {
         self.mutation = Some(mutation);
         self
     }

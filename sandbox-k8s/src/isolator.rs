@@ -19,10 +19,10 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The pod around an agent.
 #[derive(Debug, Clone)]
-pub(crate) struct PodIsolator(Arc<Inner>);
+pub(crate) struct PodIsolator(Arc<IsolatedPod>);
 
 #[derive(Debug)]
-struct Inner {
+struct IsolatedPod {
     cluster: Cluster,
     pod: PodRef,
     /// Whether the pod is known to be removed.
@@ -37,7 +37,7 @@ struct Inner {
 impl PodIsolator {
     /// Wraps a running pod. `guard` is `None` for a sandbox that this process does not own.
     pub(crate) fn new(cluster: Cluster, pod: PodRef, guard: Option<PodGuard>) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(IsolatedPod {
             cluster,
             pod,
             removed: AtomicBool::new(false),

@@ -10,7 +10,7 @@ use sandbox_host::seccomp::Arch;
 use sandbox_host::state::HandOver;
 use sandbox_host::{AgentInstance, EngineCell, Isolator as _, Sandbox};
 
-use crate::adopt::{ForeignContainer, PodAdoption};
+use crate::adopt::{ForeignPodContainer, PodAdoption};
 use crate::agent::AgentConfigMap;
 use crate::cluster::Cluster;
 use crate::config::{KubernetesConfig, SHORTEST_LEASE};
@@ -368,7 +368,7 @@ impl PodLauncher {
         Ok(PodAdoption {
             cluster,
             plan,
-            container: ForeignContainer::find(cluster, container, plan).await?,
+            container: ForeignPodContainer::find(cluster, container, plan).await?,
             kernel: kernel()?,
         })
     }
@@ -395,7 +395,7 @@ impl PodLauncher {
         #[cfg(feature = "mutants")]
         return !matches!(
             self.config.mutation,
-            None | Some(crate::Mutation::Comparison | crate::Mutation::Labels)
+            None | Some(crate::PodMutation::Comparison | crate::PodMutation::Labels)
         );
         #[cfg(not(feature = "mutants"))]
         false

@@ -57,7 +57,7 @@ pub use config::{
 pub use environment::POD_PROFILE_VARIABLE;
 #[cfg(feature = "mutants")]
 #[doc(hidden)]
-pub use mutation::Mutation;
+pub use mutation::PodMutation;
 pub use pool::{POOL_AGE, POOL_SHAPES, PoolCounts, WarmPool};
 pub use requests::{REQUESTS_AT_ONCE, Requests};
 pub use sandbox_host::DEFAULT_IMAGE;

@@ -5,7 +5,7 @@
 //! execution, so nothing would be noticeable.
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, SeccompProfile, SecurityContext};
-use sandbox_agent::protocol::Limit;
+use sandbox_agent::protocol::ResourceLimit;
 use sandbox_host::Sandbox;
 
 use crate::labels;
@@ -19,7 +19,7 @@ const PROCESSES: u32 = 6;
 /// The protection that is left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Mutation {
+pub enum PodMutation {
     /// The agent takes the network down.
     Network,
     /// All seccomp filters: the runtime's, and the agent's for each execution.
@@ -53,12 +53,12 @@ pub enum Mutation {
     Comparison,
 }
 
-impl Mutation {
+impl PodMutation {
     /// The pod and its sandbox without the protection. The report stays.
     pub(crate) fn of(self, mut pod: Pod, mut sandbox: Sandbox) -> (Pod, Sandbox) {
         let spec = pod.spec.get_or_insert_default();
         let confinement = &mut sandbox.settings.confinement;
-        let unlimited = |limits: &mut Vec<Limit>, resource| {
+        let unlimited = |limits: &mut Vec<ResourceLimit>, resource| {
             limits.retain(|limit| limit.resource != resource);
         };
         match self {

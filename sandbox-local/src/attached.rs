@@ -13,7 +13,9 @@ use sandbox_host::state::{read_private, write_private};
 use sandbox_host::{Owner, OwnerStatus};
 use serde::{Deserialize, Serialize};
 
+use crate::LocalConfig;
 use crate::owned_name::{leftovers_in, unique_name};
+use crate::state;
 
 /// The most bytes of a record that are read. Longer ones are reported as invalid.
 const MAX_BYTES: u64 = 1024 * 1024;
@@ -70,8 +72,19 @@ impl Drop for AttachedRecord {
     }
 }
 
-/// Lists the attached sandboxes of running processes.
-pub(crate) fn list(tier: &str, state: &Path) -> Result<Vec<SandboxInfo>> {
+/// Lists the attached sandboxes of the running processes of this process's user.
+///
+/// # Errors
+///
+/// If another user owns the state folder or may enter it, or if the records cannot be read.
+pub(crate) fn list_found(tier: &str, config: &LocalConfig) -> Result<Vec<SandboxInfo>> {
+    match state::found(tier, config)? {
+        Some(state) => list(tier, &state),
+        None => Ok(Vec::new()),
+    }
+}
+
+fn list(tier: &str, state: &Path) -> Result<Vec<SandboxInfo>> {
     let folder = folder(state);
     let entries = match std::fs::read_dir(&folder) {
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),

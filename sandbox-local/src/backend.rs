@@ -34,6 +34,7 @@ pub(crate) const TIER: &str = "local";
 #[derive(Debug)]
 pub struct LocalBackend {
     config: LocalConfig,
+    detached: DetachedSandboxes,
     /// The last lowered plan: callers usually ask for the same one again.
     last: Mutex<Option<CachedLowering>>,
     /// Whether the first `list` has removed leftovers already.
@@ -61,6 +62,7 @@ impl LocalBackend {
     #[must_use]
     pub fn new(config: LocalConfig) -> Self {
         Self {
+            detached: DetachedSandboxes::new(TIER, config.clone()),
             config,
             last: Mutex::new(None),
             swept: Once::new(),
@@ -78,7 +80,7 @@ impl LocalBackend {
         let cacheable = plan.read_roots.is_empty()
             && plan.write_roots.is_empty()
             && plan.workspace.is_none()
-            && plan.provided.is_empty()
+            && plan.provided_folders.is_empty()
             && !matches!(plan.network, NetworkPolicy::Full);
         // Detecting the host also reads the platform roots, so they come second.
         let host = Host::detect(&self.config);
@@ -115,7 +117,7 @@ impl LocalBackend {
             state: &state,
             packages: packages.as_deref(),
             #[cfg(feature = "mutants")]
-            any_link: self.config.mutation == Some(crate::Mutation::FollowLinks),
+            any_link: self.config.mutation == Some(crate::LocalMutation::FollowLinks),
             #[cfg(not(feature = "mutants"))]
             any_link: false,
         };
@@ -223,10 +225,7 @@ impl Backend for LocalBackend {
     }
 
     async fn attached(&self) -> Result<Vec<SandboxInfo>> {
-        match state::found(TIER, &self.config)? {
-            Some(state) => attached::list(TIER, &state),
-            None => Ok(Vec::new()),
-        }
+        attached::list_found(TIER, &self.config)
     }
 
     fn detached(&self) -> Option<&dyn Detached> {
@@ -237,9 +236,7 @@ impl Backend for LocalBackend {
 #[async_trait]
 impl Detached for LocalBackend {
     async fn get(&self, name: &str) -> Result<Found> {
-        DetachedSandboxes::of(TIER, &self.config)?
-            .get(TIER, name)
-            .await
+        self.detached.get(name).await
     }
 
     async fn list(&self) -> Result<Vec<SandboxInfo>> {
@@ -249,13 +246,11 @@ impl Detached for LocalBackend {
             let host = Host::detect(&self.config);
             sweep::sweep_soon(&host.cgroups, &self.state_folder(&host));
         });
-        DetachedSandboxes::of(TIER, &self.config)?.list()
+        self.detached.list().await
     }
 
     async fn remove(&self, name: &str) -> Result<()> {
-        DetachedSandboxes::of(TIER, &self.config)?
-            .remove(TIER, name)
-            .await
+        self.detached.remove(name).await
     }
 
     async fn prune(&self) -> Result<Vec<String>> {
@@ -265,7 +260,7 @@ impl Detached for LocalBackend {
         let left = swept
             .await
             .map_err(|panicked| error::destroy(TIER, panicked.to_string()))?;
-        let pruned = DetachedSandboxes::of(TIER, &self.config)?.prune().await?;
+        let pruned = self.detached.prune().await?;
         if left.is_empty() {
             return Ok(pruned);
         }

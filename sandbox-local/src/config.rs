@@ -23,7 +23,7 @@ pub struct LocalConfig {
     /// Leave out one mechanism but still report it as enforced. For mutation tests only.
     #[cfg(feature = "mutants")]
     #[doc(hidden)]
-    pub mutation: Option<crate::Mutation>,
+    pub mutation: Option<crate::LocalMutation>,
 }
 
 impl LocalConfig {
@@ -67,7 +67,7 @@ impl LocalConfig {
     #[cfg(feature = "mutants")]
     #[doc(hidden)]
     #[must_use]
-    pub fn mutated(mut self, mutation: crate::Mutation) -> Self {
+    pub fn mutated(mut self, mutation: crate::LocalMutation) -> Self {
         self.mutation = Some(mutation);
         self
     }

@@ -20,11 +20,11 @@ use crate::sampler::MemoryWatch;
 /// Ends one sandbox, and reports its kills, denials and exit.
 #[derive(Debug)]
 pub(crate) struct LocalIsolator {
-    inner: Arc<Inner>,
+    inner: Arc<OwnedSandbox>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct OwnedSandbox {
     tier: String,
     agent: AgentProcess,
     group: Option<Arc<Group>>,
@@ -51,7 +51,7 @@ impl LocalIsolator {
         lifetime: Option<Duration>,
     ) -> Self {
         let agent = leftovers.agent().expect("the agent was started").clone();
-        let inner = Arc::new(Inner {
+        let inner = Arc::new(OwnedSandbox {
             tier: tier.to_owned(),
             agent,
             group: leftovers.shared_group(),
@@ -68,7 +68,7 @@ impl LocalIsolator {
     }
 }
 
-async fn end_after(sandbox: Weak<Inner>, lifetime: Duration) {
+async fn end_after(sandbox: Weak<OwnedSandbox>, lifetime: Duration) {
     tokio::time::sleep(lifetime).await;
     if let Some(inner) = sandbox.upgrade() {
         *lock(&inner.reason) = Some(format!("its lifetime of {lifetime:?} is over"));
@@ -78,7 +78,7 @@ async fn end_after(sandbox: Weak<Inner>, lifetime: Duration) {
     }
 }
 
-impl Inner {
+impl OwnedSandbox {
     async fn destroy(&self) -> Result<()> {
         let mut leftovers = self.leftovers.lock().await;
         if leftovers.is_empty() {

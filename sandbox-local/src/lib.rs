@@ -50,7 +50,7 @@ pub use backend::LocalBackend;
 pub use config::LocalConfig;
 #[cfg(feature = "mutants")]
 #[doc(hidden)]
-pub use mutation::Mutation;
+pub use mutation::LocalMutation;
 pub use sandbox_lang::packages::{PackageSettings, PackageSource};
 pub use unsafe_tier::UnsafeLocalBackend;
 

@@ -10,7 +10,7 @@ use crate::lower::LocalPlan;
 /// What to leave out. Sandboxes in the host's namespaces do not change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Mutation {
+pub enum LocalMutation {
     /// The network namespace: the sandbox uses the host's.
     NetworkNamespace,
     /// The namespace of System V objects and message queues.
@@ -53,7 +53,7 @@ pub enum Mutation {
 /// More than any probe writes, in bytes.
 const NO_SIZE: u64 = 1 << 40;
 
-impl Mutation {
+impl LocalMutation {
     /// Removes the mechanism from the plan but not from its report.
     pub(crate) fn of(self, mut plan: LocalPlan) -> LocalPlan {
         match self {

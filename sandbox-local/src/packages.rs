@@ -7,7 +7,7 @@ use sandbox_core::spi::Backend;
 use sandbox_core::{Error, ErrorKind, Plan, Result};
 use sandbox_host::PATH;
 use sandbox_host::confinement::PLATFORM_READ_ROOTS;
-use sandbox_lang::packages::{self, Interpreter, Order, TARGET};
+use sandbox_lang::packages::{self, InstallRequest, Interpreter, TARGET};
 
 use crate::LocalConfig;
 use crate::host::Isolation;
@@ -34,19 +34,22 @@ pub(crate) async fn provide(
         .on(backend.name())
         .with_fix("install Python 3 with pip where sandboxes see it (Debian: apt-get install python3-pip)")
     })?;
-    let order = Order {
+    let request = InstallRequest {
         packages: &plan.packages,
         interpreter: &interpreter,
         settings: &config.packages,
         state,
     };
     // Boxed: it creates a sandbox, so its future would otherwise contain itself.
-    let installed = Box::pin(packages::provide(backend, &order)).await?;
+    let installed = Box::pin(packages::provide(backend, &request)).await?;
     let source: PathBuf = installed.folder;
     let seen = match isolation {
         Isolation::Privileged | Isolation::UserNamespace => TARGET.into(),
         // Without a mount namespace, at its path on the host.
         Isolation::Landlock => source.to_string_lossy().into_owned(),
     };
-    Ok((packages::shown(plan, source, seen, PATH), installed.note))
+    Ok((
+        packages::with_packages(plan, source, seen, PATH),
+        installed.note,
+    ))
 }

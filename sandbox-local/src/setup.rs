@@ -5,7 +5,7 @@ use std::io::{ErrorKind as ErrorKindOfIo, Write};
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::time::Duration;
 
-use sandbox_agent::protocol::{Failure, FrameBuffer, Kind, Setup, encode_message};
+use sandbox_agent::protocol::{Failure, FrameBuffer, FrameKind, Setup, encode_message};
 use sandbox_agent::runtime::Pid;
 use sandbox_core::{Error, ErrorKind, Result};
 use sandbox_host::failure_error;
@@ -32,7 +32,7 @@ pub(crate) fn send_early(
     setup: &Setup,
 ) -> Result<PendingSetup> {
     let mut message = Vec::new();
-    encode_message(&mut message, 0, Kind::Setup, &setup.encode());
+    encode_message(&mut message, 0, FrameKind::Setup, &setup.encode());
     let sent = match (&*stream).write(&message) {
         Ok(sent) => sent,
         Err(cause) if cause.kind() == ErrorKindOfIo::WouldBlock => 0,
@@ -66,7 +66,7 @@ pub(crate) async fn set_up(
                 std::fs::write(&path, map).map_err(|cause| error::setup(tier, path, cause))?;
             }
             message.clear();
-            encode_message(&mut message, 0, Kind::Mapped, b"");
+            encode_message(&mut message, 0, FrameKind::Mapped, b"");
             stream
                 .write_all(&message)
                 .await
@@ -91,8 +91,8 @@ async fn wait_for_namespace(tier: &str, stream: &mut UnixStream) -> Result<()> {
     loop {
         if let Some(frame) = buffer.next_frame().map_err(|cause| broken(tier, cause))? {
             return match frame.header.kind {
-                Kind::NeedMaps => Ok(()),
-                Kind::Failed => Err(match Failure::decode(frame.payload) {
+                FrameKind::NeedMaps => Ok(()),
+                FrameKind::Failed => Err(match Failure::decode(frame.payload) {
                     Ok(failure) => failure_error(tier, &failure),
                     Err(cause) => broken(tier, cause),
                 }),

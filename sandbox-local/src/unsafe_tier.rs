@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use sandbox_agent::protocol::Confinement;
-use sandbox_core::spi::{Backend, Detached, Finding, Found, Instance};
+use sandbox_core::spi::{Backend, Detached, Finding, Instance};
 use sandbox_core::{EnforcementReport, Plan, Result, SandboxInfo};
 use sandbox_host::{AgentInstance, Sandbox};
 use tokio::net::UnixStream;
@@ -33,16 +33,26 @@ const REASON: &str = "local_unsafe applies no policy";
 /// Runs programs of this machine as the caller, with all of the caller's rights. Executions still
 /// end at their time limit with all descendants, their output is bounded, and their environment is
 /// only what the specification names.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct UnsafeLocalBackend {
     config: LocalConfig,
+    detached: DetachedSandboxes,
+}
+
+impl Default for UnsafeLocalBackend {
+    fn default() -> Self {
+        Self::new(LocalConfig::default())
+    }
 }
 
 impl UnsafeLocalBackend {
     /// A backend with these settings.
     #[must_use]
     pub fn new(config: LocalConfig) -> Self {
-        Self { config }
+        Self {
+            detached: DetachedSandboxes::new(TIER, config.clone()),
+            config,
+        }
     }
 }
 
@@ -91,37 +101,11 @@ impl Backend for UnsafeLocalBackend {
     }
 
     async fn attached(&self) -> Result<Vec<SandboxInfo>> {
-        match state::found(TIER, &self.config)? {
-            Some(state) => attached::list(TIER, &state),
-            None => Ok(Vec::new()),
-        }
+        attached::list_found(TIER, &self.config)
     }
 
     fn detached(&self) -> Option<&dyn Detached> {
-        Some(self)
-    }
-}
-
-#[async_trait]
-impl Detached for UnsafeLocalBackend {
-    async fn get(&self, name: &str) -> Result<Found> {
-        DetachedSandboxes::of(TIER, &self.config)?
-            .get(TIER, name)
-            .await
-    }
-
-    async fn list(&self) -> Result<Vec<SandboxInfo>> {
-        DetachedSandboxes::of(TIER, &self.config)?.list()
-    }
-
-    async fn remove(&self, name: &str) -> Result<()> {
-        DetachedSandboxes::of(TIER, &self.config)?
-            .remove(TIER, name)
-            .await
-    }
-
-    async fn prune(&self) -> Result<Vec<String>> {
-        DetachedSandboxes::of(TIER, &self.config)?.prune().await
+        Some(&self.detached)
     }
 }
 

@@ -11,12 +11,12 @@ use sandbox_core::{Error, Result};
 ///
 /// `SandboxUnavailable` for an address or a connection that cannot be used.
 pub(crate) fn candidates(tier: &str) -> Result<Candidates> {
-    find_candidates(tier, &Environment::current())
+    find_candidates(tier, &PodmanEnvironment::current())
 }
 
 /// The environment variables and files that locate the engine.
 #[derive(Debug, Clone, Default)]
-struct Environment {
+struct PodmanEnvironment {
     /// `CONTAINER_HOST`.
     host: Option<String>,
     /// `CONTAINER_CONNECTION`.
@@ -29,7 +29,7 @@ struct Environment {
     runtime_dir: Option<PathBuf>,
 }
 
-impl Environment {
+impl PodmanEnvironment {
     /// Reads this process's environment.
     fn current() -> Self {
         let config = env_var::path("XDG_CONFIG_HOME")
@@ -56,7 +56,7 @@ impl Environment {
     }
 }
 
-fn find_candidates(tier: &str, environment: &Environment) -> Result<Candidates> {
+fn find_candidates(tier: &str, environment: &PodmanEnvironment) -> Result<Candidates> {
     if let Some(host) = &environment.host {
         return Candidates::named(tier, &without_query(host), "CONTAINER_HOST");
     }
@@ -78,7 +78,7 @@ fn without_query(host: &str) -> String {
 }
 
 /// Name and address of the selected connection.
-fn connection(tier: &str, environment: &Environment) -> Result<Option<(String, String)>> {
+fn connection(tier: &str, environment: &PodmanEnvironment) -> Result<Option<(String, String)>> {
     let tables = environment
         .configurations
         .iter()

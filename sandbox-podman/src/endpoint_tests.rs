@@ -3,9 +3,9 @@ use std::path::Path;
 use sandbox_container::{Candidates, Endpoint};
 use sandbox_core::ErrorKind;
 
-use super::{Environment, find_candidates};
+use super::{PodmanEnvironment, find_candidates};
 
-fn usual(environment: &Environment) -> Candidates {
+fn usual(environment: &PodmanEnvironment) -> Candidates {
     find_candidates("podman", environment).expect("candidates")
 }
 
@@ -14,15 +14,15 @@ fn socket(path: &str) -> Endpoint {
 }
 
 /// A folder with one configuration of each format.
-fn configured(toml: &str, json: &str) -> (tempfile::TempDir, Environment) {
+fn configured(toml: &str, json: &str) -> (tempfile::TempDir, PodmanEnvironment) {
     let folder = tempfile::tempdir().expect("temporary folder");
     let (first, second) = (folder.path().join("c.conf"), folder.path().join("c.json"));
     std::fs::write(&first, toml).expect("containers.conf");
     std::fs::write(&second, json).expect("podman-connections.json");
-    let environment = Environment {
+    let environment = PodmanEnvironment {
         configurations: vec![folder.path().join("not-there"), first],
         connections: Some(second),
-        ..Environment::default()
+        ..PodmanEnvironment::default()
     };
     (folder, environment)
 }
@@ -47,9 +47,9 @@ fn variable_overrides_every_configuration() {
 
 #[test]
 fn usual_sockets_are_tried_rootful_first() {
-    let environment = Environment {
+    let environment = PodmanEnvironment {
         runtime_dir: Some("/run/user/7".into()),
-        ..Environment::default()
+        ..PodmanEnvironment::default()
     };
     let found = usual(&environment);
     let run = Path::new("/run").canonicalize().expect("/run");

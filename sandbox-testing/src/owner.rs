@@ -28,7 +28,7 @@ pub async fn use_sandbox(client: &SandboxClient, spec: &SandboxSpec) -> sandbox_
     Ok(())
 }
 
-/// The exit code of such a process. Prints a failure for [`Owner::wait_until`].
+/// The exit code of such a process. Prints a failure for [`OwnerProcess::wait_until`].
 pub fn exit_code(result: Result<(), Failed>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -40,12 +40,12 @@ pub fn exit_code(result: Result<(), Failed>) -> ExitCode {
 }
 
 /// A running owner. Dropping it kills it.
-pub struct Owner {
+pub struct OwnerProcess {
     child: Child,
     output: std::io::Lines<BufReader<ChildStdout>>,
 }
 
-impl Owner {
+impl OwnerProcess {
     /// Starts the test program again, with variables that tell it to be an owner. Does not wait for
     /// its sandbox.
     ///
@@ -96,7 +96,7 @@ impl Owner {
     }
 }
 
-impl Drop for Owner {
+impl Drop for OwnerProcess {
     fn drop(&mut self) {
         self.kill();
     }

@@ -5,11 +5,11 @@ use std::process::{ExitCode, Stdio};
 
 use crate::cargo::{SCOPE, Workspace};
 use crate::engines;
-use crate::failure::Result;
+use crate::failure::Failure;
 
 /// What to measure.
 #[derive(Debug, clap::Args)]
-pub struct Arguments {
+pub struct BenchArguments {
     /// Run each workload once, from a development build, by default on the local backend alone
     #[arg(long, conflicts_with = "iterations")]
     smoke: bool,
@@ -30,7 +30,7 @@ pub struct Arguments {
 /// # Errors
 ///
 /// If cargo cannot be started.
-pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub fn run(arguments: &BenchArguments) -> Result<ExitCode, Failure> {
     let mut cargo = Workspace::find()?.cargo();
     cargo.env("KUBECONFIG", engines::kubeconfig()?);
     cargo.arg("bench").args(SCOPE).args(["--bench", "backends"]);

@@ -7,8 +7,8 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use crate::cargo::{Executable, Workspace, program};
-use crate::engines::{self, Arguments};
-use crate::failure::Result;
+use crate::engines::{self, ScriptArguments};
+use crate::failure::Failure;
 use crate::interrupt;
 
 /// The package of the suite, and its program.
@@ -30,7 +30,7 @@ const MEASURES_NOTHING: [&str; 5] = ["--list", "--mutant", "--self-checks-only",
 /// # Errors
 ///
 /// If the suite cannot be built or started.
-pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub fn run(arguments: &ScriptArguments) -> Result<ExitCode, Failure> {
     let suite = Suite::build()?;
     let code = suite.run("conformance", &arguments.arguments)?;
     let measures_nothing =
@@ -80,7 +80,7 @@ impl Suite {
     /// # Errors
     ///
     /// If cargo fails.
-    pub fn build() -> Result<Self> {
+    pub fn build() -> Result<Self, Failure> {
         let workspace = Workspace::find()?;
         let built = workspace.build_programs()?;
         Ok(Self { workspace, built })
@@ -98,7 +98,7 @@ impl Suite {
     /// # Errors
     ///
     /// If the suite cannot be started.
-    pub fn run(&self, reports: &str, arguments: &[String]) -> Result<ExitCode> {
+    pub fn run(&self, reports: &str, arguments: &[String]) -> Result<ExitCode, Failure> {
         interrupt::run(&mut self.command(reports, arguments)?, CLEAN_UP)
     }
 
@@ -108,7 +108,7 @@ impl Suite {
     /// # Errors
     ///
     /// If the suite cannot be started.
-    pub fn run_other_pods(&self, arguments: &[String]) -> Result<ExitCode> {
+    pub fn run_other_pods(&self, arguments: &[String]) -> Result<ExitCode, Failure> {
         let (variable, profile) = OTHER_PODS;
         let tiers = named(arguments, "--tier");
         let is_measured = tiers.is_empty() || tiers.iter().any(|tier| tier == CLUSTER);
@@ -120,7 +120,7 @@ impl Suite {
         interrupt::run(command.env(variable, profile), CLEAN_UP)
     }
 
-    fn command(&self, reports: &str, arguments: &[String]) -> Result<Command> {
+    fn command(&self, reports: &str, arguments: &[String]) -> Result<Command, Failure> {
         let root = &self.workspace.root;
         let mut command = Command::new(program(&self.built, PACKAGE)?);
         command

@@ -4,7 +4,7 @@ use std::env;
 use std::process::{Command, ExitCode, Stdio};
 
 use crate::cargo::Workspace;
-use crate::failure::{Context, Failure, Result};
+use crate::failure::{Context, Failure};
 
 /// The variable that names a cluster.
 const KUBECONFIG: &str = "KUBECONFIG";
@@ -14,7 +14,7 @@ const KUBERNETES: &str = "k8s";
 
 /// A user that exists, and the whole environment of this user's programs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Owner {
+pub struct Account {
     /// The user's number.
     pub user: u32,
     /// The number of the user's group.
@@ -26,7 +26,7 @@ pub struct Owner {
 /// Arguments that go to a script in `ci/`.
 #[derive(Debug, clap::Args)]
 #[command(disable_help_flag = true)]
-pub struct Arguments {
+pub struct ScriptArguments {
     /// The script's arguments; --help prints them
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub arguments: Vec<String>,
@@ -37,7 +37,7 @@ pub struct Arguments {
 /// # Errors
 ///
 /// If it cannot be started.
-pub fn run(name: &str, arguments: &Arguments) -> Result<ExitCode> {
+pub fn run(name: &str, arguments: &ScriptArguments) -> Result<ExitCode, Failure> {
     finish(script(name)?.args(&arguments.arguments))
 }
 
@@ -46,7 +46,7 @@ pub fn run(name: &str, arguments: &Arguments) -> Result<ExitCode> {
 /// # Errors
 ///
 /// If it cannot be started.
-pub fn finish(command: &mut Command) -> Result<ExitCode> {
+pub fn finish(command: &mut Command) -> Result<ExitCode, Failure> {
     let name = command.get_program().to_string_lossy().into_owned();
     let status = command
         .status()
@@ -62,7 +62,7 @@ pub fn finish(command: &mut Command) -> Result<ExitCode> {
 /// # Errors
 ///
 /// If the workspace cannot be found.
-pub fn script(name: &str) -> Result<Command> {
+pub fn script(name: &str) -> Result<Command, Failure> {
     Ok(Command::new(Workspace::find()?.root.join("ci").join(name)))
 }
 
@@ -72,7 +72,7 @@ pub fn script(name: &str) -> Result<Command> {
 /// # Errors
 ///
 /// If it does not.
-pub fn check(name: &str, is_required: bool) -> Result<()> {
+pub fn check(name: &str, is_required: bool) -> Result<(), Failure> {
     let mut status = script("engines.sh")?;
     status.args(["status", name]);
     if !is_required {
@@ -96,7 +96,7 @@ pub fn check(name: &str, is_required: bool) -> Result<()> {
 /// # Errors
 ///
 /// If there is no folder for it.
-pub fn kubeconfig() -> Result<String> {
+pub fn kubeconfig() -> Result<String, Failure> {
     match env::var(KUBECONFIG) {
         Ok(named) if !named.is_empty() => Ok(named),
         _ => own_kubeconfig(),
@@ -108,7 +108,7 @@ pub fn kubeconfig() -> Result<String> {
 /// # Errors
 ///
 /// If the script does not run.
-pub fn own_kubeconfig() -> Result<String> {
+pub fn own_kubeconfig() -> Result<String, Failure> {
     output(script("engines.sh")?.arg("kubeconfig"))
 }
 
@@ -123,20 +123,20 @@ pub fn has_cluster() -> bool {
 /// # Errors
 ///
 /// If there is none.
-pub fn rootless_owner() -> Result<Owner> {
+pub fn rootless_owner() -> Result<Account, Failure> {
     let text = output(script("engines.sh")?.arg("rootless-account"))?;
     parse_owner(&text).ok_or_else(|| Failure::new(format!("unexpected account: {text:?}")))
 }
 
 /// Reads the user, the group, and then a variable in each line.
-fn parse_owner(text: &str) -> Option<Owner> {
+fn parse_owner(text: &str) -> Option<Account> {
     let mut lines = text.lines();
     let (user, group) = (lines.next()?.parse().ok()?, lines.next()?.parse().ok()?);
     let variable = |line: &str| {
         let (name, value) = line.split_once('=')?;
         Some((name.to_owned(), value.to_owned()))
     };
-    Some(Owner {
+    Some(Account {
         user,
         group,
         environment: lines.map(variable).collect::<Option<_>>()?,
@@ -144,7 +144,7 @@ fn parse_owner(text: &str) -> Option<Owner> {
 }
 
 /// What a program writes on standard output, without the end of its line.
-fn output(command: &mut Command) -> Result<String> {
+fn output(command: &mut Command) -> Result<String, Failure> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.stdin(Stdio::null()).output();
     let output = output.context(|| format!("cannot start {name}"))?;

@@ -2,9 +2,6 @@
 
 use std::fmt;
 
-/// The result of a fallible step of a task.
-pub type Result<T> = std::result::Result<T, Failure>;
-
 /// A failed task. `Display` is a single line unless the text contains the end of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
@@ -48,11 +45,11 @@ pub trait Context<T> {
     /// # Errors
     ///
     /// The same error, as a [`Failure`].
-    fn context(self, doing: impl FnOnce() -> String) -> Result<T>;
+    fn context(self, doing: impl FnOnce() -> String) -> Result<T, Failure>;
 }
 
-impl<T, E: fmt::Display> Context<T> for std::result::Result<T, E> {
-    fn context(self, doing: impl FnOnce() -> String) -> Result<T> {
+impl<T, E: fmt::Display> Context<T> for Result<T, E> {
+    fn context(self, doing: impl FnOnce() -> String) -> Result<T, Failure> {
         self.map_err(|error| Failure::new(format!("{}: {error}", doing())))
     }
 }
@@ -65,7 +62,7 @@ mod tests {
     fn display_joins_what_and_fix() {
         let failure = Failure::new("docker: no socket").with_fix("start it");
         assert_eq!(failure.to_string(), "docker: no socket; fix: start it");
-        let bare: Result<()> = Err("denied").context(|| "cannot open /x".to_owned());
+        let bare: Result<(), Failure> = Err("denied").context(|| "cannot open /x".to_owned());
         assert_eq!(
             bare.map_err(|e| e.to_string()),
             Err("cannot open /x: denied".to_owned())

@@ -2,9 +2,9 @@
 
 use std::process::ExitCode;
 
-use crate::cargo::{Kind, Workspace, program};
-use crate::engines::{Arguments, finish, script};
-use crate::failure::Result;
+use crate::cargo::{ExecutableKind, Workspace, program};
+use crate::engines::{ScriptArguments, finish, script};
+use crate::failure::Failure;
 
 /// The package whose tests run in the guest.
 const PACKAGE: &str = "sandbox-local";
@@ -14,7 +14,7 @@ const PACKAGE: &str = "sandbox-local";
 /// # Errors
 ///
 /// If the programs cannot be built, or the script cannot be started.
-pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub fn run(arguments: &ScriptArguments) -> Result<ExitCode, Failure> {
     let workspace = Workspace::find()?;
     let mut command = script("guest.sh")?;
     let programs = workspace.build_programs()?;
@@ -26,7 +26,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         let tests = workspace.build_tests()?;
         let files: Vec<String> = tests
             .iter()
-            .filter(|test| test.kind != Kind::Program && test.package == folder)
+            .filter(|test| test.kind != ExecutableKind::Program && test.package == folder)
             .filter(|test| test.name != "endurance")
             .map(|test| test.path.display().to_string())
             .collect();

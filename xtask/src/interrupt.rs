@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::failure::{Context, Result};
+use crate::failure::{Context, Failure};
 
 /// The exit code of an interrupted program, as shells report it.
 const INTERRUPTED: u8 = 130;
@@ -22,11 +22,11 @@ const PERIOD: Duration = Duration::from_millis(20);
 /// # Errors
 ///
 /// If it cannot be started or waited for.
-pub fn run(command: &mut Command, limit: Duration) -> Result<ExitCode> {
+pub fn run(command: &mut Command, limit: Duration) -> Result<ExitCode, Failure> {
     wait(command, limit).map(ExitCode::from)
 }
 
-fn wait(command: &mut Command, limit: Duration) -> Result<u8> {
+fn wait(command: &mut Command, limit: Duration) -> Result<u8, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();

@@ -6,14 +6,14 @@ use std::process::{Command, ExitCode};
 
 use crate::conformance::{PACKAGE, Suite, named, worse};
 use crate::engines;
-use crate::failure::{Context, Result};
+use crate::failure::{Context, Failure};
 use crate::process;
 use crate::test::user::{User, copy_file};
 
 /// What to do with the committed matrix.
 #[derive(Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("mode").required(true)))]
-pub struct Arguments {
+pub struct MeasureArguments {
     /// Measure, and fail if the committed profiles, docs/matrix.md or README.md differ
     #[arg(long, group = "mode")]
     check: bool,
@@ -37,7 +37,7 @@ pub struct Arguments {
 /// # Errors
 ///
 /// If the suite cannot be built or started, or a profile cannot be written.
-pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub fn run(arguments: &MeasureArguments) -> Result<ExitCode, Failure> {
     let suite = Suite::build()?;
     let committed = |mode: &str| suite.run("conformance", &[mode.to_owned()]);
     let measured = |mode: &str| {
@@ -62,7 +62,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 }
 
 /// Measures the backends whose results depend on the user, as users other than root.
-fn write_as_others(suite: &Suite, tiers: &[String]) -> Result<()> {
+fn write_as_others(suite: &Suite, tiers: &[String]) -> Result<(), Failure> {
     let includes = |name: &str| tiers.is_empty() || tiers.iter().any(|tier| tier == name);
     let (workspace, programs) = (&suite.workspace, suite.built.iter().collect::<Vec<_>>());
     if includes("local") {
@@ -81,7 +81,7 @@ fn write_as_others(suite: &Suite, tiers: &[String]) -> Result<()> {
 }
 
 /// Measures a backend as another user, and copies the profile into the workspace.
-fn write_as(suite: &Suite, tier: &str, user: &User) -> Result<()> {
+fn write_as(suite: &Suite, tier: &str, user: &User) -> Result<(), Failure> {
     let profiles = user.temporary().join("matrix");
     let status = Command::new(user.program(PACKAGE))
         .args(["--tier", tier, "--skip-self-checks", "--write-profile"])

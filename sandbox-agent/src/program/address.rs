@@ -3,7 +3,7 @@
 use core::ffi::CStr;
 
 use crate::runtime::{
-    Fd, Result, fs,
+    Errno, Fd, fs,
     net::{self, AF_UNIX, SOCK_CLOEXEC, SOCK_STREAM, UnixAddress},
 };
 
@@ -15,7 +15,7 @@ const BACKLOG: i32 = 64;
 /// # Errors
 ///
 /// `EADDRINUSE`, `ENAMETOOLONG`, and what making a file reports.
-pub(super) fn listen(name: &CStr) -> Result<Fd> {
+pub(super) fn listen(name: &CStr) -> Result<Fd, Errno> {
     let (address, length) = address(name)?;
     let socket = net::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)?;
     let umask = fs::set_umask(0o177);
@@ -31,14 +31,14 @@ pub(super) fn listen(name: &CStr) -> Result<Fd> {
 /// # Errors
 ///
 /// `ENOENT`, `ECONNREFUSED`, `EACCES`, `ENAMETOOLONG`.
-pub(super) fn connect(name: &CStr) -> Result<Fd> {
+pub(super) fn connect(name: &CStr) -> Result<Fd, Errno> {
     let (address, length) = address(name)?;
     let socket = net::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)?;
     net::connect(&socket, address.bytes(length))?;
     Ok(socket)
 }
 
-fn address(name: &CStr) -> Result<(UnixAddress, usize)> {
+fn address(name: &CStr) -> Result<(UnixAddress, usize), Errno> {
     match name.to_bytes() {
         [b'@', rest @ ..] => UnixAddress::new(&[&[0], rest].concat()),
         path => UnixAddress::new(path),

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::runtime::{
-    Errno, RawFd, Result,
+    Errno, RawFd,
     io::{self, IoSlice},
 };
 
@@ -12,13 +12,13 @@ use super::{
     poll_set::{MonotonicMicros, now},
 };
 use crate::protocol::{
-    FrameBuffer, Key, Kind, LinkEnd, ProtocolError, Received, Resumed, encode_frame,
+    ClientKey, FrameBuffer, FrameKind, LinkEnd, ProtocolError, Received, Resumed, encode_frame,
 };
 
 /// A link. Its output stays in the [`OutgoingFrames`] until the client acknowledges it.
 #[derive(Debug)]
 pub(super) struct AgentLink {
-    secret: Key,
+    secret: ClientKey,
     end: LinkEnd,
     /// What to write before the payload: a packet header, or the answer to a client that
     /// reconnected.
@@ -35,7 +35,7 @@ pub(super) struct AgentLink {
 
 impl AgentLink {
     /// A link in the state `end`.
-    pub(super) fn new(secret: Key, end: LinkEnd) -> Self {
+    pub(super) fn new(secret: ClientKey, end: LinkEnd) -> Self {
         let mut link = Self {
             secret,
             end,
@@ -55,11 +55,17 @@ impl AgentLink {
         self.head.clear();
         self.head_start = 0;
         let resumed = Resumed { received };
-        encode_frame(&mut self.head, 0, Kind::Resumed, false, &resumed.encode());
+        encode_frame(
+            &mut self.head,
+            0,
+            FrameKind::Resumed,
+            false,
+            &resumed.encode(),
+        );
     }
 
     /// Whether this is its secret.
-    pub(super) fn has_secret(&self, secret: &Key) -> bool {
+    pub(super) fn has_secret(&self, secret: &ClientKey) -> bool {
         self.secret == *secret
     }
 
@@ -93,7 +99,7 @@ impl AgentLink {
         mut bytes: &[u8],
         incoming: &mut FrameBuffer,
         outgoing: &mut OutgoingFrames,
-    ) -> core::result::Result<(), ProtocolError> {
+    ) -> Result<(), ProtocolError> {
         while let Some(received) = self.end.receive(&mut bytes)? {
             match received {
                 Received::Data(data) => incoming.extend(data),
@@ -113,7 +119,7 @@ impl AgentLink {
         &mut self,
         received: u64,
         outgoing: &mut OutgoingFrames,
-    ) -> core::result::Result<(), ProtocolError> {
+    ) -> Result<(), ProtocolError> {
         outgoing.release(self.end.resume(received)?);
         self.begin_with_resumed(self.end.received());
         self.payload = 0;
@@ -142,7 +148,7 @@ impl AgentLink {
     /// # Errors
     ///
     /// What `writev` reports: the stream is broken.
-    pub(super) fn write(&mut self, outgoing: &OutgoingFrames, stream: RawFd) -> Result<()> {
+    pub(super) fn write(&mut self, outgoing: &OutgoingFrames, stream: RawFd) -> Result<(), Errno> {
         loop {
             if !self.has_partial_packet() && !self.next_packet(outgoing.len()) {
                 return Ok(());

@@ -10,7 +10,9 @@ use super::{
     replay::Replay,
     shared::{SharedState, StreamName},
 };
-use crate::protocol::{ExecRequest, ExitKind, Failure, Header, Kind, LogRequest, ProtocolError};
+use crate::protocol::{
+    ExecRequest, ExitKind, Failure, FrameKind, Header, LogRequest, ProtocolError,
+};
 
 /// Which of a client's descriptors is ready.
 #[derive(Debug, Clone, Copy)]
@@ -105,7 +107,7 @@ impl Client {
         let mut assembler = core::mem::take(&mut self.connection.assembler);
         while let Some(frame) = incoming.next_frame()? {
             let header = frame.header;
-            if header.more && header.kind == Kind::Stdin {
+            if header.more && header.kind == FrameKind::Stdin {
                 return Err(ProtocolError::BadValue("flags of data"));
             }
             if let Some(message) = assembler.push(header, frame.payload)? {
@@ -124,25 +126,28 @@ impl Client {
         shared: &mut SharedState,
     ) -> Result<(), ProtocolError> {
         match (header.stream, header.kind) {
-            (0, Kind::Ping) => self.connection.outgoing.message(0, Kind::Pong, message),
-            (0, Kind::Stop) => {
+            (0, FrameKind::Ping) => self
+                .connection
+                .outgoing
+                .message(0, FrameKind::Pong, message),
+            (0, FrameKind::Stop) => {
                 let grace = message
                     .try_into()
                     .map_err(|_| ProtocolError::BadValue("grace"))?;
                 shared.request_stop(u32::from_le_bytes(grace));
             }
             (0, _) => return Err(ProtocolError::Unexpected("frame on stream 0")),
-            (stream, Kind::Exec | Kind::Logs) if self.is_open(stream) => {
+            (stream, FrameKind::Exec | FrameKind::Logs) if self.is_open(stream) => {
                 return Err(ProtocolError::Unexpected("second use of a stream"));
             }
-            (stream, Kind::Exec) => {
+            (stream, FrameKind::Exec) => {
                 let request = ExecRequest::decode(message)?;
                 match self.start(stream, &request, message, shared) {
                     Ok(()) => {}
                     Err(failure) => self.fail(stream, &failure),
                 }
             }
-            (stream, Kind::Logs) => {
+            (stream, FrameKind::Logs) => {
                 let request = LogRequest::decode(message)?;
                 match shared.open_stream() {
                     Ok(()) => {
@@ -154,7 +159,11 @@ impl Client {
             }
             (
                 stream,
-                kind @ (Kind::Stdin | Kind::StdinEnd | Kind::Signal | Kind::Kill | Kind::Credit),
+                kind @ (FrameKind::Stdin
+                | FrameKind::StdinEnd
+                | FrameKind::Signal
+                | FrameKind::Kill
+                | FrameKind::Credit),
             ) => {
                 if let Some(execution) = self.executions.get_mut(&stream) {
                     execution.frame(kind, message, &mut self.connection.outgoing)?;
@@ -175,7 +184,7 @@ impl Client {
     fn fail(&mut self, stream: u32, failure: &Failure) {
         self.connection
             .outgoing
-            .message(stream, Kind::Failed, &failure.encode());
+            .message(stream, FrameKind::Failed, &failure.encode());
     }
 
     fn start(

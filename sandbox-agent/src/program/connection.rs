@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use crate::runtime::{Descriptor, Errno, Fd, RawFd, Result, io};
+use crate::runtime::{Descriptor, Errno, Fd, RawFd, io};
 
 use super::{
     agent_link::AgentLink,
@@ -11,7 +11,7 @@ use super::{
     private_memory::PrivateMemory,
 };
 use crate::protocol::{
-    FrameBuffer, Header, Key, LinkEnd, MAX_FRAME, MessageAssembler, ProtocolError,
+    ClientKey, FrameBuffer, Header, LinkEnd, MAX_FRAME, MessageAssembler, ProtocolError,
 };
 
 /// Descriptors of a stream, as the command line names them.
@@ -46,7 +46,7 @@ impl ReadBuffer {
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(super) fn new() -> Result<Self> {
+    pub(super) fn new() -> Result<Self, Errno> {
         PrivateMemory::new(MAX_FRAME).map(Self)
     }
 }
@@ -82,7 +82,7 @@ impl Connection {
     /// # Errors
     ///
     /// `EBADF` when a descriptor is not open.
-    pub(super) fn new(descriptors: StreamFds) -> Result<Self> {
+    pub(super) fn new(descriptors: StreamFds) -> Result<Self, Errno> {
         let input = take_over(descriptors.input)?;
         let output = if descriptors.output == descriptors.input {
             None
@@ -121,7 +121,7 @@ impl Connection {
     /// # Errors
     ///
     /// When the buffered bytes are not packets.
-    pub(super) fn begin_link(&mut self, secret: Key) -> core::result::Result<(), ProtocolError> {
+    pub(super) fn begin_link(&mut self, secret: ClientKey) -> Result<(), ProtocolError> {
         let rest = self.incoming.take_rest();
         let link = self.link.insert(AgentLink::new(secret, LinkEnd::new()));
         link.receive(&rest, &mut self.incoming, &mut self.outgoing)
@@ -148,7 +148,7 @@ impl Connection {
     }
 
     /// Whether this is its link's secret.
-    pub(super) fn has_secret(&self, secret: &Key) -> bool {
+    pub(super) fn has_secret(&self, secret: &ClientKey) -> bool {
         self.link
             .as_ref()
             .is_some_and(|link| link.has_secret(secret))
@@ -159,11 +159,7 @@ impl Connection {
     /// # Errors
     ///
     /// When the client cannot have received that many.
-    pub(super) fn resume(
-        &mut self,
-        socket: Fd,
-        received: u64,
-    ) -> core::result::Result<(), (Fd, ProtocolError)> {
+    pub(super) fn resume(&mut self, socket: Fd, received: u64) -> Result<(), (Fd, ProtocolError)> {
         let resumed = match &mut self.link {
             Some(link) => link.resume(received, &mut self.outgoing),
             None => Err(ProtocolError::Unexpected("return to no link")),
@@ -279,7 +275,7 @@ impl Connection {
         }
     }
 
-    fn write(&mut self) -> Result<()> {
+    fn write(&mut self) -> Result<(), Errno> {
         match (&self.stream, &mut self.link) {
             (None, _) => Ok(()),
             (Some(stream), None) => self.outgoing.write_to(stream.output().raw()),
@@ -297,7 +293,7 @@ impl Connection {
         &mut self,
         read_buffer: &mut ReadBuffer,
         milliseconds: u64,
-    ) -> core::result::Result<Option<(Header, Vec<u8>)>, ProtocolError> {
+    ) -> Result<Option<(Header, Vec<u8>)>, ProtocolError> {
         let until = after(now(), milliseconds);
         loop {
             while let Some(frame) = self.incoming.next_frame()? {
@@ -339,7 +335,7 @@ impl Connection {
 }
 
 /// Takes ownership of a descriptor of the command line. Moves it away from the numbers 0 to 2.
-fn take_over(raw: RawFd) -> Result<Fd> {
+fn take_over(raw: RawFd) -> Result<Fd, Errno> {
     io::set_nonblocking(raw, true)?;
     io::set_close_on_exec(raw, true)?;
     let descriptor = Fd::from_raw(raw);

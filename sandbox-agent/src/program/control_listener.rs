@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::runtime::{
-    Descriptor, Errno, Fd, RawFd, Result, io,
+    Descriptor, Errno, Fd, RawFd, io,
     net::{self, SOCK_CLOEXEC, SOCK_NONBLOCK},
 };
 
@@ -14,7 +14,7 @@ use super::{
     poll_set::{MonotonicMicros, POLLIN, PollSet, after, now},
     procfs::Procfs,
 };
-use crate::protocol::{Key, MAX_CLIENTS};
+use crate::protocol::{ClientKey, MAX_CLIENTS};
 
 /// Timeout for authenticating, in milliseconds.
 const KEY_TIMEOUT_MS: u64 = 3000;
@@ -39,7 +39,7 @@ pub(super) enum ListenerEvent {
 #[derive(Debug)]
 pub(super) struct ControlListener {
     socket: Fd,
-    key: Key,
+    key: ClientKey,
     pending: Vec<PendingClient>,
     /// When accepting resumes after a pause.
     paused_until: Option<MonotonicMicros>,
@@ -51,7 +51,7 @@ impl ControlListener {
     /// # Errors
     ///
     /// `EBADF` when the descriptor is not open.
-    pub(super) fn new(socket: Fd, key: Key) -> Result<Self> {
+    pub(super) fn new(socket: Fd, key: ClientKey) -> Result<Self, Errno> {
         io::set_nonblocking(&socket, true)?;
         io::set_close_on_exec(&socket, true)?;
         Ok(Self {
@@ -191,7 +191,8 @@ mod tests {
     #[test]
     fn inside_connections_displace_no_outside_client() {
         let (listener, _other) = net::socket_pair(net::SOCK_STREAM | SOCK_CLOEXEC).unwrap();
-        let mut listener = ControlListener::new(listener, Key::new([7; Key::LEN])).unwrap();
+        let mut listener =
+            ControlListener::new(listener, ClientKey::new([7; ClientKey::LEN])).unwrap();
         let mut deadline = now();
         // The deadline identifies the client.
         let mut connect = |listener: &mut ControlListener, origin| {

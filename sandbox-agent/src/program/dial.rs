@@ -9,7 +9,7 @@ use core::{
 };
 
 use crate::runtime::{
-    Errno, Fd, FdWriter, Result,
+    Errno, Fd, FdWriter,
     environment::Environment,
     fs, io,
     net::{
@@ -53,7 +53,7 @@ pub(super) fn answer(port: u16) -> i32 {
     }
 }
 
-fn listen_forever(port: u16) -> Result<core::convert::Infallible> {
+fn listen_forever(port: u16) -> Result<core::convert::Infallible, Errno> {
     let socket = match net::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0) {
         // Accepts IPv4 as well.
         Ok(socket) => net::bind(&socket, &Ipv6Address::new([0; 16], port)).map(|()| socket),
@@ -154,7 +154,7 @@ fn fail(message: core::fmt::Arguments<'_>, code: i32) -> i32 {
 
 /// The addresses of a target: `api`, `dns`, or an address with a port. Empty if the pod has none
 /// configured.
-fn addresses(name: &str, environment: Environment) -> Result<Vec<SocketAddr>> {
+fn addresses(name: &str, environment: Environment) -> Result<Vec<SocketAddr>, Errno> {
     match name {
         "api" => {
             let mut variables = environment.variables();
@@ -177,7 +177,7 @@ fn addresses(name: &str, environment: Environment) -> Result<Vec<SocketAddr>> {
     }
 }
 
-fn read(path: &CStr) -> Result<Vec<u8>> {
+fn read(path: &CStr) -> Result<Vec<u8>, Errno> {
     let file = fs::open(path, fs::O_RDONLY | fs::O_CLOEXEC, 0)?;
     let mut text = Vec::new();
     io::read_to_end(&file, &mut text, MAX_RESOLV_CONF)?;
@@ -205,7 +205,7 @@ struct DialAttempt<'a> {
     to: SocketAddr,
     /// The connection in progress.
     socket: Option<Fd>,
-    outcome: Result<()>,
+    outcome: Result<(), Errno>,
 }
 
 impl<'a> DialAttempt<'a> {
@@ -227,7 +227,7 @@ impl<'a> DialAttempt<'a> {
     }
 
     /// Starts or continues to connect.
-    fn advance(&mut self) -> Result<()> {
+    fn advance(&mut self) -> Result<(), Errno> {
         let socket = match self.socket.take() {
             Some(socket) => socket,
             None => {
@@ -271,7 +271,7 @@ impl core::fmt::Display for DialAttempt<'_> {
 }
 
 /// Tries every attempt that has not succeeded yet once.
-fn try_all(attempts: &mut [DialAttempt<'_>], until: MonotonicMicros) -> Result<()> {
+fn try_all(attempts: &mut [DialAttempt<'_>], until: MonotonicMicros) -> Result<(), Errno> {
     for attempt in attempts.iter_mut().filter(|attempt| !attempt.is_open()) {
         attempt.advance()?;
     }

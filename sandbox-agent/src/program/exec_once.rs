@@ -4,7 +4,7 @@
 //! refuses it with `ENOSYS`, so programs use `clone`.
 
 use crate::runtime::{
-    Descriptor, Errno, Fd, RawFd, Result, net,
+    Descriptor, Errno, Fd, RawFd, net,
     seccomp::{
         BPF_JUMP_EQUAL, BPF_LOAD, BPF_RETURN, SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO,
         SECCOMP_RET_USER_NOTIF, SockFilter, answer, install_with_listener, receive,
@@ -86,7 +86,7 @@ const fn instruction(code: u16, k: u32, jump_true: u8, jump_false: u8) -> SockFi
 /// # Errors
 ///
 /// What `seccomp` and `sendmsg` report; `EINVAL` before Linux 5.0.
-pub(super) fn install(notify: &Fd) -> Result<()> {
+pub(super) fn install(notify: &Fd) -> Result<(), Errno> {
     let listener = install_with_listener(&PROGRAM)?;
     net::send_descriptor(notify, &listener)
 }

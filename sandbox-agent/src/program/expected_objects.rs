@@ -1,7 +1,7 @@
 //! Checks that the engine mounted the objects that the client opened on the host.
 
 use crate::runtime::{
-    Errno, Result,
+    Errno,
     credentials::{effective_group, effective_user},
     fs::{AT_FDCWD, AT_SYMLINK_NOFOLLOW},
     path::terminated,
@@ -23,7 +23,7 @@ use crate::protocol::{ExpectedObject, FailStep, Failure};
 pub(super) fn check_expected_objects(
     objects: &[ExpectedObject],
     identity: Option<(u32, u32)>,
-) -> core::result::Result<(), Failure> {
+) -> Result<(), Failure> {
     for expected in objects {
         let metadata = stat(&expected.path, identity)
             .map_err(|errno| failure(FailStep::Setup, errno, text(&expected.path)))?;
@@ -38,7 +38,7 @@ pub(super) fn check_expected_objects(
 
 /// Root of a container without `CAP_DAC_READ_SEARCH` cannot enter private folders of the host;
 /// their owner, often the code's user, can.
-fn stat(path: &[u8], identity: Option<(u32, u32)>) -> Result<Stat> {
+fn stat(path: &[u8], identity: Option<(u32, u32)>) -> Result<Stat, Errno> {
     let path = terminated(path)?;
     let stat = || stat_at(AT_FDCWD, &path, AT_SYMLINK_NOFOLLOW);
     match (stat(), identity) {

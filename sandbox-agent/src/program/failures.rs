@@ -4,7 +4,7 @@ use alloc::string::{String, ToString};
 
 use crate::runtime::{Errno, stat::Stat};
 
-use crate::protocol::{FailStep, Failure, Object, ProtocolError};
+use crate::protocol::{FailStep, Failure, HostObject, ProtocolError};
 
 /// The failure of a system call.
 pub(super) fn failure(step: FailStep, errno: Errno, detail: impl Into<String>) -> Failure {
@@ -31,7 +31,7 @@ pub(super) fn replaced_failure(step: FailStep, path: &[u8]) -> Failure {
 }
 
 /// Whether a file is this object.
-pub(super) fn is_object(metadata: &Stat, object: Object) -> bool {
+pub(super) fn is_object(metadata: &Stat, object: HostObject) -> bool {
     (metadata.device, metadata.inode) == (object.device, object.inode)
 }
 

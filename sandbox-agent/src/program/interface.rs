@@ -1,7 +1,7 @@
 //! Network interfaces: bringing them up and down.
 
 use crate::runtime::{
-    Errno, Fd, Result, io,
+    Errno, Fd, io,
     net::{AF_INET, SOCK_CLOEXEC, SOCK_DGRAM, socket},
 };
 
@@ -28,7 +28,7 @@ const _: () = assert!(size_of::<InterfaceFlags>() == 40);
 ///
 /// `ENODEV` if there is none, `EPERM` without `CAP_NET_ADMIN` over the network namespace, `EIO` if
 /// the state read back is wrong.
-pub(super) fn set_up(name: &[u8], up: bool) -> Result<()> {
+pub(super) fn set_up(name: &[u8], up: bool) -> Result<(), Errno> {
     let (socket, mut request) = open_request(name)?;
     read_flags(&socket, &mut request)?;
     request.flags = if up {
@@ -51,13 +51,13 @@ pub(super) fn set_up(name: &[u8], up: bool) -> Result<()> {
 /// # Errors
 ///
 /// `ENODEV` if there is none.
-pub(super) fn is_up(name: &[u8]) -> Result<bool> {
+pub(super) fn is_up(name: &[u8]) -> Result<bool, Errno> {
     let (socket, mut request) = open_request(name)?;
     read_flags(&socket, &mut request)?;
     Ok(request.flags & IFF_UP != 0)
 }
 
-fn open_request(name: &[u8]) -> Result<(Fd, InterfaceFlags)> {
+fn open_request(name: &[u8]) -> Result<(Fd, InterfaceFlags), Errno> {
     let mut request = InterfaceFlags {
         name: [0; 16],
         flags: 0,
@@ -72,7 +72,7 @@ fn open_request(name: &[u8]) -> Result<(Fd, InterfaceFlags)> {
     Ok((socket, request))
 }
 
-fn read_flags(socket: &Fd, request: &mut InterfaceFlags) -> Result<()> {
+fn read_flags(socket: &Fd, request: &mut InterfaceFlags) -> Result<(), Errno> {
     // SAFETY: the request reads the name and writes the flags of one record.
     unsafe { io::ioctl(socket, SIOCGIFFLAGS, &raw mut *request as usize)? };
     Ok(())

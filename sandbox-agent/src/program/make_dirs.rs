@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::ffi::CStr;
 
 use crate::runtime::{
-    Errno, Result,
+    Errno,
     credentials::{effective_group, effective_user, set_effective_group, set_effective_user},
     fs,
     fs::AT_FDCWD,
@@ -21,10 +21,7 @@ use crate::protocol::{FailStep, Failure};
 /// # Errors
 ///
 /// The path whose owner could not be changed.
-pub(super) fn chown_dirs(
-    paths: &[Vec<u8>],
-    owner: Option<(u32, u32)>,
-) -> core::result::Result<(), Failure> {
+pub(super) fn chown_dirs(paths: &[Vec<u8>], owner: Option<(u32, u32)>) -> Result<(), Failure> {
     let Some((user, group)) = owner else {
         return Ok(());
     };
@@ -43,10 +40,7 @@ pub(super) fn chown_dirs(
 /// # Errors
 ///
 /// The path that could not be made.
-pub(super) fn make_dirs(
-    paths: &[Vec<u8>],
-    owner: Option<(u32, u32)>,
-) -> core::result::Result<(), Failure> {
+pub(super) fn make_dirs(paths: &[Vec<u8>], owner: Option<(u32, u32)>) -> Result<(), Failure> {
     for path in paths {
         make_path(path, 0o755, owner)
             .map_err(|errno| failure(FailStep::Settings, errno, text(path)))?;
@@ -59,7 +53,7 @@ pub(super) fn make_dirs(
 /// # Errors
 ///
 /// `ENOTDIR` if something else exists there, and what `mkdir` and `chown` report.
-pub(super) fn make_path(path: &[u8], mode: u32, owner: Option<(u32, u32)>) -> Result<()> {
+pub(super) fn make_path(path: &[u8], mode: u32, owner: Option<(u32, u32)>) -> Result<(), Errno> {
     let mut end = 0;
     while end < path.len() {
         end += 1 + path[end + 1..]
@@ -85,7 +79,7 @@ pub(super) fn make_path(path: &[u8], mode: u32, owner: Option<(u32, u32)>) -> Re
 
 /// Gives a new folder to an owner. Without `CAP_CHOWN`, makes the folder again with the owner's
 /// identity.
-fn set_owner(folder: &CStr, mode: u32, (user, group): (u32, u32)) -> Result<()> {
+fn set_owner(folder: &CStr, mode: u32, (user, group): (u32, u32)) -> Result<(), Errno> {
     match fs::change_owner(AT_FDCWD, folder, user, group, fs::AT_SYMLINK_NOFOLLOW) {
         Err(Errno::EPERM) => {
             fs::unlink(AT_FDCWD, folder, fs::AT_REMOVEDIR)?;
@@ -105,7 +99,11 @@ fn set_owner(folder: &CStr, mode: u32, (user, group): (u32, u32)) -> Result<()> 
 }
 
 /// Runs `action` with another effective identity.
-fn with_effective_user(user: u32, group: u32, action: impl FnOnce() -> Result<()>) -> Result<()> {
+fn with_effective_user(
+    user: u32,
+    group: u32,
+    action: impl FnOnce() -> Result<(), Errno>,
+) -> Result<(), Errno> {
     let previous = (effective_user(), effective_group());
     set_effective_group(group)?;
     let result = set_effective_user(user).and_then(|()| action());

@@ -3,7 +3,7 @@
 
 use alloc::{rc::Rc, vec::Vec};
 
-use crate::runtime::{Fd, Result, fs, io, path::terminated};
+use crate::runtime::{Errno, Fd, fs, io, path::terminated};
 
 use crate::protocol::memory_kills;
 
@@ -37,7 +37,7 @@ impl KillCount {
     }
 }
 
-fn open(path: &[u8]) -> Result<Fd> {
+fn open(path: &[u8]) -> Result<Fd, Errno> {
     // The name may lead to a FIFO: do not block.
     let flags = fs::O_RDONLY | fs::O_NONBLOCK | fs::O_CLOEXEC;
     fs::open(&terminated(path)?, flags, 0)

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use crate::runtime::{Fd, Pid, Result, fs, io};
+use crate::runtime::{Errno, Fd, Pid, fs, io};
 
 /// The agent's `oom_score_adj`, open for writing.
 ///
@@ -21,7 +21,7 @@ impl OomScore {
     /// # Errors
     ///
     /// What `open` and `read` report, such as `ENOENT` without a procfs.
-    pub(super) fn open() -> Result<Self> {
+    pub(super) fn open() -> Result<Self, Errno> {
         let file = fs::open(c"/proc/self/oom_score_adj", fs::O_RDWR | fs::O_CLOEXEC, 0)?;
         let mut text = [0; 16];
         let count = io::read(&file, &mut text)?;
@@ -42,8 +42,8 @@ impl OomScore {
     /// Forks with the highest value, which the child keeps.
     pub(super) fn fork_raised(
         &self,
-        fork: impl FnOnce() -> Result<Option<Pid>>,
-    ) -> Result<Option<Pid>> {
+        fork: impl FnOnce() -> Result<Option<Pid>, Errno>,
+    ) -> Result<Option<Pid>, Errno> {
         // Both writes were tried at startup. If one fails later, the agent is as likely a victim as
         // its children, and clients see its end.
         let _ = self.set(b"1000");
@@ -54,7 +54,7 @@ impl OomScore {
         forked
     }
 
-    fn set(&self, value: &[u8]) -> Result<()> {
+    fn set(&self, value: &[u8]) -> Result<(), Errno> {
         io::write_at(&self.file, value, 0).map(drop)
     }
 }

@@ -2,9 +2,9 @@
 
 use alloc::vec::Vec;
 
-use crate::runtime::{Errno, Fd, RawFd, Result, io};
+use crate::runtime::{Errno, Fd, RawFd, io};
 
-use crate::protocol::{HEADER_LEN, Header, Kind, MAX_PAYLOAD};
+use crate::protocol::{FrameKind, HEADER_LEN, Header, MAX_PAYLOAD};
 
 /// Above this many queued bytes, programs' pipes are not read.
 pub(super) const OUTPUT_LIMIT: usize = 1024 * 1024;
@@ -52,7 +52,7 @@ impl OutgoingFrames {
     }
 
     /// Appends a message, in as many frames as it needs.
-    pub(super) fn message(&mut self, stream: u32, kind: Kind, message: &[u8]) {
+    pub(super) fn message(&mut self, stream: u32, kind: FrameKind, message: &[u8]) {
         let mut rest = message;
         while rest.len() > MAX_PAYLOAD {
             let (head, tail) = rest.split_at(MAX_PAYLOAD);
@@ -62,7 +62,7 @@ impl OutgoingFrames {
         self.frame(stream, kind, false, rest);
     }
 
-    fn frame(&mut self, stream: u32, kind: Kind, more: bool, payload: &[u8]) {
+    fn frame(&mut self, stream: u32, kind: FrameKind, more: bool, payload: &[u8]) {
         let header = Header {
             stream,
             kind,
@@ -81,10 +81,10 @@ impl OutgoingFrames {
     pub(super) fn data(
         &mut self,
         stream: u32,
-        kind: Kind,
+        kind: FrameKind,
         limit: usize,
-        fill: impl FnOnce(&mut [u8]) -> Result<usize>,
-    ) -> Result<&[u8]> {
+        fill: impl FnOnce(&mut [u8]) -> Result<usize, Errno>,
+    ) -> Result<&[u8], Errno> {
         let limit = limit.min(MAX_PAYLOAD);
         let free = self.reserve(HEADER_LEN + limit);
         let length = fill(&mut free[HEADER_LEN..])?.min(limit);
@@ -122,7 +122,7 @@ impl OutgoingFrames {
     /// # Errors
     ///
     /// What `write` reports: the stream is broken.
-    pub(super) fn write_to(&mut self, stream: RawFd) -> Result<()> {
+    pub(super) fn write_to(&mut self, stream: RawFd) -> Result<(), Errno> {
         while !self.is_empty() {
             match io::write(stream, &self.bytes[self.start..self.end]) {
                 Ok(count) => self.start += count,
@@ -145,7 +145,7 @@ impl OutgoingFrames {
 /// # Errors
 ///
 /// What `write` reports, except `EAGAIN`.
-pub(super) fn write_some(pipe: &Fd, bytes: &[u8]) -> Result<usize> {
+pub(super) fn write_some(pipe: &Fd, bytes: &[u8]) -> Result<usize, Errno> {
     match io::write(pipe, bytes) {
         Err(Errno::EAGAIN) => Ok(0),
         other => other,
@@ -164,9 +164,9 @@ mod tests {
         let (read_end, write_end) = io::pipe(crate::runtime::fs::O_NONBLOCK).unwrap();
         for round in 0..2000usize {
             let payload = alloc::vec![round as u8; round * 7 % 5000];
-            outgoing.message(1, Kind::Pong, &payload);
+            outgoing.message(1, FrameKind::Pong, &payload);
             expected.push(payload.clone());
-            let data = outgoing.data(1, Kind::Stdout, payload.len(), |buffer| {
+            let data = outgoing.data(1, FrameKind::Stdout, payload.len(), |buffer| {
                 buffer.copy_from_slice(&payload);
                 Ok(buffer.len())
             });

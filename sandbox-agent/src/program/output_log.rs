@@ -1,6 +1,6 @@
 //! The sandbox's log: the last bytes of its programs' output, in order of arrival.
 
-use crate::runtime::Result;
+use crate::runtime::Errno;
 
 use super::private_memory::PrivateMemory;
 
@@ -18,7 +18,7 @@ impl OutputLog {
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(super) fn new(capacity: usize) -> Result<Self> {
+    pub(super) fn new(capacity: usize) -> Result<Self, Errno> {
         Ok(Self {
             ring: PrivateMemory::new(capacity)?,
             capacity,

@@ -12,8 +12,8 @@ use super::{
     procfs::Procfs,
 };
 use crate::protocol::{
-    self, Attach, FailStep, Failure, HEADER_LEN, Header, Key, Kind, LinkEnd, ProtocolError,
-    Received, Resume,
+    self, Attach, ClientKey, FailStep, Failure, FrameKind, HEADER_LEN, Header, LinkEnd,
+    ProtocolError, Received, Resume,
 };
 
 /// The longest message that is read.
@@ -48,7 +48,7 @@ pub(super) struct PendingClient {
     socket: Fd,
     pub(super) origin: Origin,
     /// The link that the client has begun: its secret, and its state.
-    link: Option<(Key, LinkEnd)>,
+    link: Option<(ClientKey, LinkEnd)>,
     bytes: [u8; MAX_LENGTH],
     count: usize,
     pub(super) deadline: MonotonicMicros,
@@ -116,7 +116,7 @@ impl PendingClient {
     }
 
     /// Reads the available bytes.
-    pub(super) fn read(&mut self, key: &Key) -> HandshakeState {
+    pub(super) fn read(&mut self, key: &ClientKey) -> HandshakeState {
         loop {
             match self.check_message(key) {
                 Ok(Some(state)) => return state,
@@ -135,8 +135,8 @@ impl PendingClient {
         }
     }
 
-    /// Evaluates the message once it is complete; `None` until then, and after a `Link`.
-    fn check_message(&mut self, key: &Key) -> Result<Option<HandshakeState>, ProtocolError> {
+    /// Evaluates the message once it is complete; `None` until then, and after a `BeginLink`.
+    fn check_message(&mut self, key: &ClientKey) -> Result<Option<HandshakeState>, ProtocolError> {
         let Some(header) = self.header()? else {
             return Ok(None);
         };
@@ -147,12 +147,12 @@ impl PendingClient {
         let message = &self.bytes[HEADER_LEN..self.count];
         let exact = header.length == message.len();
         let state = match header.kind {
-            Kind::Attach if Attach::decode(message)?.key == *key => {
+            FrameKind::Attach if Attach::decode(message)?.key == *key => {
                 Some(HandshakeState::Authenticated)
             }
-            Kind::Attach => Some(HandshakeState::Invalid(attach_failure("wrong key"))),
-            Kind::Link => {
-                let secret = protocol::Link::decode(message)?.secret;
+            FrameKind::Attach => Some(HandshakeState::Invalid(attach_failure("wrong key"))),
+            FrameKind::Link => {
+                let secret = protocol::BeginLink::decode(message)?.secret;
                 self.link = Some((secret, LinkEnd::new()));
                 self.count = 0;
                 None
@@ -173,9 +173,9 @@ impl PendingClient {
         let bytes = self.bytes.first_chunk().ok_or(ProtocolError::Truncated)?;
         let header = Header::decode(bytes)?;
         let expected = match header.kind {
-            Kind::Attach => true,
+            FrameKind::Attach => true,
             // A link inside a link is a violation.
-            Kind::Link | Kind::Resume => self.link.is_none(),
+            FrameKind::Link | FrameKind::Resume => self.link.is_none(),
             _ => false,
         };
         if expected && header.stream == 0 && !header.more {
@@ -235,10 +235,10 @@ enum ReadStop {
 }
 
 /// How much of a message of this kind is read.
-fn expected_length(kind: Kind) -> usize {
+fn expected_length(kind: FrameKind) -> usize {
     match kind {
-        Kind::Attach => Attach::LEN,
-        Kind::Link => protocol::Link::LEN,
+        FrameKind::Attach => Attach::LEN,
+        FrameKind::Link => protocol::BeginLink::LEN,
         _ => Resume::LEN,
     }
 }
@@ -248,7 +248,7 @@ pub(super) fn refuse(socket: Fd, link: Option<AgentLink>, failure: &Failure) {
     let mut connection = Connection::from_socket(socket).with_link(link);
     connection
         .outgoing
-        .message(0, Kind::Failed, &failure.encode());
+        .message(0, FrameKind::Failed, &failure.encode());
     connection.finish();
     connection.send();
 }

@@ -7,7 +7,7 @@ use super::{
     poll_set::{MonotonicMicros, after, now},
     prepared_sandbox::PreparedSandbox,
 };
-use crate::protocol::{ExecRequest, Program};
+use crate::protocol::{ExecProgram, ExecRequest};
 
 /// Delay after the first execution's end before an execution is pre-forked, in milliseconds. A
 /// sandbox for a single execution has ended by then.
@@ -35,7 +35,7 @@ impl PreforkPool {
     /// Takes the pre-forked execution for a request that runs code. `None` if there is none, or if
     /// it cannot run the request.
     pub(super) fn take(&mut self, request: &ExecRequest, message: &[u8]) -> Option<PreforkedExec> {
-        if matches!(request.program, Program::Builtin(_)) {
+        if matches!(request.program, ExecProgram::Builtin(_)) {
             return None;
         }
         self.executions_started = self.executions_started.saturating_add(1);

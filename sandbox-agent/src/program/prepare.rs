@@ -3,7 +3,7 @@
 use alloc::{string::String, vec::Vec};
 
 use crate::runtime::{
-    Errno, Fd, Result,
+    Errno, Fd,
     credentials::Capabilities,
     fs,
     landlock::{self, RulesetAttributes},
@@ -24,7 +24,7 @@ use super::{
     privilege,
     procfs::Procfs,
 };
-use crate::protocol::{FailStep, Failure, LandlockRules, Settings, Welcome};
+use crate::protocol::{AgentSettings, FailStep, Failure, LandlockRules, Welcome};
 
 /// `LANDLOCK_ACCESS_FS_*` bits that apply to files: EXECUTE, WRITE_FILE, READ_FILE, TRUNCATE and
 /// IOCTL_DEV. The kernel refuses others in a rule for a file.
@@ -36,10 +36,10 @@ const ACCESS_OF_FILES: u64 = 1 | 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15;
 ///
 /// When the settings cannot be applied.
 pub(super) fn prepare(
-    settings: &Settings,
+    settings: &AgentSettings,
     procfs: Option<Procfs>,
     oom: Option<OomScore>,
-) -> core::result::Result<(PreparedSandbox, Welcome), Failure> {
+) -> Result<(PreparedSandbox, Welcome), Failure> {
     let confinement = &settings.confinement;
     let identity = confinement
         .identity
@@ -90,7 +90,7 @@ pub(super) fn prepare(
 fn drop_capabilities(
     identity: Option<(u32, u32)>,
     oom: Option<OomScore>,
-) -> core::result::Result<(Capabilities, Option<OomScore>), Failure> {
+) -> Result<(Capabilities, Option<OomScore>), Failure> {
     // Without CAP_SYS_RESOURCE the OOM score can be lowered again after it was raised.
     let held =
         Capabilities::current().map_err(|errno| failure(FailStep::Settings, errno, "capget"))?;
@@ -110,7 +110,7 @@ fn drop_capabilities(
 /// Capability: raise resource limits.
 const CAP_SYS_RESOURCE: u32 = 24;
 
-fn build_rules(rules: &LandlockRules) -> core::result::Result<Fd, Failure> {
+fn build_rules(rules: &LandlockRules) -> Result<Fd, Failure> {
     let attributes = RulesetAttributes {
         handled_fs: rules.handled_fs,
         handled_net: rules.handled_net,
@@ -194,7 +194,7 @@ fn raise_open_files() -> limits::Rlimit {
 /// # Errors
 ///
 /// When no pipe can be created.
-pub(super) fn occupy_standard_streams() -> Result<()> {
+pub(super) fn occupy_standard_streams() -> Result<(), Errno> {
     loop {
         let (reading, writing) = crate::runtime::io::pipe(fs::O_CLOEXEC)?;
         let lowest = reading.as_raw().min(writing.as_raw());

@@ -5,7 +5,7 @@ use alloc::{ffi::CString, vec::Vec};
 use crate::runtime::{Fd, limits::Rlimit, seccomp::SockFilter};
 
 use super::{memory_kills::KillCount, oom_score::OomScore, procfs::Procfs};
-use crate::protocol::Limit;
+use crate::protocol::ResourceLimit;
 
 /// The prepared sandbox. Its descriptors are close-on-exec.
 #[derive(Debug)]
@@ -15,7 +15,7 @@ pub(super) struct PreparedSandbox {
     /// User and group of the code if they differ from the agent's (split mode).
     pub(super) identity: Option<(u32, u32)>,
     /// Resource limits.
-    pub(super) limits: Vec<Limit>,
+    pub(super) limits: Vec<ResourceLimit>,
     /// The Landlock ruleset.
     pub(super) landlock: Option<Fd>,
     /// The seccomp program; empty for none.

@@ -1,7 +1,7 @@
 //! Memory that `fork` does not copy.
 
 use crate::runtime::{
-    Result, memory,
+    Errno, memory,
     syscall::{check, nr, syscall3},
 };
 
@@ -19,7 +19,7 @@ impl PrivateMemory {
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(super) fn new(length: usize) -> Result<Self> {
+    pub(super) fn new(length: usize) -> Result<Self, Errno> {
         const MADV_DONTFORK: usize = 10;
         if length == 0 {
             return Ok(Self {

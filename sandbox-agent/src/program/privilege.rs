@@ -1,7 +1,7 @@
 //! Dropping privileges.
 
 use crate::runtime::{
-    Errno, Result,
+    Errno,
     credentials::{
         CAP_KILL, CAP_SETGID, CAP_SETPCAP, CAP_SETUID, Capabilities, clear_ambient,
         effective_group, effective_user, is_ambient, is_in_bounding_set, limit_bounding_set,
@@ -26,9 +26,7 @@ const NEEDED: u64 = 1 << CAP_SETUID | 1 << CAP_SETGID | 1 << CAP_KILL;
 /// # Errors
 ///
 /// When capabilities for the identity are missing, or a system call fails.
-pub(super) fn drop_all_but_needed(
-    identity: Option<(u32, u32)>,
-) -> core::result::Result<Capabilities, Failure> {
+pub(super) fn drop_all_but_needed(identity: Option<(u32, u32)>) -> Result<Capabilities, Failure> {
     let failed = |what: &'static str| move |errno| failure(FailStep::Settings, errno, what);
     let held = Capabilities::current().map_err(failed("capget"))?;
     if identity.is_some() && held.permitted & NEEDED != NEEDED {
@@ -67,7 +65,7 @@ pub(super) fn drop_all_but_needed(
 /// # Errors
 ///
 /// `EPERM` without `CAP_SETPCAP`, `EIO` if the capability is still held.
-pub(super) fn drop_capability(capability: u32) -> Result<()> {
+pub(super) fn drop_capability(capability: u32) -> Result<(), Errno> {
     limit_bounding_set(!(1 << capability))?;
     drop_ambient()?;
     let without = |set: u64| set & !(1 << capability);
@@ -96,7 +94,7 @@ pub(super) fn drop_capability(capability: u32) -> Result<()> {
 /// # Errors
 ///
 /// None that Linux gives.
-pub(super) fn drop_all() -> Result<()> {
+pub(super) fn drop_all() -> Result<(), Errno> {
     if Capabilities::current()?.effective & (1 << CAP_SETPCAP) != 0 {
         limit_bounding_set(0)?;
     }
@@ -105,7 +103,7 @@ pub(super) fn drop_all() -> Result<()> {
     set_attribute(PR_SET_NO_NEW_PRIVS, 1, 0)
 }
 
-fn drop_ambient() -> Result<()> {
+fn drop_ambient() -> Result<(), Errno> {
     match clear_ambient() {
         // Linux before 4.3 has no ambient set.
         Err(Errno::EINVAL) => Ok(()),
@@ -140,7 +138,7 @@ pub(super) fn landlock_abi() -> u32 {
 /// # Errors
 ///
 /// None that Linux gives.
-pub(super) fn die_with_parent() -> Result<()> {
+pub(super) fn die_with_parent() -> Result<(), Errno> {
     set_attribute(
         process::PR_SET_PDEATHSIG,
         crate::runtime::signal::SIGKILL.cast_unsigned() as usize,

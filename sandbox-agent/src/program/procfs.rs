@@ -1,7 +1,7 @@
 //! A procfs of the agent's own process namespace.
 
 use crate::runtime::{
-    Descriptor, Errno, Fd, RawFd, Result, fs, process,
+    Descriptor, Errno, Fd, RawFd, fs, process,
     stat::{PROC_SUPER_MAGIC, file_system_of},
 };
 
@@ -17,7 +17,7 @@ impl Procfs {
     ///
     /// `EXDEV` if it is not a procfs, or belongs to another PID namespace: its numbers would name
     /// other processes.
-    pub(super) fn new(folder: Fd) -> Result<Self> {
+    pub(super) fn new(folder: Fd) -> Result<Self, Errno> {
         if file_system_of(&folder)?.magic != PROC_SUPER_MAGIC {
             return Err(Errno::EXDEV);
         }
@@ -36,7 +36,7 @@ impl Procfs {
     /// # Errors
     ///
     /// As [`Procfs::new`], and what `open` reports.
-    pub(super) fn open() -> Result<Self> {
+    pub(super) fn open() -> Result<Self, Errno> {
         Self::new(fs::open(
             c"/proc",
             fs::O_RDONLY | fs::O_DIRECTORY | fs::O_CLOEXEC,

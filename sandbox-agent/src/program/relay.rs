@@ -5,7 +5,7 @@ use alloc::{vec, vec::Vec};
 use core::{ffi::CStr, fmt::Write};
 
 use crate::runtime::{
-    Descriptor, Errno, Fd, FdWriter, RawFd, Result, io, net,
+    Descriptor, Errno, Fd, FdWriter, RawFd, io, net,
     process::{PR_SET_DUMPABLE, set_attribute},
     signal, time,
 };
@@ -54,7 +54,7 @@ pub(super) fn connect(name: &CStr, wait: bool) -> i32 {
 }
 
 /// Connects to a listening socket, retrying until `until`.
-fn connect_until(name: &CStr, until: MonotonicMicros) -> Result<Fd> {
+fn connect_until(name: &CStr, until: MonotonicMicros) -> Result<Fd, Errno> {
     loop {
         match address::connect(name) {
             Err(Errno::ECONNREFUSED | Errno::ENOENT) if now() < until => {
@@ -72,7 +72,7 @@ enum RelayDirection {
     FromAgent,
 }
 
-fn relay(socket: &Fd) -> Result<()> {
+fn relay(socket: &Fd) -> Result<(), Errno> {
     signal::ignore(signal::SIGPIPE)?;
     for raw in [0, 1, socket.raw()] {
         io::set_nonblocking(raw, true)?;

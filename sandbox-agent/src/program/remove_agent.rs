@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::ffi::CStr;
 
-use crate::runtime::{Errno, Result, fs, fs::AT_FDCWD, path::terminated};
+use crate::runtime::{Errno, fs, fs::AT_FDCWD, path::terminated};
 
 /// The executable's name in its folder.
 const PROGRAM: &[u8] = b"/agent";
@@ -16,7 +16,7 @@ pub(super) fn remove_agent(folder: &CStr) -> i32 {
     }
 }
 
-fn remove_folder(folder: &CStr) -> Result<()> {
+fn remove_folder(folder: &CStr) -> Result<(), Errno> {
     let mut program = Vec::from(folder.to_bytes());
     program.extend_from_slice(PROGRAM);
     for (path, flags) in [

@@ -4,7 +4,7 @@ use alloc::format;
 
 use super::{outgoing_frames::OutgoingFrames, output_log::OutputLog};
 use crate::protocol::{
-    Channel, ExitKind, ExitReport, Kind, LogRequest, MAX_PAYLOAD, ProtocolError, WINDOW,
+    Channel, ExitKind, ExitReport, FrameKind, LogRequest, MAX_PAYLOAD, ProtocolError, WINDOW,
 };
 
 /// A stream that sends the last lines of the log.
@@ -65,9 +65,9 @@ impl Replay {
     /// # Errors
     ///
     /// When the frame violates the protocol.
-    pub(super) fn frame(&mut self, kind: Kind, message: &[u8]) -> Result<(), ProtocolError> {
+    pub(super) fn frame(&mut self, kind: FrameKind, message: &[u8]) -> Result<(), ProtocolError> {
         match kind {
-            Kind::Credit => {
+            FrameKind::Credit => {
                 let (channel, bytes) = Channel::read_credit(message)?;
                 let window = match channel {
                     Channel::Stdout => &mut self.stdout,
@@ -76,7 +76,7 @@ impl Replay {
                 };
                 window.credit = window.credit.saturating_add(u64::from(bytes));
             }
-            Kind::Kill => self.killed = true,
+            FrameKind::Kill => self.killed = true,
             // A replay has no process that could take a signal or input.
             _ => return Err(ProtocolError::Unexpected("frame of a log")),
         }
@@ -106,7 +106,7 @@ impl Replay {
             }
             let position = self.position;
             let sent = outgoing
-                .data(stream, Kind::Stdout, limit, |buffer| {
+                .data(stream, FrameKind::Stdout, limit, |buffer| {
                     Ok(log.read(position, buffer))
                 })
                 .map_or(0, <[u8]>::len) as u64;
@@ -116,7 +116,7 @@ impl Replay {
         if self.end.is_none() && !self.killed {
             return false;
         }
-        outgoing.message(stream, Kind::Exited, &self.report().encode());
+        outgoing.message(stream, FrameKind::Exited, &self.report().encode());
         true
     }
 
@@ -129,7 +129,7 @@ impl Replay {
         if self.stderr.credit < notice.len() as u64 || !outgoing.has_room() {
             return false;
         }
-        outgoing.message(stream, Kind::Stderr, notice.as_bytes());
+        outgoing.message(stream, FrameKind::Stderr, notice.as_bytes());
         self.stderr.take(notice.len() as u64);
         self.position = next;
         self.overtaken = true;

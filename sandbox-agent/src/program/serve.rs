@@ -25,7 +25,9 @@ use super::{
     procfs::Procfs,
     setup,
 };
-use crate::protocol::{FailStep, Header, Kind, Link, ProtocolError, Settings, Setup};
+use crate::protocol::{
+    AgentSettings, BeginLink, FailStep, FrameKind, Header, ProtocolError, Setup,
+};
 
 /// Timeout for each of the client's first messages, in milliseconds. An engine may keep the stream
 /// open without a client.
@@ -85,7 +87,7 @@ pub(super) fn serve(options: &ServeOptions<'_>) -> i32 {
     if let Some(failure) = ending.failure() {
         connection
             .outgoing
-            .message(0, Kind::Failed, &failure.encode());
+            .message(0, FrameKind::Failed, &failure.encode());
         connection.finish();
         connection.send_all(FLUSH_TIMEOUT_MS);
     }
@@ -142,13 +144,13 @@ fn establish(
     let mut procfs = None;
     let mut die_with_parent = false;
     if options.setup {
-        let message = expect(connection, &mut read_buffer, Kind::Setup)?;
+        let message = expect(connection, &mut read_buffer, FrameKind::Setup)?;
         let setup = Setup::decode(&message)?;
         die_with_parent = setup.die_with_parent;
         procfs = setup::build(&setup, connection, &mut read_buffer)?;
     }
     let message = expect_settings(connection, &mut read_buffer, listener.is_some())?;
-    let settings = Settings::decode(&message)?;
+    let settings = AgentSettings::decode(&message)?;
     let procfs = procfs.or_else(|| Procfs::open().ok());
     let (sandbox, welcome) = prepare(&settings, procfs, oom).map_err(ExitReason::Refused)?;
     let agent = Agent::new(sandbox, &settings, welcome, listener, read_buffer)
@@ -175,10 +177,10 @@ fn expect_settings(
 ) -> Result<Vec<u8>, ExitReason> {
     let (header, message) = next_message(connection, read_buffer)?;
     match header.kind {
-        Kind::Hello => Ok(message),
-        Kind::Link if resumable => {
-            connection.begin_link(Link::decode(&message)?.secret)?;
-            expect(connection, read_buffer, Kind::Hello)
+        FrameKind::Hello => Ok(message),
+        FrameKind::Link if resumable => {
+            connection.begin_link(BeginLink::decode(&message)?.secret)?;
+            expect(connection, read_buffer, FrameKind::Hello)
         }
         _ => Err(unexpected()),
     }
@@ -188,7 +190,7 @@ fn expect_settings(
 pub(super) fn expect(
     connection: &mut Connection,
     read_buffer: &mut ReadBuffer,
-    kind: Kind,
+    kind: FrameKind,
 ) -> Result<Vec<u8>, ExitReason> {
     match next_message(connection, read_buffer)? {
         (header, message) if header.kind == kind => Ok(message),

@@ -4,14 +4,14 @@ use core::fmt;
 
 use alloc::vec::Vec;
 
-use super::{ProtocolError, Reader, VERSION, Writer};
+use super::{MessageReader, MessageWriter, ProtocolError, VERSION};
 
 /// The key that clients authenticate with: 32 random bytes. Debug output does not show it, and
 /// comparison takes constant time.
 #[derive(Clone)]
-pub struct Key([u8; Key::LEN]);
+pub struct ClientKey([u8; ClientKey::LEN]);
 
-impl Key {
+impl ClientKey {
     /// Size of a key in bytes.
     pub const LEN: usize = 32;
 
@@ -28,7 +28,7 @@ impl Key {
     }
 }
 
-impl PartialEq for Key {
+impl PartialEq for ClientKey {
     fn eq(&self, other: &Self) -> bool {
         let difference = self
             .0
@@ -40,31 +40,29 @@ impl PartialEq for Key {
     }
 }
 
-impl Eq for Key {}
+impl Eq for ClientKey {}
 
-impl fmt::Debug for Key {
+impl fmt::Debug for ClientKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Key(..)")
+        f.write_str("ClientKey(..)")
     }
 }
 
 /// The first message of a later client. The agent reads nothing else before.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attach {
-    /// The key of [`super::Settings`].
-    pub key: Key,
+    /// The key of [`super::AgentSettings`].
+    pub key: ClientKey,
 }
 
 impl Attach {
     /// Size of the message in bytes.
-    pub const LEN: usize = 2 + 4 + Key::LEN;
+    pub const LEN: usize = 2 + 4 + ClientKey::LEN;
 
     /// Encodes the message.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut message = Writer::new();
-        message.u16(VERSION).bytes(self.key.as_bytes());
-        message.finish()
+        encode_key(&self.key)
     }
 
     /// Decodes the message.
@@ -74,17 +72,29 @@ impl Attach {
     /// [`ProtocolError::Version`] for another version; otherwise when fields are missing, out of
     /// range or left over.
     pub fn decode(message: &[u8]) -> Result<Self, ProtocolError> {
-        let mut reader = Reader::new(message);
-        reader.version()?;
-        let key = read_key(&mut reader)?;
-        reader.end()?;
-        Ok(Self { key })
+        decode_key(message).map(|key| Self { key })
     }
 }
 
-pub(super) fn read_key(reader: &mut Reader<'_>) -> Result<Key, ProtocolError> {
+/// Encodes a message of the version and a key.
+pub(super) fn encode_key(key: &ClientKey) -> Vec<u8> {
+    let mut message = MessageWriter::new();
+    message.u16(VERSION).bytes(key.as_bytes());
+    message.finish()
+}
+
+/// Decodes such a message.
+pub(super) fn decode_key(message: &[u8]) -> Result<ClientKey, ProtocolError> {
+    let mut reader = MessageReader::new(message);
+    reader.version()?;
+    let key = read_key(&mut reader)?;
+    reader.end()?;
+    Ok(key)
+}
+
+pub(super) fn read_key(reader: &mut MessageReader<'_>) -> Result<ClientKey, ProtocolError> {
     let bytes = reader.bytes()?.try_into();
     bytes
-        .map(Key::new)
+        .map(ClientKey::new)
         .map_err(|_| ProtocolError::BadValue("key"))
 }

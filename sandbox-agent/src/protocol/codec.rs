@@ -6,11 +6,11 @@ use super::{MAX_ITEMS, ProtocolError};
 
 /// Appends fields to a message.
 #[derive(Debug, Default)]
-pub struct Writer {
+pub struct MessageWriter {
     bytes: Vec<u8>,
 }
 
-impl Writer {
+impl MessageWriter {
     /// An empty message.
     #[must_use]
     pub fn new() -> Self {
@@ -96,11 +96,11 @@ impl Writer {
 /// Reads the fields of a message. It never reads past the end, and never allocates memory for bytes
 /// that are not there.
 #[derive(Debug, Clone)]
-pub struct Reader<'a> {
+pub struct MessageReader<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Reader<'a> {
+impl<'a> MessageReader<'a> {
     /// Reads from the start of `bytes`.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
@@ -160,7 +160,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     ///
-    /// As [`Reader::bool`].
+    /// As [`MessageReader::bool`].
     pub fn optional_u64(&mut self) -> Result<Option<u64>, ProtocolError> {
         self.bool()?.then(|| self.u64()).transpose()
     }

@@ -2,7 +2,7 @@
 
 use alloc::{string::String, vec::Vec};
 
-use super::{ProtocolError, Reader, Writer};
+use super::{MessageReader, MessageWriter, ProtocolError};
 
 /// A builtin of the agent. It runs in its own process, with the identity and confinement of the
 /// sandboxed code. Paths are absolute paths inside the sandbox, as raw bytes.
@@ -27,7 +27,7 @@ pub enum Builtin {
     /// everything below a folder, in any order. Links are not followed. A record: `u8` type (`f`,
     /// `d`, `l`, `p`, `s`, `b`, `c`, `?`), `u32` mode, `u64` size, `u64` allocated bytes, `i64`
     /// modification time in nanoseconds as `u64`, then the path as length and bytes, as
-    /// [`super::Writer`] writes them.
+    /// [`super::MessageWriter`] writes them.
     ///
     /// A folder at the maximum depth has the type `>`. An entry or folder that cannot be read has a
     /// record of type `!` with the error number as its size; a folder's follows its own record.
@@ -53,7 +53,7 @@ pub enum Builtin {
 
 /// What an execution runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Program {
+pub enum ExecProgram {
     /// A program: its path, or a name that is looked up in the `PATH` of the execution's
     /// environment, inside the sandbox. Argument 0 is the name as given.
     Command {
@@ -68,12 +68,12 @@ pub enum Program {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExecRequest {
     /// What to run.
-    pub program: Program,
+    pub program: ExecProgram,
     /// The complete environment as `NAME=value`.
     pub env: Vec<Vec<u8>>,
     /// Working directory; empty for the sandbox's default.
     pub workdir: Vec<u8>,
-    /// Whether standard input is open for [`super::Kind::Stdin`]; otherwise it is `/dev/null`.
+    /// Whether standard input is open for [`super::FrameKind::Stdin`]; otherwise it is `/dev/null`.
     pub stdin: bool,
     /// Timeout in milliseconds, after which the tree is killed and [`ExitKind::TimedOut`] reported;
     /// 0 for none.
@@ -208,7 +208,7 @@ impl Failure {
     /// Encodes the message.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut message = Writer::new();
+        let mut message = MessageWriter::new();
         let detail = self.detail.as_bytes();
         message
             .u8(self.step as u8)
@@ -223,7 +223,7 @@ impl Failure {
     ///
     /// When fields are missing, out of range or left over.
     pub fn decode(message: &[u8]) -> Result<Self, ProtocolError> {
-        let mut reader = Reader::new(message);
+        let mut reader = MessageReader::new(message);
         let step = FailStep::from_byte(reader.u8()?)?;
         let errno = reader.i32()?;
         let detail = reader.bytes()?;
@@ -268,7 +268,7 @@ impl ExitReport {
             ExitKind::Killed => (3, 0),
             ExitKind::Lost => (4, 0),
         };
-        let mut message = Writer::new();
+        let mut message = MessageWriter::new();
         message
             .u8(kind)
             .u8(code)
@@ -294,7 +294,7 @@ impl ExitReport {
     ///
     /// When fields are missing, out of range or left over.
     pub fn decode(message: &[u8]) -> Result<Self, ProtocolError> {
-        let mut reader = Reader::new(message);
+        let mut reader = MessageReader::new(message);
         let kind = match (reader.u8()?, reader.u8()?) {
             (0, code) => ExitKind::Exited(code),
             (1, signal @ 1..=64) => ExitKind::Signaled(signal),
@@ -326,26 +326,26 @@ impl ExecRequest {
     /// Encodes the message.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut message = Writer::new();
+        let mut message = MessageWriter::new();
         match &self.program {
-            Program::Command { argv } => {
+            ExecProgram::Command { argv } => {
                 message.u8(0).list(argv, |message, argument| {
                     message.bytes(argument);
                 });
             }
-            Program::Builtin(Builtin::Put { path, mode }) => {
+            ExecProgram::Builtin(Builtin::Put { path, mode }) => {
                 message.u8(1).bytes(path).u32(*mode);
             }
-            Program::Builtin(Builtin::Get { path }) => {
+            ExecProgram::Builtin(Builtin::Get { path }) => {
                 message.u8(2).bytes(path);
             }
-            Program::Builtin(Builtin::List { path, depth }) => {
+            ExecProgram::Builtin(Builtin::List { path, depth }) => {
                 message.u8(3).bytes(path).u32(*depth);
             }
-            Program::Builtin(Builtin::MakeDir { path, mode }) => {
+            ExecProgram::Builtin(Builtin::MakeDir { path, mode }) => {
                 message.u8(4).bytes(path).u32(*mode);
             }
-            Program::Builtin(Builtin::Remove { path }) => {
+            ExecProgram::Builtin(Builtin::Remove { path }) => {
                 message.u8(5).bytes(path);
             }
         }
@@ -366,32 +366,32 @@ impl ExecRequest {
     ///
     /// When fields are missing, out of range or left over, or the command is empty.
     pub fn decode(message: &[u8]) -> Result<Self, ProtocolError> {
-        let mut reader = Reader::new(message);
+        let mut reader = MessageReader::new(message);
         let program = match reader.u8()? {
-            0 => Program::Command {
+            0 => ExecProgram::Command {
                 argv: byte_list(&mut reader)?,
             },
-            1 => Program::Builtin(Builtin::Put {
+            1 => ExecProgram::Builtin(Builtin::Put {
                 path: reader.bytes()?.to_vec(),
                 mode: reader.u32()?,
             }),
-            2 => Program::Builtin(Builtin::Get {
+            2 => ExecProgram::Builtin(Builtin::Get {
                 path: reader.bytes()?.to_vec(),
             }),
-            3 => Program::Builtin(Builtin::List {
+            3 => ExecProgram::Builtin(Builtin::List {
                 path: reader.bytes()?.to_vec(),
                 depth: reader.u32()?,
             }),
-            4 => Program::Builtin(Builtin::MakeDir {
+            4 => ExecProgram::Builtin(Builtin::MakeDir {
                 path: reader.bytes()?.to_vec(),
                 mode: reader.u32()?,
             }),
-            5 => Program::Builtin(Builtin::Remove {
+            5 => ExecProgram::Builtin(Builtin::Remove {
                 path: reader.bytes()?.to_vec(),
             }),
             _ => return Err(ProtocolError::BadValue("program")),
         };
-        if matches!(&program, Program::Command { argv } if argv.is_empty()) {
+        if matches!(&program, ExecProgram::Command { argv } if argv.is_empty()) {
             return Err(ProtocolError::BadValue("command"));
         }
         let request = Self {
@@ -407,6 +407,6 @@ impl ExecRequest {
     }
 }
 
-pub(super) fn byte_list(reader: &mut Reader<'_>) -> Result<Vec<Vec<u8>>, ProtocolError> {
+pub(super) fn byte_list(reader: &mut MessageReader<'_>) -> Result<Vec<Vec<u8>>, ProtocolError> {
     reader.list(|reader| Ok(reader.bytes()?.to_vec()))
 }

@@ -9,7 +9,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Kind, ProtocolError};
+use super::{FrameKind, ProtocolError};
 
 /// Size of a frame's header in bytes.
 pub const HEADER_LEN: usize = 8;
@@ -29,7 +29,7 @@ pub struct Header {
     /// 0 for the connection, else the stream's number.
     pub stream: u32,
     /// What the payload is.
-    pub kind: Kind,
+    pub kind: FrameKind,
     /// Whether the message continues in the next frame.
     pub more: bool,
     /// Number of bytes of payload.
@@ -54,7 +54,7 @@ impl Header {
         }
         Ok(Self {
             stream: u32::from_le_bytes([s0, s1, s2, s3]),
-            kind: Kind::from_byte(kind)?,
+            kind: FrameKind::from_byte(kind)?,
             more: flags & FLAG_MORE != 0,
             length,
         })
@@ -94,7 +94,7 @@ pub struct Frame<'a> {
 /// # Panics
 ///
 /// If `payload` is larger than [`MAX_PAYLOAD`]. [`encode_message`] splits messages.
-pub fn encode_frame(out: &mut Vec<u8>, stream: u32, kind: Kind, more: bool, payload: &[u8]) {
+pub fn encode_frame(out: &mut Vec<u8>, stream: u32, kind: FrameKind, more: bool, payload: &[u8]) {
     assert!(
         payload.len() <= MAX_PAYLOAD,
         "a frame's payload is at most {MAX_PAYLOAD} bytes"
@@ -112,7 +112,7 @@ pub fn encode_frame(out: &mut Vec<u8>, stream: u32, kind: Kind, more: bool, payl
 }
 
 /// Appends a message to `out`, in as many frames as it needs.
-pub fn encode_message(out: &mut Vec<u8>, stream: u32, kind: Kind, message: &[u8]) {
+pub fn encode_message(out: &mut Vec<u8>, stream: u32, kind: FrameKind, message: &[u8]) {
     let mut rest = message;
     while rest.len() > MAX_PAYLOAD {
         let (head, tail) = rest.split_at(MAX_PAYLOAD);

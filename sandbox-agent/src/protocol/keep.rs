@@ -15,7 +15,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Failure, Key, ProtocolError, Reader, Writer, attach::read_key};
+use super::{ClientKey, Failure, MessageReader, MessageWriter, ProtocolError, attach::read_key};
 
 /// The maximum size of a message in bytes.
 pub const MAX_DETACH_MESSAGE: usize = 4 * 1024 * 1024;
@@ -27,7 +27,7 @@ pub const GO: [u8; 4] = [0; 4];
 pub mod files {
     use core::ffi::CStr;
 
-    /// The [`Key`](super::Key) that clients authenticate with, as raw bytes.
+    /// The [`ClientKey`](super::ClientKey) that clients authenticate with, as raw bytes.
     pub const KEY: &CStr = c"key";
     /// The sandbox's record. It exists as long as the sandbox.
     pub const RECORD: &CStr = c"sandbox.json";
@@ -63,7 +63,7 @@ pub struct Keep {
     /// Memory limit for all processes together in bytes, sampled every 100 ms; 0 for none.
     pub sampled_memory: u64,
     /// The key that clients authenticate with.
-    pub key: Key,
+    pub key: ClientKey,
     /// The content of the record.
     pub record: Vec<u8>,
 }
@@ -79,7 +79,7 @@ pub enum Answer {
 }
 
 fn framed(message: &[u8]) -> Vec<u8> {
-    let mut framed = Writer::new();
+    let mut framed = MessageWriter::new();
     framed.bytes(message);
     framed.finish()
 }
@@ -107,7 +107,7 @@ impl Charge {
     /// Encodes the message, with its length.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut message = Writer::new();
+        let mut message = MessageWriter::new();
         message
             .bytes(&self.folder)
             .list(&self.groups, |message, group| {
@@ -123,7 +123,7 @@ impl Charge {
     ///
     /// When fields are missing, out of range or left over.
     pub fn decode(message: &[u8]) -> Result<Self, ProtocolError> {
-        let mut reader = Reader::new(message);
+        let mut reader = MessageReader::new(message);
         let charge = Self {
             folder: reader.bytes()?.to_vec(),
             groups: super::exec::byte_list(&mut reader)?,
@@ -138,7 +138,7 @@ impl Keep {
     /// Encodes the message, with its length.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut message = Writer::new();
+        let mut message = MessageWriter::new();
         message
             .u64(self.lifetime_ms)
             .u64(self.sampled_memory)
@@ -153,7 +153,7 @@ impl Keep {
     ///
     /// When fields are missing, out of range or left over.
     pub fn decode(message: &[u8]) -> Result<Self, ProtocolError> {
-        let mut reader = Reader::new(message);
+        let mut reader = MessageReader::new(message);
         let keep = Self {
             lifetime_ms: reader.u64()?,
             sampled_memory: reader.u64()?,
@@ -205,7 +205,7 @@ mod tests {
         let keep = Keep {
             lifetime_ms: 5,
             sampled_memory: 7,
-            key: Key::new([3; 32]),
+            key: ClientKey::new([3; 32]),
             record: b"{}".to_vec(),
         };
         let mut bytes = charge.encode();

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Object, ProtocolError, Reader, Writer};
+use super::{HostObject, MessageReader, MessageWriter, ProtocolError};
 
 const REFER: u64 = 1 << 13;
 const TRUNCATE: u64 = 1 << 14;
@@ -48,7 +48,7 @@ pub struct LandlockPath {
     /// The `LANDLOCK_ACCESS_FS_*` bits to grant below it.
     pub access: u64,
     /// The object that the path must lead to; otherwise the settings fail. `None` accepts any.
-    pub object: Option<Object>,
+    pub object: Option<HostObject>,
 }
 
 /// A Landlock ruleset, lowered by the client for the sandbox's kernel.
@@ -97,7 +97,7 @@ impl LandlockRules {
         })
     }
 
-    pub(super) fn write(&self, message: &mut Writer) {
+    pub(super) fn write(&self, message: &mut MessageWriter) {
         message
             .bool(self.adapts)
             .u64(self.handled_fs)
@@ -105,11 +105,11 @@ impl LandlockRules {
             .u64(self.scoped);
         message.list(&self.paths, |message, rule| {
             message.bytes(&rule.path).u64(rule.access);
-            Object::write(rule.object, message);
+            HostObject::write(rule.object, message);
         });
     }
 
-    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, ProtocolError> {
+    pub(super) fn read(reader: &mut MessageReader<'_>) -> Result<Self, ProtocolError> {
         Ok(Self {
             adapts: reader.bool()?,
             handled_fs: reader.u64()?,
@@ -119,7 +119,7 @@ impl LandlockRules {
                 Ok(LandlockPath {
                     path: reader.bytes()?.to_vec(),
                     access: reader.u64()?,
-                    object: Object::read(reader)?,
+                    object: HostObject::read(reader)?,
                 })
             })?,
         })

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::{ProtocolError, Reader, Writer};
+use super::{MessageReader, MessageWriter, ProtocolError};
 
 /// The part of the log that a stream sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,7 +18,7 @@ impl LogRequest {
     /// Encodes the message.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut message = Writer::new();
+        let mut message = MessageWriter::new();
         message.u32(self.tail).bool(self.follow);
         message.finish()
     }
@@ -29,7 +29,7 @@ impl LogRequest {
     ///
     /// When fields are missing, out of range or left over.
     pub fn decode(message: &[u8]) -> Result<Self, ProtocolError> {
-        let mut reader = Reader::new(message);
+        let mut reader = MessageReader::new(message);
         let request = Self {
             tail: reader.u32()?,
             follow: reader.bool()?,

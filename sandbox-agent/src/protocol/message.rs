@@ -2,27 +2,27 @@
 
 use alloc::vec::Vec;
 
-use super::{Header, MAX_MESSAGE, ProtocolError, Reader, Writer};
+use super::{Header, MAX_MESSAGE, MessageReader, MessageWriter, ProtocolError};
 
 /// What a frame carries. Kinds below 0x80 are sent by the host, the others by the agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum FrameKind {
     /// Host, stream 0, the first message of a local sandbox: [`super::Setup`].
     Setup = 0x01,
-    /// Host, stream 0: the ID maps that [`Kind::NeedMaps`] asked for are written.
+    /// Host, stream 0: the ID maps that [`FrameKind::NeedMaps`] asked for are written.
     Mapped = 0x02,
-    /// Host, stream 0: [`super::Settings`].
+    /// Host, stream 0: [`super::AgentSettings`].
     Hello = 0x03,
-    /// Host, stream 0: any bytes, which [`Kind::Pong`] returns; extends the lease.
+    /// Host, stream 0: any bytes, which [`FrameKind::Pong`] returns; extends the lease.
     Ping = 0x04,
     /// Host, stream 0: send SIGTERM to every execution, SIGKILL after the grace period (`u32`
-    /// milliseconds), then answer [`Kind::Stopped`] and exit.
+    /// milliseconds), then answer [`FrameKind::Stopped`] and exit.
     Stop = 0x05,
     /// Host, stream 0, the first message of a later client: [`super::Attach`].
     Attach = 0x06,
-    /// Host, stream 0, the first frame of a stream with a link: [`super::Link`].
+    /// Host, stream 0, the first frame of a stream with a link: [`super::BeginLink`].
     Link = 0x07,
     /// Host, stream 0, the first frame of a stream that resumes a link: [`super::Resume`].
     Resume = 0x08,
@@ -36,22 +36,22 @@ pub enum Kind {
     Signal = 0x13,
     /// Host: kill the process tree of this execution.
     Kill = 0x14,
-    /// Host, a new stream: send the log as [`super::LogRequest`] says, as [`Kind::Stdout`], then
-    /// [`Kind::Exited`]. If bytes were overwritten before they were sent, a line on
-    /// [`Kind::Stderr`] says how many.
+    /// Host, a new stream: send the log as [`super::LogRequest`] says, as [`FrameKind::Stdout`], then
+    /// [`FrameKind::Exited`]. If bytes were overwritten before they were sent, a line on
+    /// [`FrameKind::Stderr`] says how many.
     Logs = 0x15,
     /// Both: grants this many more bytes (`u32`) on a channel ([`Channel`], one byte). From the
     /// agent, 0 bytes for standard input mean that it is not read any more.
     Credit = 0x16,
-    /// Agent, stream 0: the agent is in its user namespace and waits for [`Kind::Mapped`].
+    /// Agent, stream 0: the agent is in its user namespace and waits for [`FrameKind::Mapped`].
     NeedMaps = 0x81,
     /// Agent, stream 0: [`super::Welcome`].
     Welcome = 0x82,
-    /// Agent, stream 0: the payload of a [`Kind::Ping`].
+    /// Agent, stream 0: the payload of a [`FrameKind::Ping`].
     Pong = 0x83,
     /// Agent, stream 0: every execution has ended, and the agent exits.
     Stopped = 0x84,
-    /// Agent, stream 0, the first frame after a [`Kind::Link`] or [`Kind::Resume`]:
+    /// Agent, stream 0, the first frame after a [`FrameKind::Link`] or [`FrameKind::Resume`]:
     /// [`super::Resumed`].
     Resumed = 0x85,
     /// Agent: the program runs; its PID inside the sandbox (`u32`).
@@ -66,39 +66,39 @@ pub enum Kind {
     Failed = 0x94,
 }
 
-impl Kind {
+impl FrameKind {
     /// Decodes a kind.
     ///
     /// # Errors
     ///
     /// [`ProtocolError::UnknownKind`].
     pub fn from_byte(byte: u8) -> Result<Self, ProtocolError> {
-        const ALL: [Kind; 25] = [
-            Kind::Setup,
-            Kind::Mapped,
-            Kind::Hello,
-            Kind::Ping,
-            Kind::Stop,
-            Kind::Attach,
-            Kind::Link,
-            Kind::Resume,
-            Kind::Exec,
-            Kind::Stdin,
-            Kind::StdinEnd,
-            Kind::Signal,
-            Kind::Kill,
-            Kind::Logs,
-            Kind::Credit,
-            Kind::NeedMaps,
-            Kind::Welcome,
-            Kind::Pong,
-            Kind::Stopped,
-            Kind::Resumed,
-            Kind::Started,
-            Kind::Stdout,
-            Kind::Stderr,
-            Kind::Exited,
-            Kind::Failed,
+        const ALL: [FrameKind; 25] = [
+            FrameKind::Setup,
+            FrameKind::Mapped,
+            FrameKind::Hello,
+            FrameKind::Ping,
+            FrameKind::Stop,
+            FrameKind::Attach,
+            FrameKind::Link,
+            FrameKind::Resume,
+            FrameKind::Exec,
+            FrameKind::Stdin,
+            FrameKind::StdinEnd,
+            FrameKind::Signal,
+            FrameKind::Kill,
+            FrameKind::Logs,
+            FrameKind::Credit,
+            FrameKind::NeedMaps,
+            FrameKind::Welcome,
+            FrameKind::Pong,
+            FrameKind::Stopped,
+            FrameKind::Resumed,
+            FrameKind::Started,
+            FrameKind::Stdout,
+            FrameKind::Stderr,
+            FrameKind::Exited,
+            FrameKind::Failed,
         ];
         ALL.into_iter()
             .find(|kind| *kind as u8 == byte)
@@ -119,21 +119,21 @@ pub enum Channel {
 }
 
 impl Channel {
-    /// Encodes a [`Kind::Credit`] message for this channel.
+    /// Encodes a [`FrameKind::Credit`] message for this channel.
     #[must_use]
     pub fn credit(self, bytes: u32) -> Vec<u8> {
-        let mut message = Writer::new();
+        let mut message = MessageWriter::new();
         message.u8(self as u8).u32(bytes);
         message.finish()
     }
 
-    /// Decodes a [`Kind::Credit`] message.
+    /// Decodes a [`FrameKind::Credit`] message.
     ///
     /// # Errors
     ///
     /// If the channel is unknown or the message has another length.
     pub fn read_credit(message: &[u8]) -> Result<(Self, u32), ProtocolError> {
-        let mut reader = Reader::new(message);
+        let mut reader = MessageReader::new(message);
         let channel = match reader.u8()? {
             0 => Self::Stdin,
             1 => Self::Stdout,
@@ -151,7 +151,7 @@ impl Channel {
 #[derive(Debug, Default)]
 pub struct MessageAssembler {
     partial: Vec<u8>,
-    open: Option<(u32, Kind)>,
+    open: Option<(u32, FrameKind)>,
 }
 
 impl MessageAssembler {

@@ -5,7 +5,7 @@
 //!
 //! One duplex byte stream carries frames of at most 64 KiB. Stream 0 is the connection itself.
 //! Every other stream is an execution or a log, opened by the host with an unused number. A file
-//! transfer is an execution of a builtin ([`Program::Builtin`]), with the same identity,
+//! transfer is an execution of a builtin ([`ExecProgram::Builtin`]), with the same identity,
 //! confinement, limits and flow control as code.
 //!
 //! ```text
@@ -24,7 +24,7 @@
 //! message is `Attach {version, key}` instead of `Hello`. Each connection has its own stream
 //! numbers.
 //!
-//! If the connection may break, a link carries the frames ([`Link`], [`Resume`]): a reliable byte
+//! If the connection may break, a link carries the frames ([`BeginLink`], [`Resume`]): a reliable byte
 //! layer that continues over a new stream without losing data.
 //!
 //! # Trust
@@ -46,30 +46,30 @@ mod message;
 mod settings;
 mod setup;
 
-pub use attach::{Attach, Key};
-pub use codec::{Reader, Writer};
+pub use attach::{Attach, ClientKey};
+pub use codec::{MessageReader, MessageWriter};
 pub use error::ProtocolError;
-pub use exec::{Builtin, ExecRequest, ExitKind, ExitReport, FailStep, Failure, Program};
+pub use exec::{Builtin, ExecProgram, ExecRequest, ExitKind, ExitReport, FailStep, Failure};
 pub use frame::{
     FLAG_MORE, Frame, FrameBuffer, HEADER_LEN, Header, MAX_FRAME, MAX_PAYLOAD, encode_frame,
     encode_message,
 };
 pub use landlock::{LandlockPath, LandlockRules};
 pub use link::{
-    LINK_ACKNOWLEDGE, LINK_WINDOW, Link, LinkEnd, MAX_PACKET, Outbound, PACKET_HEADER, Packet,
+    BeginLink, LINK_ACKNOWLEDGE, LINK_WINDOW, LinkEnd, MAX_PACKET, Outbound, PACKET_HEADER, Packet,
     PacketKind, Received, Resume, Resumed,
 };
 pub use logs::LogRequest;
 pub use memory_kills::memory_kills;
-pub use message::{Channel, Kind, MessageAssembler};
-pub use settings::{Confinement, ExpectedObject, Limit, Settings, Welcome};
-pub use setup::{Mount, Object, Setup, UserLimit};
+pub use message::{Channel, FrameKind, MessageAssembler};
+pub use settings::{AgentSettings, Confinement, ExpectedObject, ResourceLimit, Welcome};
+pub use setup::{HostObject, Mount, Setup, UserLimit};
 
 /// The version that both sides send in their first message. Other versions are refused: host and
 /// agent are built together.
 pub const VERSION: u16 = 6;
 
-/// How many bytes a channel may carry before the receiver grants more with [`Kind::Credit`]: the
+/// How many bytes a channel may carry before the receiver grants more with [`FrameKind::Credit`]: the
 /// initial credit of every channel, on both sides.
 pub const WINDOW: u32 = 256 * 1024;
 

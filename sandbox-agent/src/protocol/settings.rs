@@ -2,11 +2,14 @@
 
 use alloc::vec::Vec;
 
-use super::{Key, LandlockRules, ProtocolError, Reader, VERSION, Writer, attach::read_key};
+use super::{
+    ClientKey, LandlockRules, MessageReader, MessageWriter, ProtocolError, VERSION,
+    attach::read_key,
+};
 
 /// A resource limit of every execution, as `setrlimit` takes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limit {
+pub struct ResourceLimit {
     /// The `RLIMIT_*` number.
     pub resource: u32,
     /// The soft and hard limit. A lower hard limit of the agent takes precedence.
@@ -33,7 +36,7 @@ pub struct Confinement {
     /// User and group of the code (split mode); `None` keeps the agent's (shared mode).
     pub identity: Option<(u32, u32)>,
     /// Resource limits.
-    pub limits: Vec<Limit>,
+    pub limits: Vec<ResourceLimit>,
     /// The Landlock rules.
     pub landlock: Option<LandlockRules>,
     /// A seccomp program: `struct sock_filter` records of 8 bytes in native byte order; empty for
@@ -48,9 +51,9 @@ pub struct Confinement {
 
 /// The first client's settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settings {
+pub struct AgentSettings {
     /// The key that later clients authenticate with.
-    pub key: Key,
+    pub key: ClientKey,
     /// The lease: milliseconds without a frame from any client after which the agent ends the
     /// sandbox; 0 for none.
     pub lease_ms: u64,
@@ -84,7 +87,7 @@ pub struct Settings {
     pub confinement: Confinement,
 }
 
-/// The agent's answer to [`Settings`], and to [`super::Attach`].
+/// The agent's answer to [`AgentSettings`], and to [`super::Attach`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Welcome {
     /// Whether code has another identity than the agent.
@@ -95,11 +98,11 @@ pub struct Welcome {
     pub capabilities: u64,
 }
 
-impl Settings {
+impl AgentSettings {
     /// Encodes the message.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut message = Writer::new();
+        let mut message = MessageWriter::new();
         message
             .u16(VERSION)
             .bytes(self.key.as_bytes())
@@ -150,7 +153,7 @@ impl Settings {
     /// [`ProtocolError::Version`] for another version; otherwise when fields are missing, out of
     /// range or left over.
     pub fn decode(message: &[u8]) -> Result<Self, ProtocolError> {
-        let mut reader = Reader::new(message);
+        let mut reader = MessageReader::new(message);
         reader.version()?;
         let key = read_key(&mut reader)?;
         let lease_ms = reader.u64()?;
@@ -175,7 +178,7 @@ impl Settings {
             None
         };
         let limits = reader.list(|reader| {
-            Ok(Limit {
+            Ok(ResourceLimit {
                 resource: reader.u32()?,
                 value: reader.u64()?,
             })
@@ -221,7 +224,7 @@ impl Welcome {
     /// Encodes the message.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut message = Writer::new();
+        let mut message = MessageWriter::new();
         message
             .u16(VERSION)
             .bool(self.split)
@@ -237,7 +240,7 @@ impl Welcome {
     /// [`ProtocolError::Version`] for another version; otherwise when fields are missing, out of
     /// range or left over.
     pub fn decode(message: &[u8]) -> Result<Self, ProtocolError> {
-        let mut reader = Reader::new(message);
+        let mut reader = MessageReader::new(message);
         reader.version()?;
         let welcome = Self {
             split: reader.bool()?,

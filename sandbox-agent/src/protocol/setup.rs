@@ -3,27 +3,27 @@
 
 use alloc::vec::Vec;
 
-use super::{ProtocolError, Reader, Writer};
+use super::{MessageReader, MessageWriter, ProtocolError};
 
 /// The object of the host that a path must lead to. The host holds it open until the agent has
 /// answered, so its numbers are not reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Object {
+pub struct HostObject {
     /// The device number of its file system.
     pub device: u64,
     /// Its inode number.
     pub inode: u64,
 }
 
-impl Object {
-    pub(super) fn write(object: Option<Self>, message: &mut Writer) {
+impl HostObject {
+    pub(super) fn write(object: Option<Self>, message: &mut MessageWriter) {
         message.bool(object.is_some());
         if let Some(Self { device, inode }) = object {
             message.u64(device).u64(inode);
         }
     }
 
-    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<Self>, ProtocolError> {
+    pub(super) fn read(reader: &mut MessageReader<'_>) -> Result<Option<Self>, ProtocolError> {
         Ok(match reader.bool()? {
             false => None,
             true => Some(Self {
@@ -54,7 +54,7 @@ pub enum Mount {
         optional: bool,
         /// The object that the source must be; otherwise the setup fails. `None` if only the host's
         /// root can replace it.
-        object: Option<Object>,
+        object: Option<HostObject>,
     },
     /// A tmpfs: nosuid, nodev.
     Tmpfs {
@@ -117,7 +117,7 @@ pub enum Mount {
         target: Vec<u8>,
         /// The object that must be there. Without it, any object is covered, and a missing one is
         /// skipped.
-        object: Option<Object>,
+        object: Option<HostObject>,
     },
     /// Makes a folder a mount point, with its submounts. The kernel refuses to rename or remove
     /// mount points, so the submounts stay in place even if code can write to the folder's parent.
@@ -154,7 +154,7 @@ pub struct Setup {
     /// Whether to bring the loopback interface of a new network namespace up.
     pub loopback: bool,
     /// Whether to enter a new user namespace after the mounts: ask for its ID maps with
-    /// [`super::Kind::NeedMaps`], wait for [`super::Kind::Mapped`], and become its user and group
+    /// [`super::FrameKind::NeedMaps`], wait for [`super::FrameKind::Mapped`], and become its user and group
     /// 0.
     pub user_namespace: bool,
     /// Limits of the sandbox's own user namespace.
@@ -169,7 +169,7 @@ pub struct Setup {
 }
 
 impl Mount {
-    fn write(&self, message: &mut Writer) {
+    fn write(&self, message: &mut MessageWriter) {
         match self {
             Self::Bind {
                 source,
@@ -181,7 +181,7 @@ impl Mount {
             } => {
                 message.u8(0).bytes(source).bytes(target);
                 message.bool(*read_only).bool(*devices).bool(*optional);
-                Object::write(*object, message);
+                HostObject::write(*object, message);
             }
             Self::Tmpfs {
                 target,
@@ -227,7 +227,7 @@ impl Mount {
             }
             Self::Mask { target, object } => {
                 message.u8(8).bytes(target);
-                Object::write(*object, message);
+                HostObject::write(*object, message);
             }
             Self::Pin { target } => {
                 message.u8(9).bytes(target);
@@ -238,8 +238,8 @@ impl Mount {
         }
     }
 
-    fn read(reader: &mut Reader<'_>) -> Result<Self, ProtocolError> {
-        fn owned(reader: &mut Reader<'_>) -> Result<Vec<u8>, ProtocolError> {
+    fn read(reader: &mut MessageReader<'_>) -> Result<Self, ProtocolError> {
+        fn owned(reader: &mut MessageReader<'_>) -> Result<Vec<u8>, ProtocolError> {
             Ok(reader.bytes()?.to_vec())
         }
         Ok(match reader.u8()? {
@@ -249,7 +249,7 @@ impl Mount {
                 read_only: reader.bool()?,
                 devices: reader.bool()?,
                 optional: reader.bool()?,
-                object: Object::read(reader)?,
+                object: HostObject::read(reader)?,
             },
             1 => Self::Tmpfs {
                 target: owned(reader)?,
@@ -284,7 +284,7 @@ impl Mount {
             },
             8 => Self::Mask {
                 target: owned(reader)?,
-                object: Object::read(reader)?,
+                object: HostObject::read(reader)?,
             },
             9 => Self::Pin {
                 target: owned(reader)?,
@@ -301,7 +301,7 @@ impl Setup {
     /// Encodes the message.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut message = Writer::new();
+        let mut message = MessageWriter::new();
         message
             .bool(self.new_root)
             .list(&self.mounts, |message, mount| mount.write(message));
@@ -326,7 +326,7 @@ impl Setup {
     ///
     /// When fields are missing, out of range or left over.
     pub fn decode(message: &[u8]) -> Result<Self, ProtocolError> {
-        let mut reader = Reader::new(message);
+        let mut reader = MessageReader::new(message);
         let setup = Self {
             new_root: reader.bool()?,
             mounts: reader.list(Mount::read)?,

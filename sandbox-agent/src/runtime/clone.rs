@@ -3,7 +3,7 @@
 use core::ffi::c_void;
 
 use crate::runtime::descriptor::{Fd, RawFd};
-use crate::runtime::errno::Result;
+use crate::runtime::errno::Errno;
 use crate::runtime::process::Pid;
 use crate::runtime::syscall::{clone_onto, nr, result, syscall5};
 
@@ -30,7 +30,7 @@ pub const SIGCHLD_FLAG: u64 = 17;
 ///
 /// # Errors
 /// `EAGAIN` at a limit of processes, `ENOMEM`.
-pub unsafe fn fork() -> Result<Option<Pid>> {
+pub unsafe fn fork() -> Result<Option<Pid>, Errno> {
     // SAFETY: no stack and no pointer is passed; the rest is passed on to the caller.
     let word = unsafe { syscall5(nr::CLONE, SIGCHLD_FLAG as usize, 0, 0, 0, 0) };
     Ok(match result(word)? {
@@ -55,7 +55,7 @@ pub unsafe fn clone_process(
     stack_top: *mut c_void,
     entry: unsafe extern "C" fn(*mut c_void) -> !,
     argument: *mut c_void,
-) -> Result<(Pid, Fd)> {
+) -> Result<(Pid, Fd), Errno> {
     let mut pidfd: RawFd = -1;
     let arguments = [
         nr::CLONE,

@@ -1,7 +1,6 @@
 //! Identities and capabilities.
 
-use crate::runtime::Errno;
-use crate::runtime::errno::Result;
+use crate::runtime::errno::Errno;
 use crate::runtime::process::{
     PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, PR_CAP_AMBIENT_IS_SET, PR_CAP_AMBIENT_RAISE,
     PR_CAPBSET_DROP, PR_CAPBSET_READ, prctl, set_attribute,
@@ -49,7 +48,7 @@ impl Capabilities {
     ///
     /// # Errors
     /// None that Linux since 2.6.26 gives.
-    pub fn current() -> Result<Capabilities> {
+    pub fn current() -> Result<Capabilities, Errno> {
         let mut header = CapabilityHeader {
             version: VERSION_3,
             pid: 0,
@@ -75,7 +74,7 @@ impl Capabilities {
     ///
     /// # Errors
     /// `EPERM` when one is added that the caller may not have.
-    pub fn apply(self) -> Result<()> {
+    pub fn apply(self) -> Result<(), Errno> {
         let mut header = CapabilityHeader {
             version: VERSION_3,
             pid: 0,
@@ -97,7 +96,7 @@ impl Capabilities {
 ///
 /// # Errors
 /// `EPERM` without `CAP_SETPCAP`.
-pub fn limit_bounding_set(keep: u64) -> Result<()> {
+pub fn limit_bounding_set(keep: u64) -> Result<(), Errno> {
     for capability in 0..=CAP_LAST {
         if keep & (1 << capability) != 0 {
             continue;
@@ -115,7 +114,7 @@ pub fn limit_bounding_set(keep: u64) -> Result<()> {
 ///
 /// # Errors
 /// `EINVAL` for a capability that the kernel does not have.
-pub fn is_in_bounding_set(capability: u32) -> Result<bool> {
+pub fn is_in_bounding_set(capability: u32) -> Result<bool, Errno> {
     // SAFETY: the operation takes a number.
     let there = unsafe { prctl(PR_CAPBSET_READ, capability as usize, 0)? };
     Ok(there != 0)
@@ -125,7 +124,7 @@ pub fn is_in_bounding_set(capability: u32) -> Result<bool> {
 ///
 /// # Errors
 /// `EINVAL` before Linux 4.3.
-pub fn is_ambient(capability: u32) -> Result<bool> {
+pub fn is_ambient(capability: u32) -> Result<bool, Errno> {
     // SAFETY: the operation takes numbers.
     let there = unsafe { prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_IS_SET, capability as usize)? };
     Ok(there != 0)
@@ -135,7 +134,7 @@ pub fn is_ambient(capability: u32) -> Result<bool> {
 ///
 /// # Errors
 /// `EPERM` when it is not permitted and inheritable.
-pub fn raise_ambient(capability: u32) -> Result<()> {
+pub fn raise_ambient(capability: u32) -> Result<(), Errno> {
     set_attribute(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, capability as usize)
 }
 
@@ -143,7 +142,7 @@ pub fn raise_ambient(capability: u32) -> Result<()> {
 ///
 /// # Errors
 /// `EINVAL` before Linux 4.3.
-pub fn clear_ambient() -> Result<()> {
+pub fn clear_ambient() -> Result<(), Errno> {
     set_attribute(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0)
 }
 
@@ -151,7 +150,7 @@ pub fn clear_ambient() -> Result<()> {
 ///
 /// # Errors
 /// `EPERM`; `EINVAL` when the user is not mapped.
-pub fn set_user(user: u32) -> Result<()> {
+pub fn set_user(user: u32) -> Result<(), Errno> {
     let user = user as usize;
     // SAFETY: the call takes no pointer.
     check(unsafe { syscall3(nr::SETRESUID, user, user, user) })
@@ -161,7 +160,7 @@ pub fn set_user(user: u32) -> Result<()> {
 ///
 /// # Errors
 /// `EPERM`; `EINVAL` when the group is not mapped.
-pub fn set_group(group: u32) -> Result<()> {
+pub fn set_group(group: u32) -> Result<(), Errno> {
     let group = group as usize;
     // SAFETY: the call takes no pointer.
     check(unsafe { syscall3(nr::SETRESGID, group, group, group) })
@@ -175,7 +174,7 @@ const SAME: usize = u32::MAX as usize;
 ///
 /// # Errors
 /// `EPERM`; `EINVAL` when the user is not mapped.
-pub fn set_effective_user(user: u32) -> Result<()> {
+pub fn set_effective_user(user: u32) -> Result<(), Errno> {
     // SAFETY: the call takes no pointer.
     check(unsafe { syscall3(nr::SETRESUID, SAME, user as usize, SAME) })
 }
@@ -184,7 +183,7 @@ pub fn set_effective_user(user: u32) -> Result<()> {
 ///
 /// # Errors
 /// `EPERM`; `EINVAL` when the group is not mapped.
-pub fn set_effective_group(group: u32) -> Result<()> {
+pub fn set_effective_group(group: u32) -> Result<(), Errno> {
     // SAFETY: the call takes no pointer.
     check(unsafe { syscall3(nr::SETRESGID, SAME, group as usize, SAME) })
 }
@@ -193,7 +192,7 @@ pub fn set_effective_group(group: u32) -> Result<()> {
 ///
 /// # Errors
 /// `EPERM` without `CAP_SETGID`, or where the user namespace denies it.
-pub fn set_groups(groups: &[u32]) -> Result<()> {
+pub fn set_groups(groups: &[u32]) -> Result<(), Errno> {
     // SAFETY: the kernel reads the list.
     check(unsafe { syscall2(nr::SETGROUPS, groups.len(), groups.as_ptr() as usize) })
 }

@@ -2,7 +2,7 @@
 
 use core::mem::ManuallyDrop;
 
-use crate::runtime::errno::Result;
+use crate::runtime::errno::Errno;
 use crate::runtime::syscall::{check, nr, syscall1};
 
 /// A file descriptor's number.
@@ -57,7 +57,7 @@ impl Fd {
     ///
     /// # Errors
     /// What `close` reports, such as a write error that was deferred.
-    pub fn close(self) -> Result<()> {
+    pub fn close(self) -> Result<(), Errno> {
         close(self.into_raw())
     }
 }
@@ -73,7 +73,7 @@ impl Drop for Fd {
 ///
 /// # Errors
 /// `EBADF` when it was not open, or a deferred write error.
-pub fn close(raw: RawFd) -> Result<()> {
+pub fn close(raw: RawFd) -> Result<(), Errno> {
     // SAFETY: the call takes no pointer.
     check(unsafe { syscall1(nr::CLOSE, raw as usize) })
 }

@@ -3,7 +3,7 @@
 use core::ffi::CStr;
 
 use crate::runtime::descriptor::{Descriptor, RawFd, word};
-use crate::runtime::errno::{Errno, Result};
+use crate::runtime::errno::Errno;
 use crate::runtime::syscall::{nr, result, syscall3};
 
 /// An entry's kind, if the file system returns it without `stat`.
@@ -87,7 +87,7 @@ impl Directory {
     ///
     /// # Errors
     /// What `getdents64` reports; `EIO` for a malformed record.
-    pub fn next_entry(&mut self) -> Result<Option<DirectoryEntry<'_>>> {
+    pub fn next_entry(&mut self) -> Result<Option<DirectoryEntry<'_>>, Errno> {
         let (start, length) = loop {
             if self.position >= self.filled {
                 // SAFETY: the kernel writes at most 4096 bytes into the buffer.

@@ -2,9 +2,6 @@
 
 use core::fmt;
 
-/// The result of a system call.
-pub type Result<T> = core::result::Result<T, Errno>;
-
 /// A kernel error number. Its `Display` is the name (`EACCES`), or `errno N` for an unnamed number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Errno(

@@ -3,7 +3,7 @@
 use core::fmt;
 
 use crate::runtime::RawFd;
-use crate::runtime::errno::Result;
+use crate::runtime::errno::Errno;
 use crate::runtime::io::write_all;
 
 /// Implements `core::fmt::Write` for a descriptor, with a buffer of 1 KiB on the stack.
@@ -29,7 +29,7 @@ impl FdWriter {
     ///
     /// # Errors
     /// As [`write_all`].
-    pub fn flush(&mut self) -> Result<()> {
+    pub fn flush(&mut self) -> Result<(), Errno> {
         let length = core::mem::take(&mut self.length);
         write_all(self.descriptor, &self.buffer[..length])
     }

@@ -4,7 +4,7 @@
 use core::ffi::CStr;
 
 use crate::runtime::descriptor::{Descriptor, Fd, RawFd, word};
-use crate::runtime::errno::Result;
+use crate::runtime::errno::Errno;
 use crate::runtime::syscall::{
     check, nr, result, retry, syscall1, syscall2, syscall3, syscall4, syscall5,
 };
@@ -115,7 +115,7 @@ fn pointer(path: &CStr) -> usize {
 ///
 /// # Errors
 /// What `openat` reports.
-pub fn open(path: &CStr, flags: i32, mode: u32) -> Result<Fd> {
+pub fn open(path: &CStr, flags: i32, mode: u32) -> Result<Fd, Errno> {
     open_at(AT_FDCWD, path, flags, mode)
 }
 
@@ -123,7 +123,7 @@ pub fn open(path: &CStr, flags: i32, mode: u32) -> Result<Fd> {
 ///
 /// # Errors
 /// What `openat` reports.
-pub fn open_at(folder: impl Descriptor, path: &CStr, flags: i32, mode: u32) -> Result<Fd> {
+pub fn open_at(folder: impl Descriptor, path: &CStr, flags: i32, mode: u32) -> Result<Fd, Errno> {
     let folder = word(folder);
     retry(|| {
         // SAFETY: the path is nul-terminated and only read.
@@ -145,7 +145,7 @@ pub fn open_at(folder: impl Descriptor, path: &CStr, flags: i32, mode: u32) -> R
 ///
 /// # Errors
 /// What `openat2` reports; `ENOSYS` before Linux 5.6, `EXDEV` for a path that would escape.
-pub fn open_at2(folder: impl Descriptor, path: &CStr, how: &OpenHow) -> Result<Fd> {
+pub fn open_at2(folder: impl Descriptor, path: &CStr, how: &OpenHow) -> Result<Fd, Errno> {
     let folder = word(folder);
     let mut attempts = 0;
     loop {
@@ -172,7 +172,7 @@ pub fn open_at2(folder: impl Descriptor, path: &CStr, how: &OpenHow) -> Result<F
 ///
 /// # Errors
 /// What `mkdirat` reports.
-pub fn make_directory(folder: impl Descriptor, path: &CStr, mode: u32) -> Result<()> {
+pub fn make_directory(folder: impl Descriptor, path: &CStr, mode: u32) -> Result<(), Errno> {
     // SAFETY: the path is nul-terminated and only read.
     check(unsafe { syscall3(nr::MKDIRAT, word(folder), pointer(path), mode as usize) })
 }
@@ -181,7 +181,12 @@ pub fn make_directory(folder: impl Descriptor, path: &CStr, mode: u32) -> Result
 ///
 /// # Errors
 /// What `mknodat` reports.
-pub fn make_node(folder: impl Descriptor, path: &CStr, mode: u32, device: u64) -> Result<()> {
+pub fn make_node(
+    folder: impl Descriptor,
+    path: &CStr,
+    mode: u32,
+    device: u64,
+) -> Result<(), Errno> {
     // SAFETY: the path is nul-terminated and only read.
     check(unsafe {
         syscall4(
@@ -204,7 +209,7 @@ pub const fn device(major: u32, minor: u32) -> u64 {
 ///
 /// # Errors
 /// What `unlinkat` reports.
-pub fn unlink(folder: impl Descriptor, path: &CStr, flags: i32) -> Result<()> {
+pub fn unlink(folder: impl Descriptor, path: &CStr, flags: i32) -> Result<(), Errno> {
     // SAFETY: the path is nul-terminated and only read.
     check(unsafe { syscall3(nr::UNLINKAT, word(folder), pointer(path), flags as usize) })
 }
@@ -213,7 +218,7 @@ pub fn unlink(folder: impl Descriptor, path: &CStr, flags: i32) -> Result<()> {
 ///
 /// # Errors
 /// What `symlinkat` reports.
-pub fn symlink(target: &CStr, folder: impl Descriptor, path: &CStr) -> Result<()> {
+pub fn symlink(target: &CStr, folder: impl Descriptor, path: &CStr) -> Result<(), Errno> {
     // SAFETY: the paths are nul-terminated and only read.
     check(unsafe { syscall3(nr::SYMLINKAT, pointer(target), word(folder), pointer(path)) })
 }
@@ -228,7 +233,7 @@ pub fn link(
     new_folder: impl Descriptor,
     new: &CStr,
     flags: i32,
-) -> Result<()> {
+) -> Result<(), Errno> {
     // SAFETY: the paths are nul-terminated and only read.
     check(unsafe {
         syscall5(
@@ -252,7 +257,7 @@ pub fn rename(
     new_folder: impl Descriptor,
     new: &CStr,
     flags: u32,
-) -> Result<()> {
+) -> Result<(), Errno> {
     // SAFETY: the paths are nul-terminated and only read.
     check(unsafe {
         syscall5(
@@ -274,7 +279,7 @@ pub fn read_link<'a>(
     folder: impl Descriptor,
     path: &CStr,
     buffer: &'a mut [u8],
-) -> Result<&'a [u8]> {
+) -> Result<&'a [u8], Errno> {
     // SAFETY: the kernel writes at most `buffer.len()` bytes into `buffer`.
     let length = result(unsafe {
         syscall4(
@@ -292,7 +297,7 @@ pub fn read_link<'a>(
 ///
 /// # Errors
 /// What `faccessat2` reports, which needs Linux 5.8 (`ENOSYS` before).
-pub fn access(folder: impl Descriptor, path: &CStr, mode: i32, flags: i32) -> Result<()> {
+pub fn access(folder: impl Descriptor, path: &CStr, mode: i32, flags: i32) -> Result<(), Errno> {
     // SAFETY: the path is nul-terminated and only read.
     check(unsafe {
         syscall4(
@@ -309,7 +314,7 @@ pub fn access(folder: impl Descriptor, path: &CStr, mode: i32, flags: i32) -> Re
 ///
 /// # Errors
 /// What `fchmodat` reports.
-pub fn change_mode(folder: impl Descriptor, path: &CStr, mode: u32) -> Result<()> {
+pub fn change_mode(folder: impl Descriptor, path: &CStr, mode: u32) -> Result<(), Errno> {
     // SAFETY: the path is nul-terminated and only read.
     check(unsafe { syscall3(nr::FCHMODAT, word(folder), pointer(path), mode as usize) })
 }
@@ -318,7 +323,7 @@ pub fn change_mode(folder: impl Descriptor, path: &CStr, mode: u32) -> Result<()
 ///
 /// # Errors
 /// What `fchmod` reports.
-pub fn change_mode_of(descriptor: impl Descriptor, mode: u32) -> Result<()> {
+pub fn change_mode_of(descriptor: impl Descriptor, mode: u32) -> Result<(), Errno> {
     // SAFETY: the call takes no pointer.
     check(unsafe { syscall2(nr::FCHMOD, word(descriptor), mode as usize) })
 }
@@ -333,7 +338,7 @@ pub fn change_owner(
     user: u32,
     group: u32,
     flags: i32,
-) -> Result<()> {
+) -> Result<(), Errno> {
     // SAFETY: the path is nul-terminated and only read.
     check(unsafe {
         syscall5(
@@ -356,7 +361,7 @@ pub fn set_times(
     path: &CStr,
     times: Option<&[Timespec; 2]>,
     flags: i32,
-) -> Result<()> {
+) -> Result<(), Errno> {
     let times = times.map_or(0, |times| times.as_ptr() as usize);
     // SAFETY: path and times are only read.
     check(unsafe {
@@ -374,7 +379,7 @@ pub fn set_times(
 ///
 /// # Errors
 /// What `ftruncate` reports.
-pub fn truncate(descriptor: impl Descriptor, length: u64) -> Result<()> {
+pub fn truncate(descriptor: impl Descriptor, length: u64) -> Result<(), Errno> {
     // SAFETY: the call takes no pointer.
     check(unsafe { syscall2(nr::FTRUNCATE, word(descriptor), length as usize) })
 }
@@ -383,7 +388,7 @@ pub fn truncate(descriptor: impl Descriptor, length: u64) -> Result<()> {
 ///
 /// # Errors
 /// What `chdir` reports.
-pub fn change_directory(path: &CStr) -> Result<()> {
+pub fn change_directory(path: &CStr) -> Result<(), Errno> {
     // SAFETY: the path is nul-terminated and only read.
     check(unsafe { syscall1(nr::CHDIR, pointer(path)) })
 }
@@ -392,7 +397,7 @@ pub fn change_directory(path: &CStr) -> Result<()> {
 ///
 /// # Errors
 /// What `fchdir` reports.
-pub fn change_directory_to(descriptor: impl Descriptor) -> Result<()> {
+pub fn change_directory_to(descriptor: impl Descriptor) -> Result<(), Errno> {
     // SAFETY: the call takes no pointer.
     check(unsafe { syscall1(nr::FCHDIR, word(descriptor)) })
 }

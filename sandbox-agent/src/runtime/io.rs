@@ -1,7 +1,7 @@
 //! Reading, writing and descriptors' flags. Reads and writes are repeated on `EINTR`.
 
 use crate::runtime::descriptor::{Descriptor, Fd, RawFd, word};
-use crate::runtime::errno::{Errno, Result};
+use crate::runtime::errno::Errno;
 use crate::runtime::syscall::{check, nr, result, retry, syscall2, syscall3, syscall4};
 
 /// `fcntl` command: the descriptor's flags.
@@ -61,7 +61,7 @@ impl<'a> IoSlice<'a> {
 ///
 /// # Errors
 /// What `read` reports, except `EINTR`.
-pub fn read(descriptor: impl Descriptor, buffer: &mut [u8]) -> Result<usize> {
+pub fn read(descriptor: impl Descriptor, buffer: &mut [u8]) -> Result<usize, Errno> {
     let descriptor = word(descriptor);
     retry(|| {
         // SAFETY: the kernel writes at most `buffer.len()` bytes into `buffer`.
@@ -80,7 +80,7 @@ pub fn read(descriptor: impl Descriptor, buffer: &mut [u8]) -> Result<usize> {
 ///
 /// # Errors
 /// As [`read`]; what came before the error is lost to the caller.
-pub fn read_full(descriptor: impl Descriptor, buffer: &mut [u8]) -> Result<usize> {
+pub fn read_full(descriptor: impl Descriptor, buffer: &mut [u8]) -> Result<usize, Errno> {
     let mut filled = 0;
     while filled < buffer.len() {
         match read(&descriptor, &mut buffer[filled..])? {
@@ -99,7 +99,7 @@ pub fn read_to_end(
     descriptor: impl Descriptor,
     bytes: &mut alloc::vec::Vec<u8>,
     limit: usize,
-) -> Result<()> {
+) -> Result<(), Errno> {
     let mut chunk = [0u8; 4096];
     let mut total = 0usize;
     loop {
@@ -119,7 +119,7 @@ pub fn read_to_end(
 ///
 /// # Errors
 /// What `write` reports, except `EINTR`. `EPIPE` comes with `SIGPIPE` unless that is ignored.
-pub fn write(descriptor: impl Descriptor, bytes: &[u8]) -> Result<usize> {
+pub fn write(descriptor: impl Descriptor, bytes: &[u8]) -> Result<usize, Errno> {
     let descriptor = word(descriptor);
     retry(|| {
         // SAFETY: the kernel reads at most `bytes.len()` bytes from `bytes`.
@@ -131,7 +131,7 @@ pub fn write(descriptor: impl Descriptor, bytes: &[u8]) -> Result<usize> {
 ///
 /// # Errors
 /// As [`write()`]; a part may have been written. On a non-blocking descriptor `EAGAIN` ends it too.
-pub fn write_all(descriptor: impl Descriptor, mut bytes: &[u8]) -> Result<()> {
+pub fn write_all(descriptor: impl Descriptor, mut bytes: &[u8]) -> Result<(), Errno> {
     while !bytes.is_empty() {
         let count = write(&descriptor, bytes)?;
         if count == 0 {
@@ -146,7 +146,10 @@ pub fn write_all(descriptor: impl Descriptor, mut bytes: &[u8]) -> Result<()> {
 ///
 /// # Errors
 /// As [`write()`]; `EINVAL` for more than 1024 buffers.
-pub fn write_vectored(descriptor: impl Descriptor, buffers: &[IoSlice<'_>]) -> Result<usize> {
+pub fn write_vectored(
+    descriptor: impl Descriptor,
+    buffers: &[IoSlice<'_>],
+) -> Result<usize, Errno> {
     let descriptor = word(descriptor);
     retry(|| {
         // SAFETY: every buffer is a live borrow of the length it states.
@@ -165,7 +168,11 @@ pub fn write_vectored(descriptor: impl Descriptor, buffers: &[IoSlice<'_>]) -> R
 ///
 /// # Errors
 /// As [`read`].
-pub fn read_at(descriptor: impl Descriptor, buffer: &mut [u8], offset: u64) -> Result<usize> {
+pub fn read_at(
+    descriptor: impl Descriptor,
+    buffer: &mut [u8],
+    offset: u64,
+) -> Result<usize, Errno> {
     let descriptor = word(descriptor);
     retry(|| {
         // SAFETY: the kernel writes at most `buffer.len()` bytes into `buffer`.
@@ -185,7 +192,7 @@ pub fn read_at(descriptor: impl Descriptor, buffer: &mut [u8], offset: u64) -> R
 ///
 /// # Errors
 /// As [`write()`].
-pub fn write_at(descriptor: impl Descriptor, bytes: &[u8], offset: u64) -> Result<usize> {
+pub fn write_at(descriptor: impl Descriptor, bytes: &[u8], offset: u64) -> Result<usize, Errno> {
     let descriptor = word(descriptor);
     retry(|| {
         // SAFETY: the kernel reads at most `bytes.len()` bytes from `bytes`.
@@ -205,7 +212,7 @@ pub fn write_at(descriptor: impl Descriptor, bytes: &[u8], offset: u64) -> Resul
 ///
 /// # Errors
 /// `EMFILE`, `ENFILE`.
-pub fn pipe(flags: i32) -> Result<(Fd, Fd)> {
+pub fn pipe(flags: i32) -> Result<(Fd, Fd), Errno> {
     let mut ends = [0 as RawFd; 2];
     // SAFETY: the kernel writes two descriptors into the array.
     check(unsafe { syscall2(nr::PIPE2, ends.as_mut_ptr() as usize, flags as usize) })?;
@@ -216,7 +223,7 @@ pub fn pipe(flags: i32) -> Result<(Fd, Fd)> {
 ///
 /// # Errors
 /// `EBADF`, `EMFILE`.
-pub fn duplicate(descriptor: impl Descriptor) -> Result<Fd> {
+pub fn duplicate(descriptor: impl Descriptor) -> Result<Fd, Errno> {
     duplicate_above(descriptor, 0)
 }
 
@@ -224,7 +231,7 @@ pub fn duplicate(descriptor: impl Descriptor) -> Result<Fd> {
 ///
 /// # Errors
 /// `EBADF`, `EMFILE`; `EINVAL` when `lowest` is above the limit.
-pub fn duplicate_above(descriptor: impl Descriptor, lowest: RawFd) -> Result<Fd> {
+pub fn duplicate_above(descriptor: impl Descriptor, lowest: RawFd) -> Result<Fd, Errno> {
     // SAFETY: the command takes a number.
     unsafe { fcntl(descriptor, F_DUPFD_CLOEXEC, lowest as usize) }
         .map(|raw| Fd::from_raw(raw as RawFd))
@@ -234,7 +241,7 @@ pub fn duplicate_above(descriptor: impl Descriptor, lowest: RawFd) -> Result<Fd>
 ///
 /// # Errors
 /// `EBADF`; `EINVAL` when both are the same number.
-pub fn duplicate_onto(source: impl Descriptor, target: RawFd, flags: i32) -> Result<()> {
+pub fn duplicate_onto(source: impl Descriptor, target: RawFd, flags: i32) -> Result<(), Errno> {
     let source = word(source);
     retry(|| {
         // SAFETY: the call takes no pointer.
@@ -249,7 +256,11 @@ pub fn duplicate_onto(source: impl Descriptor, target: RawFd, flags: i32) -> Res
 ///
 /// # Errors
 /// What the command reports.
-pub unsafe fn fcntl(descriptor: impl Descriptor, command: i32, argument: usize) -> Result<usize> {
+pub unsafe fn fcntl(
+    descriptor: impl Descriptor,
+    command: i32,
+    argument: usize,
+) -> Result<usize, Errno> {
     // SAFETY: passed on to the caller.
     result(unsafe { syscall3(nr::FCNTL, word(descriptor), command as usize, argument) })
 }
@@ -258,7 +269,7 @@ pub unsafe fn fcntl(descriptor: impl Descriptor, command: i32, argument: usize) 
 ///
 /// # Errors
 /// `EBADF`.
-pub fn set_close_on_exec(descriptor: impl Descriptor, on: bool) -> Result<()> {
+pub fn set_close_on_exec(descriptor: impl Descriptor, on: bool) -> Result<(), Errno> {
     // SAFETY: the command takes a number.
     unsafe {
         fcntl(
@@ -274,7 +285,7 @@ pub fn set_close_on_exec(descriptor: impl Descriptor, on: bool) -> Result<()> {
 ///
 /// # Errors
 /// `EBADF`.
-pub fn status_flags(descriptor: impl Descriptor) -> Result<i32> {
+pub fn status_flags(descriptor: impl Descriptor) -> Result<i32, Errno> {
     // SAFETY: the command takes no argument.
     unsafe { fcntl(descriptor, F_GETFL, 0) }.map(|flags| flags as i32)
 }
@@ -283,7 +294,7 @@ pub fn status_flags(descriptor: impl Descriptor) -> Result<i32> {
 ///
 /// # Errors
 /// `EPERM` above `/proc/sys/fs/pipe-max-size`, `EBUSY` when the pipe holds more.
-pub fn set_pipe_capacity(descriptor: impl Descriptor, bytes: usize) -> Result<usize> {
+pub fn set_pipe_capacity(descriptor: impl Descriptor, bytes: usize) -> Result<usize, Errno> {
     // SAFETY: the command takes a number.
     unsafe { fcntl(descriptor, F_SETPIPE_SZ, bytes) }
 }
@@ -292,7 +303,7 @@ pub fn set_pipe_capacity(descriptor: impl Descriptor, bytes: usize) -> Result<us
 ///
 /// # Errors
 /// `EBADF`.
-pub fn set_nonblocking(descriptor: impl Descriptor, on: bool) -> Result<()> {
+pub fn set_nonblocking(descriptor: impl Descriptor, on: bool) -> Result<(), Errno> {
     let flags = status_flags(&descriptor)?;
     let bit = crate::runtime::fs::O_NONBLOCK;
     let wanted = if on { flags | bit } else { flags & !bit };
@@ -308,7 +319,7 @@ pub fn set_nonblocking(descriptor: impl Descriptor, on: bool) -> Result<()> {
 ///
 /// # Errors
 /// `ENOSYS` before Linux 5.9, `EINVAL` for an unknown flag (the mark needs 5.11).
-pub fn close_range(first: u32, last: u32, flags: u32) -> Result<()> {
+pub fn close_range(first: u32, last: u32, flags: u32) -> Result<(), Errno> {
     // SAFETY: the call takes no pointer.
     check(unsafe {
         syscall3(
@@ -327,7 +338,11 @@ pub fn close_range(first: u32, last: u32, flags: u32) -> Result<()> {
 ///
 /// # Errors
 /// What the device reports; `ENOTTY` for a request it does not know.
-pub unsafe fn ioctl(descriptor: impl Descriptor, request: usize, argument: usize) -> Result<usize> {
+pub unsafe fn ioctl(
+    descriptor: impl Descriptor,
+    request: usize,
+    argument: usize,
+) -> Result<usize, Errno> {
     // SAFETY: passed on to the caller.
     result(unsafe { syscall3(nr::IOCTL, word(descriptor), request, argument) })
 }
@@ -336,7 +351,7 @@ pub unsafe fn ioctl(descriptor: impl Descriptor, request: usize, argument: usize
 ///
 /// # Errors
 /// `EWOULDBLOCK` when the lock is taken and `LOCK_NB` was given.
-pub fn flock(descriptor: impl Descriptor, operation: i32) -> Result<()> {
+pub fn flock(descriptor: impl Descriptor, operation: i32) -> Result<(), Errno> {
     let descriptor = word(descriptor);
     retry(|| {
         // SAFETY: the call takes no pointer.

@@ -1,7 +1,7 @@
 //! Landlock rulesets.
 
 use crate::runtime::descriptor::{Descriptor, Fd, RawFd, word};
-use crate::runtime::errno::Result;
+use crate::runtime::errno::Errno;
 use crate::runtime::syscall::{check, nr, result, syscall2, syscall3, syscall4};
 
 /// The handled rights: `struct landlock_ruleset_attr`.
@@ -26,7 +26,7 @@ struct PathBeneath {
 ///
 /// # Errors
 /// `ENOSYS` without Landlock, `EOPNOTSUPP` where it is switched off.
-pub fn abi() -> Result<u32> {
+pub fn abi() -> Result<u32, Errno> {
     const VERSION: usize = 1;
     // SAFETY: no pointer is passed.
     result(unsafe { syscall3(nr::LANDLOCK_CREATE_RULESET, 0, 0, VERSION) }).map(|abi| abi as u32)
@@ -36,7 +36,7 @@ pub fn abi() -> Result<u32> {
 ///
 /// # Errors
 /// `EINVAL` or `E2BIG` for what the kernel does not know.
-pub fn create(attributes: &RulesetAttributes) -> Result<Fd> {
+pub fn create(attributes: &RulesetAttributes) -> Result<Fd, Errno> {
     // An older kernel has a shorter record, and accepts a longer one if the rest is zero.
     let size = size_of::<RulesetAttributes>();
     // SAFETY: the kernel reads the record.
@@ -55,7 +55,11 @@ pub fn create(attributes: &RulesetAttributes) -> Result<Fd> {
 ///
 /// # Errors
 /// `EINVAL` for access that is not handled, or makes no sense on a file.
-pub fn allow_beneath(ruleset: impl Descriptor, parent: impl Descriptor, access: u64) -> Result<()> {
+pub fn allow_beneath(
+    ruleset: impl Descriptor,
+    parent: impl Descriptor,
+    access: u64,
+) -> Result<(), Errno> {
     const PATH_BENEATH: usize = 1;
     let rule = PathBeneath {
         access,
@@ -77,7 +81,7 @@ pub fn allow_beneath(ruleset: impl Descriptor, parent: impl Descriptor, access: 
 ///
 /// # Errors
 /// `EPERM` without `no_new_privs`, `E2BIG` above 16 layers.
-pub fn restrict_self(ruleset: impl Descriptor) -> Result<()> {
+pub fn restrict_self(ruleset: impl Descriptor) -> Result<(), Errno> {
     // SAFETY: no pointer is passed.
     check(unsafe { syscall2(nr::LANDLOCK_RESTRICT_SELF, word(ruleset), 0) })
 }

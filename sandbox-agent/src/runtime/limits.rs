@@ -1,6 +1,6 @@
 //! Resource limits.
 
-use crate::runtime::errno::Result;
+use crate::runtime::errno::Errno;
 use crate::runtime::syscall::{check, nr, syscall4};
 
 /// Processor seconds.
@@ -32,7 +32,7 @@ pub struct Rlimit {
 ///
 /// # Errors
 /// `EINVAL` for an unknown resource.
-pub fn get(resource: u32) -> Result<Rlimit> {
+pub fn get(resource: u32) -> Result<Rlimit, Errno> {
     let mut limit = Rlimit::default();
     // SAFETY: the kernel writes one record.
     check(unsafe {
@@ -51,7 +51,7 @@ pub fn get(resource: u32) -> Result<Rlimit> {
 ///
 /// # Errors
 /// `EPERM` above the hard limit without `CAP_SYS_RESOURCE`, `EINVAL`.
-pub fn set(resource: u32, limit: Rlimit) -> Result<()> {
+pub fn set(resource: u32, limit: Rlimit) -> Result<(), Errno> {
     // SAFETY: the kernel reads one record.
     check(unsafe {
         syscall4(

@@ -1,7 +1,7 @@
 //! Memory mappings.
 
 use crate::runtime::descriptor::{Descriptor, word};
-use crate::runtime::errno::Result;
+use crate::runtime::errno::Errno;
 use crate::runtime::syscall::{check, nr, result, syscall2, syscall3, syscall6};
 
 /// Protection: readable.
@@ -23,7 +23,7 @@ pub const MAP_POPULATE: usize = 0x8000;
 ///
 /// # Errors
 /// `ENOMEM`.
-pub fn map_anonymous(length: usize) -> Result<*mut u8> {
+pub fn map_anonymous(length: usize) -> Result<*mut u8, Errno> {
     // SAFETY: the kernel chooses the address, so nothing that exists is touched.
     unsafe {
         map(
@@ -49,7 +49,7 @@ pub unsafe fn map(
     flags: usize,
     descriptor: impl Descriptor,
     offset: u64,
-) -> Result<*mut u8> {
+) -> Result<*mut u8, Errno> {
     // SAFETY: no address is passed, so nothing that exists is replaced.
     result(unsafe {
         syscall6(
@@ -72,7 +72,7 @@ pub unsafe fn map(
 ///
 /// # Errors
 /// `EINVAL` for a bad range.
-pub unsafe fn unmap(address: *mut u8, length: usize) -> Result<()> {
+pub unsafe fn unmap(address: *mut u8, length: usize) -> Result<(), Errno> {
     // SAFETY: passed on to the caller.
     check(unsafe { syscall2(nr::MUNMAP, address as usize, length) })
 }
@@ -84,7 +84,7 @@ pub unsafe fn unmap(address: *mut u8, length: usize) -> Result<()> {
 ///
 /// # Errors
 /// What `mprotect` reports.
-pub unsafe fn protect(address: *mut u8, length: usize, protection: usize) -> Result<()> {
+pub unsafe fn protect(address: *mut u8, length: usize, protection: usize) -> Result<(), Errno> {
     // SAFETY: passed on to the caller.
     check(unsafe { syscall3(nr::MPROTECT, address as usize, length, protection) })
 }

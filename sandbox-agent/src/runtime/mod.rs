@@ -42,7 +42,7 @@ pub mod syscall;
 pub mod time;
 
 pub use descriptor::{Descriptor, Fd, RawFd};
-pub use errno::{Errno, Result};
+pub use errno::Errno;
 pub use fd_writer::FdWriter;
 pub use process::Pid;
 

@@ -3,7 +3,7 @@
 use core::ffi::CStr;
 
 use crate::runtime::descriptor::{Descriptor, Fd, word};
-use crate::runtime::errno::Result;
+use crate::runtime::errno::Errno;
 use crate::runtime::syscall::{check, nr, result, syscall2, syscall3, syscall5};
 
 /// Mount flag: read-only.
@@ -76,7 +76,7 @@ pub fn mount(
     kind: Option<&CStr>,
     flags: u64,
     options: Option<&CStr>,
-) -> Result<()> {
+) -> Result<(), Errno> {
     // SAFETY: the kernel reads the strings.
     check(unsafe {
         syscall5(
@@ -94,7 +94,7 @@ pub fn mount(
 ///
 /// # Errors
 /// `EINVAL` when nothing is mounted there or the mount is locked, `EPERM`, `EBUSY`.
-pub fn unmount(target: &CStr, flags: i32) -> Result<()> {
+pub fn unmount(target: &CStr, flags: i32) -> Result<(), Errno> {
     // SAFETY: the kernel reads the string.
     check(unsafe { syscall2(nr::UMOUNT2, target.as_ptr() as usize, flags as usize) })
 }
@@ -103,7 +103,7 @@ pub fn unmount(target: &CStr, flags: i32) -> Result<()> {
 ///
 /// # Errors
 /// `EINVAL`, `EBUSY`, `EPERM`.
-pub fn pivot_root(root: &CStr, old: &CStr) -> Result<()> {
+pub fn pivot_root(root: &CStr, old: &CStr) -> Result<(), Errno> {
     // SAFETY: the kernel reads the strings.
     check(unsafe {
         syscall2(
@@ -118,7 +118,7 @@ pub fn pivot_root(root: &CStr, old: &CStr) -> Result<()> {
 ///
 /// # Errors
 /// `ENOENT`, `EPERM`; `ENOSYS` before Linux 5.2.
-pub fn open_tree(folder: impl Descriptor, path: &CStr, flags: u32) -> Result<Fd> {
+pub fn open_tree(folder: impl Descriptor, path: &CStr, flags: u32) -> Result<Fd, Errno> {
     // SAFETY: the kernel reads the string.
     result(unsafe {
         syscall3(
@@ -140,7 +140,7 @@ pub fn move_mount(
     to: impl Descriptor,
     path: &CStr,
     flags: u32,
-) -> Result<()> {
+) -> Result<(), Errno> {
     // SAFETY: the kernel reads the strings.
     check(unsafe {
         syscall5(
@@ -163,7 +163,7 @@ pub fn set_attributes(
     path: &CStr,
     flags: u32,
     attributes: &MountAttributes,
-) -> Result<()> {
+) -> Result<(), Errno> {
     // SAFETY: the kernel reads the string and the record, whose size is stated.
     check(unsafe {
         syscall5(

@@ -3,7 +3,7 @@
 use core::ffi::CStr;
 
 use crate::runtime::descriptor::{Descriptor, word};
-use crate::runtime::errno::Result;
+use crate::runtime::errno::Errno;
 use crate::runtime::syscall::{check, nr, syscall1, syscall2};
 
 /// Clone and unshare flag: a new mount namespace.
@@ -25,7 +25,7 @@ pub const CLONE_NEWNET: u64 = 0x4000_0000;
 ///
 /// # Errors
 /// `EPERM` without the privilege, `ENOSPC` at a limit of namespaces.
-pub fn unshare(flags: u64) -> Result<()> {
+pub fn unshare(flags: u64) -> Result<(), Errno> {
     // SAFETY: the call takes no pointer.
     check(unsafe { syscall1(nr::UNSHARE, flags as usize) })
 }
@@ -34,7 +34,7 @@ pub fn unshare(flags: u64) -> Result<()> {
 ///
 /// # Errors
 /// `EPERM`, `EINVAL`.
-pub fn enter(descriptor: impl Descriptor, kind: u64) -> Result<()> {
+pub fn enter(descriptor: impl Descriptor, kind: u64) -> Result<(), Errno> {
     // SAFETY: the call takes no pointer.
     check(unsafe { syscall2(nr::SETNS, word(descriptor), kind as usize) })
 }
@@ -43,7 +43,7 @@ pub fn enter(descriptor: impl Descriptor, kind: u64) -> Result<()> {
 ///
 /// # Errors
 /// `EPERM`; `EINVAL` above 64 bytes.
-pub fn set_host_name(name: &CStr) -> Result<()> {
+pub fn set_host_name(name: &CStr) -> Result<(), Errno> {
     let bytes = name.to_bytes();
     // SAFETY: the kernel reads `bytes`.
     check(unsafe { syscall2(nr::SETHOSTNAME, bytes.as_ptr() as usize, bytes.len()) })

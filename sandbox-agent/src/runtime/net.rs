@@ -1,7 +1,7 @@
 //! Sockets.
 
 use crate::runtime::descriptor::{Descriptor, Fd, RawFd, word};
-use crate::runtime::errno::{Errno, Result};
+use crate::runtime::errno::Errno;
 use crate::runtime::process::Pid;
 use crate::runtime::syscall::{check, nr, result, retry, syscall2, syscall3, syscall4, syscall5};
 
@@ -118,7 +118,7 @@ impl UnixAddress {
     ///
     /// # Errors
     /// `ENAMETOOLONG` from 108 bytes on.
-    pub fn new(name: &[u8]) -> Result<(UnixAddress, usize)> {
+    pub fn new(name: &[u8]) -> Result<(UnixAddress, usize), Errno> {
         let mut address = UnixAddress {
             family: AF_UNIX as u16,
             name: [0; 108],
@@ -143,7 +143,7 @@ impl UnixAddress {
 ///
 /// # Errors
 /// `EAFNOSUPPORT`, `EPERM`, `EMFILE`.
-pub fn socket(family: i32, kind: i32, protocol: i32) -> Result<Fd> {
+pub fn socket(family: i32, kind: i32, protocol: i32) -> Result<Fd, Errno> {
     // SAFETY: no pointer is passed.
     result(unsafe {
         syscall3(
@@ -160,7 +160,7 @@ pub fn socket(family: i32, kind: i32, protocol: i32) -> Result<Fd> {
 ///
 /// # Errors
 /// `EMFILE`.
-pub fn socket_pair(kind: i32) -> Result<(Fd, Fd)> {
+pub fn socket_pair(kind: i32) -> Result<(Fd, Fd), Errno> {
     let mut ends = [0 as RawFd; 2];
     // SAFETY: the kernel writes two descriptors.
     check(unsafe {
@@ -179,7 +179,10 @@ pub fn socket_pair(kind: i32) -> Result<(Fd, Fd)> {
 ///
 /// # Errors
 /// `ECONNREFUSED`, `ENETUNREACH`, `ENOENT`, `EACCES`, `EINPROGRESS`.
-pub fn connect(socket: impl Descriptor, address: &(impl SocketAddress + ?Sized)) -> Result<()> {
+pub fn connect(
+    socket: impl Descriptor,
+    address: &(impl SocketAddress + ?Sized),
+) -> Result<(), Errno> {
     let bytes = address.bytes();
     // SAFETY: the kernel reads the bytes.
     check(unsafe {
@@ -196,7 +199,7 @@ pub fn connect(socket: impl Descriptor, address: &(impl SocketAddress + ?Sized))
 ///
 /// # Errors
 /// `EADDRINUSE`, `EACCES`.
-pub fn bind(socket: impl Descriptor, address: &(impl SocketAddress + ?Sized)) -> Result<()> {
+pub fn bind(socket: impl Descriptor, address: &(impl SocketAddress + ?Sized)) -> Result<(), Errno> {
     let bytes = address.bytes();
     // SAFETY: the kernel reads the bytes.
     check(unsafe { syscall3(nr::BIND, word(socket), bytes.as_ptr() as usize, bytes.len()) })
@@ -206,7 +209,7 @@ pub fn bind(socket: impl Descriptor, address: &(impl SocketAddress + ?Sized)) ->
 ///
 /// # Errors
 /// `EADDRINUSE`.
-pub fn listen(socket: impl Descriptor, backlog: i32) -> Result<()> {
+pub fn listen(socket: impl Descriptor, backlog: i32) -> Result<(), Errno> {
     // SAFETY: no pointer is passed.
     check(unsafe { syscall2(nr::LISTEN, word(socket), backlog as usize) })
 }
@@ -215,7 +218,7 @@ pub fn listen(socket: impl Descriptor, backlog: i32) -> Result<()> {
 ///
 /// # Errors
 /// `EAGAIN`, `EMFILE`.
-pub fn accept(socket: impl Descriptor, flags: i32) -> Result<Fd> {
+pub fn accept(socket: impl Descriptor, flags: i32) -> Result<Fd, Errno> {
     let socket = word(socket);
     retry(|| {
         // SAFETY: no address is asked for.
@@ -229,7 +232,7 @@ pub fn accept(socket: impl Descriptor, flags: i32) -> Result<Fd> {
 ///
 /// # Errors
 /// `ENOTSOCK`, `EBADF`.
-pub fn peer(socket: impl Descriptor) -> Result<Pid> {
+pub fn peer(socket: impl Descriptor) -> Result<Pid, Errno> {
     const SO_PEERCRED: usize = 17;
     // `struct ucred`: process, user and group.
     let mut credentials = [0i32; 3];
@@ -252,7 +255,7 @@ pub fn peer(socket: impl Descriptor) -> Result<Pid> {
 ///
 /// # Errors
 /// `ENOTCONN`.
-pub fn shutdown(socket: impl Descriptor, how: i32) -> Result<()> {
+pub fn shutdown(socket: impl Descriptor, how: i32) -> Result<(), Errno> {
     // SAFETY: no pointer is passed.
     check(unsafe { syscall2(nr::SHUTDOWN, word(socket), how as usize) })
 }
@@ -307,7 +310,7 @@ const CONTROL_LENGTH: usize = 20;
 ///
 /// # Errors
 /// What `sendmsg` reports.
-pub fn send_descriptor(socket: impl Descriptor, descriptor: impl Descriptor) -> Result<()> {
+pub fn send_descriptor(socket: impl Descriptor, descriptor: impl Descriptor) -> Result<(), Errno> {
     let byte = [0u8; 1];
     let vector = Vector {
         base: byte.as_ptr() as usize,
@@ -332,7 +335,7 @@ pub fn send_descriptor(socket: impl Descriptor, descriptor: impl Descriptor) -> 
 ///
 /// # Errors
 /// What `recvmsg` reports; `EPROTO` when a byte came without a descriptor.
-pub fn receive_descriptor(socket: impl Descriptor) -> Result<Option<Fd>> {
+pub fn receive_descriptor(socket: impl Descriptor) -> Result<Option<Fd>, Errno> {
     const MSG_CMSG_CLOEXEC: usize = 0x4000_0000;
     let mut byte = [0u8; 1];
     let vector = Vector {

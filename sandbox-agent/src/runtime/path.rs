@@ -6,7 +6,7 @@ use core::ffi::CStr;
 use core::mem::MaybeUninit;
 use core::ops::Deref;
 
-use crate::runtime::errno::{Errno, Result};
+use crate::runtime::errno::Errno;
 
 /// The longest path of the kernel, including its nul: `PATH_MAX`.
 pub const PATH_MAX: usize = 4096;
@@ -23,7 +23,7 @@ impl PathBuffer {
     ///
     /// # Errors
     /// `EINVAL` when `path` contains a nul byte, `ENAMETOOLONG` from 4096 bytes on.
-    pub fn new(path: &[u8]) -> Result<PathBuffer> {
+    pub fn new(path: &[u8]) -> Result<PathBuffer, Errno> {
         PathBuffer::concat(&[path])
     }
 
@@ -31,7 +31,7 @@ impl PathBuffer {
     ///
     /// # Errors
     /// As [`PathBuffer::new`].
-    pub fn concat(parts: &[&[u8]]) -> Result<PathBuffer> {
+    pub fn concat(parts: &[&[u8]]) -> Result<PathBuffer, Errno> {
         let mut buffer = PathBuffer {
             bytes: [MaybeUninit::uninit(); PATH_MAX],
             length: 0,
@@ -71,7 +71,7 @@ impl Deref for PathBuffer {
 ///
 /// # Errors
 /// `EINVAL` when `path` contains a nul byte.
-pub fn terminated(path: impl Into<Vec<u8>>) -> Result<CString> {
+pub fn terminated(path: impl Into<Vec<u8>>) -> Result<CString, Errno> {
     CString::new(path).map_err(|_| Errno::EINVAL)
 }
 

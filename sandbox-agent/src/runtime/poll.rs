@@ -1,7 +1,7 @@
 //! Polling descriptors.
 
 use crate::runtime::descriptor::RawFd;
-use crate::runtime::errno::{Errno, Result};
+use crate::runtime::errno::Errno;
 use crate::runtime::syscall::{nr, result, syscall5};
 use crate::runtime::time::Timespec;
 
@@ -44,7 +44,7 @@ impl PollFd {
 ///
 /// # Errors
 /// `EINVAL` above the limit of descriptors.
-pub fn poll(descriptors: &mut [PollFd], timeout: Option<u64>) -> Result<usize> {
+pub fn poll(descriptors: &mut [PollFd], timeout: Option<u64>) -> Result<usize, Errno> {
     let time = timeout.map(Timespec::from_microseconds);
     let time = time
         .as_ref()

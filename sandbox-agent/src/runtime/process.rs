@@ -3,7 +3,7 @@
 use core::ffi::{CStr, c_char};
 
 use crate::runtime::descriptor::{Descriptor, Fd, word};
-use crate::runtime::errno::Result;
+use crate::runtime::errno::Errno;
 use crate::runtime::fs::AT_EMPTY_PATH;
 use crate::runtime::syscall::{
     check, nr, result, retry, syscall0, syscall1, syscall2, syscall4, syscall5,
@@ -65,7 +65,7 @@ pub fn exit(code: i32) -> ! {
 ///
 /// # Errors
 /// `ECHILD` when it is not a child, or was waited for already.
-pub fn wait_for(pid: Pid) -> Result<Wait> {
+pub fn wait_for(pid: Pid) -> Result<Wait, Errno> {
     loop {
         if let Some((_, wait, _)) = wait4(pid.0, WALL)? {
             return Ok(wait);
@@ -77,7 +77,7 @@ pub fn wait_for(pid: Pid) -> Result<Wait> {
 ///
 /// # Errors
 /// `ECHILD` when there is no child.
-pub fn reap() -> Result<Option<(Pid, Wait, Usage)>> {
+pub fn reap() -> Result<Option<(Pid, Wait, Usage)>, Errno> {
     wait4(-1, WNOHANG)
 }
 
@@ -92,7 +92,7 @@ pub const WALL: i32 = 0x4000_0000;
 ///
 /// # Errors
 /// `ECHILD` when there is no such child.
-pub fn wait4(selector: i32, options: i32) -> Result<Option<(Pid, Wait, Usage)>> {
+pub fn wait4(selector: i32, options: i32) -> Result<Option<(Pid, Wait, Usage)>, Errno> {
     let mut status = 0i32;
     let mut usage = Usage::default();
     let pid = retry(|| {
@@ -135,7 +135,7 @@ pub fn parent() -> Pid {
 ///
 /// # Errors
 /// `EPERM` when the caller leads a process group.
-pub fn new_session() -> Result<()> {
+pub fn new_session() -> Result<(), Errno> {
     // SAFETY: the call takes nothing.
     check(unsafe { syscall0(nr::SETSID) })
 }
@@ -144,7 +144,7 @@ pub fn new_session() -> Result<()> {
 ///
 /// # Errors
 /// `ESRCH` when it does not exist, `ENOSYS` before Linux 5.3.
-pub fn open_pidfd(pid: Pid) -> Result<Fd> {
+pub fn open_pidfd(pid: Pid) -> Result<Fd, Errno> {
     // SAFETY: the call takes no pointer.
     result(unsafe { syscall2(nr::PIDFD_OPEN, pid.0 as usize, 0) })
         .map(|raw| Fd::from_raw(raw as i32))
@@ -230,7 +230,7 @@ pub const PR_CAP_AMBIENT_CLEAR_ALL: usize = 4;
 ///
 /// # Errors
 /// What the operation reports; `EINVAL` for an unknown one.
-pub unsafe fn prctl(operation: i32, argument: usize, second: usize) -> Result<usize> {
+pub unsafe fn prctl(operation: i32, argument: usize, second: usize) -> Result<usize, Errno> {
     // SAFETY: passed on to the caller.
     result(unsafe { syscall5(nr::PRCTL, operation as usize, argument, second, 0, 0) })
 }
@@ -239,7 +239,7 @@ pub unsafe fn prctl(operation: i32, argument: usize, second: usize) -> Result<us
 ///
 /// # Errors
 /// What the operation reports.
-pub fn set_attribute(operation: i32, argument: usize, second: usize) -> Result<()> {
+pub fn set_attribute(operation: i32, argument: usize, second: usize) -> Result<(), Errno> {
     match operation {
         PR_SET_PDEATHSIG
         | PR_SET_DUMPABLE

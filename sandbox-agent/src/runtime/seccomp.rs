@@ -1,7 +1,7 @@
 //! Seccomp programs and their notifications.
 
 use crate::runtime::descriptor::{Descriptor, Fd};
-use crate::runtime::errno::{Errno, Result};
+use crate::runtime::errno::Errno;
 use crate::runtime::syscall::{nr, result, syscall3};
 
 /// One instruction: `struct sock_filter`.
@@ -41,7 +41,7 @@ pub const SECCOMP_RET_ERRNO: u32 = 0x0005_0000;
 /// Flag: return the listener for [`SECCOMP_RET_USER_NOTIF`].
 pub const SECCOMP_FILTER_FLAG_NEW_LISTENER: usize = 8;
 
-fn install_with(filter: &[SockFilter], flags: usize) -> Result<usize> {
+fn install_with(filter: &[SockFilter], flags: usize) -> Result<usize, Errno> {
     const SECCOMP_SET_MODE_FILTER: usize = 1;
     let length = u16::try_from(filter.len()).map_err(|_| Errno::EINVAL)?;
     let program = FilterProgram {
@@ -63,7 +63,7 @@ fn install_with(filter: &[SockFilter], flags: usize) -> Result<usize> {
 ///
 /// # Errors
 /// `EACCES` without `no_new_privs`, `EINVAL` for a bad program, `ENOSYS`.
-pub fn install(filter: &[SockFilter]) -> Result<()> {
+pub fn install(filter: &[SockFilter]) -> Result<(), Errno> {
     install_with(filter, 0).map(drop)
 }
 
@@ -71,7 +71,7 @@ pub fn install(filter: &[SockFilter]) -> Result<()> {
 ///
 /// # Errors
 /// As [`install`]; `EBUSY` when another program of the thread has a listener.
-pub fn install_with_listener(filter: &[SockFilter]) -> Result<Fd> {
+pub fn install_with_listener(filter: &[SockFilter]) -> Result<Fd, Errno> {
     install_with(filter, SECCOMP_FILTER_FLAG_NEW_LISTENER).map(|raw| Fd::from_raw(raw as i32))
 }
 
@@ -110,7 +110,7 @@ const NOTIFICATION_SEND: usize = 0xc018_2101;
 ///
 /// # Errors
 /// `ENOENT` when its caller has gone, `EINTR`.
-pub fn receive(listener: impl Descriptor) -> Result<Notification> {
+pub fn receive(listener: impl Descriptor) -> Result<Notification, Errno> {
     let mut notification = Notification::default();
     // SAFETY: the request writes one record, which must be zero before.
     unsafe {
@@ -127,7 +127,7 @@ pub fn receive(listener: impl Descriptor) -> Result<Notification> {
 ///
 /// # Errors
 /// `ENOENT` when its caller has gone.
-pub fn answer(listener: impl Descriptor, id: u64, error: Option<Errno>) -> Result<()> {
+pub fn answer(listener: impl Descriptor, id: u64, error: Option<Errno>) -> Result<(), Errno> {
     const CONTINUE: u32 = 1;
     let response = NotificationResponse {
         id,

@@ -1,7 +1,7 @@
 //! Signals without handlers: blocked, ignored, or read from a descriptor.
 
 use crate::runtime::descriptor::{Descriptor, Fd, word};
-use crate::runtime::errno::Result;
+use crate::runtime::errno::Errno;
 use crate::runtime::process::Pid;
 use crate::runtime::syscall::{check, nr, result, syscall2, syscall4};
 
@@ -41,7 +41,7 @@ impl SignalSet {
 ///
 /// # Errors
 /// None with these arguments.
-pub fn set_mask(set: SignalSet) -> Result<SignalSet> {
+pub fn set_mask(set: SignalSet) -> Result<SignalSet, Errno> {
     let mut old = SignalSet::default();
     const SIG_SETMASK: usize = 2;
     // SAFETY: the kernel reads and writes sets of 8 bytes.
@@ -65,7 +65,7 @@ struct SignalAction {
     mask: u64,
 }
 
-fn act(signal: i32, handler: usize) -> Result<()> {
+fn act(signal: i32, handler: usize) -> Result<(), Errno> {
     let action = SignalAction {
         handler,
         flags: 0,
@@ -88,7 +88,7 @@ fn act(signal: i32, handler: usize) -> Result<()> {
 ///
 /// # Errors
 /// `EINVAL` for one that cannot be ignored.
-pub fn ignore(signal: i32) -> Result<()> {
+pub fn ignore(signal: i32) -> Result<(), Errno> {
     act(signal, 1)
 }
 
@@ -96,7 +96,7 @@ pub fn ignore(signal: i32) -> Result<()> {
 ///
 /// # Errors
 /// `EINVAL` for one that cannot be changed.
-pub fn set_default(signal: i32) -> Result<()> {
+pub fn set_default(signal: i32) -> Result<(), Errno> {
     act(signal, 0)
 }
 
@@ -105,7 +105,7 @@ pub fn set_default(signal: i32) -> Result<()> {
 ///
 /// # Errors
 /// `EMFILE`, `ENFILE`.
-pub fn descriptor(set: SignalSet) -> Result<Fd> {
+pub fn descriptor(set: SignalSet) -> Result<Fd, Errno> {
     let flags = crate::runtime::fs::O_CLOEXEC | crate::runtime::fs::O_NONBLOCK;
     // SAFETY: the kernel reads a set of 8 bytes.
     result(unsafe {
@@ -124,7 +124,7 @@ pub fn descriptor(set: SignalSet) -> Result<Fd> {
 ///
 /// # Errors
 /// `ESRCH` if there is no such process, `EPERM`.
-pub fn kill(pid: Pid, signal: i32) -> Result<()> {
+pub fn kill(pid: Pid, signal: i32) -> Result<(), Errno> {
     // SAFETY: the call takes no pointer.
     check(unsafe { syscall2(nr::KILL, pid.0 as usize, signal as usize) })
 }
@@ -133,7 +133,7 @@ pub fn kill(pid: Pid, signal: i32) -> Result<()> {
 ///
 /// # Errors
 /// `ESRCH` when it has ended and was waited for, `EPERM`.
-pub fn send(pidfd: impl Descriptor, signal: i32) -> Result<()> {
+pub fn send(pidfd: impl Descriptor, signal: i32) -> Result<(), Errno> {
     // SAFETY: no further information is passed.
     check(unsafe { syscall4(nr::PIDFD_SEND_SIGNAL, word(pidfd), signal as usize, 0, 0) })
 }

@@ -3,7 +3,7 @@
 use core::ffi::CStr;
 
 use crate::runtime::descriptor::{Descriptor, word};
-use crate::runtime::errno::Result;
+use crate::runtime::errno::Errno;
 use crate::runtime::syscall::{check, nr, syscall2, syscall4, syscall5};
 
 /// The bits of a mode that hold the kind.
@@ -132,7 +132,7 @@ impl Stat {
 ///
 /// # Errors
 /// What `newfstatat` reports.
-pub fn stat_at(folder: impl Descriptor, path: &CStr, flags: i32) -> Result<Stat> {
+pub fn stat_at(folder: impl Descriptor, path: &CStr, flags: i32) -> Result<Stat, Errno> {
     let mut stat = Stat::default();
     // SAFETY: the path is only read, the kernel fills the structure of its architecture.
     check(unsafe {
@@ -151,7 +151,7 @@ pub fn stat_at(folder: impl Descriptor, path: &CStr, flags: i32) -> Result<Stat>
 ///
 /// # Errors
 /// `EBADF`.
-pub fn stat_of(descriptor: impl Descriptor) -> Result<Stat> {
+pub fn stat_of(descriptor: impl Descriptor) -> Result<Stat, Errno> {
     let mut stat = Stat::default();
     // SAFETY: the kernel fills the structure of its architecture.
     check(unsafe {
@@ -242,7 +242,7 @@ const _: () = assert!(size_of::<Statx>() == 256);
 ///
 /// # Errors
 /// What `statx` reports.
-pub fn statx(folder: impl Descriptor, path: &CStr, flags: i32, mask: u32) -> Result<Statx> {
+pub fn statx(folder: impl Descriptor, path: &CStr, flags: i32, mask: u32) -> Result<Statx, Errno> {
     let mut stat = Statx::default();
     // SAFETY: the path is only read, the kernel fills the structure.
     check(unsafe {
@@ -310,7 +310,7 @@ pub const OVERLAYFS_SUPER_MAGIC: i64 = 0x794c_7630;
 ///
 /// # Errors
 /// What `fstatfs` reports.
-pub fn file_system_of(descriptor: impl Descriptor) -> Result<FileSystem> {
+pub fn file_system_of(descriptor: impl Descriptor) -> Result<FileSystem, Errno> {
     let mut facts = FileSystem::default();
     // SAFETY: the kernel fills the structure.
     check(unsafe {
@@ -327,7 +327,7 @@ pub fn file_system_of(descriptor: impl Descriptor) -> Result<FileSystem> {
 ///
 /// # Errors
 /// What `statfs` reports.
-pub fn file_system_at(path: &CStr) -> Result<FileSystem> {
+pub fn file_system_at(path: &CStr) -> Result<FileSystem, Errno> {
     let mut facts = FileSystem::default();
     // SAFETY: the path is only read, the kernel fills the structure.
     check(unsafe {

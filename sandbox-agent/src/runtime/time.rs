@@ -1,6 +1,6 @@
 //! Time.
 
-use crate::runtime::errno::Result;
+use crate::runtime::errno::Errno;
 use crate::runtime::syscall::{check, nr, syscall2, syscall4};
 
 /// `struct timespec`.
@@ -46,7 +46,7 @@ pub fn boottime_microseconds() -> u64 {
 ///
 /// # Errors
 /// `EINTR`.
-pub fn sleep_microseconds(microseconds: u64) -> Result<()> {
+pub fn sleep_microseconds(microseconds: u64) -> Result<(), Errno> {
     let time = Timespec::from_microseconds(microseconds);
     const CLOCK_MONOTONIC: usize = 1;
     // SAFETY: the kernel reads one record and writes no rest.

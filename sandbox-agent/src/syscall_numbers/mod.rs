@@ -8,6 +8,8 @@ macro_rules! numbers {
     };
 }
 
+include!("common.rs");
+
 mod x86_64 {
     include!("x86_64.rs");
 }

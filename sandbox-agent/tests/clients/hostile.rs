@@ -6,10 +6,12 @@ use std::{
 };
 
 use proptest::prelude::*;
-use sandbox_agent::protocol::{ExecRequest, FailStep, Kind, LogRequest, Settings, encode_message};
+use sandbox_agent::protocol::{
+    AgentSettings, ExecRequest, FailStep, FrameKind, LogRequest, encode_message,
+};
 
 use crate::common::{
-    Client, TestStream, command,
+    FirstClient, TestStream, command,
     listening::{ControlAddress, detached, echo, last_failure},
     processes::{alive, unique_seconds, wait_until},
     settings,
@@ -17,19 +19,19 @@ use crate::common::{
 
 #[test]
 fn malformed_frames_disconnect_only_their_sender() {
-    let (mut first, address) = Client::listen(&detached());
+    let (mut first, address) = FirstClient::listen(&detached());
     let mark = unique_seconds();
     let break_it: [&dyn Fn(&mut TestStream); 5] = [
         &|wire| wire.socket.write_all(&[0xff; 100]).unwrap(),
-        &|wire| wire.send(0, Kind::Hello, &settings().encode()),
-        &|wire| wire.send(0, Kind::Attach, &[]),
-        &|wire| wire.send(1, Kind::Exec, &command(&["true"]).encode()),
-        &|wire| wire.send(7, Kind::Logs, &[1]),
+        &|wire| wire.send(0, FrameKind::Hello, &settings().encode()),
+        &|wire| wire.send(0, FrameKind::Attach, &[]),
+        &|wire| wire.send(1, FrameKind::Exec, &command(&["true"]).encode()),
+        &|wire| wire.send(7, FrameKind::Logs, &[1]),
     ];
     for break_it in break_it {
         let mut second = address.attach(&detached());
         let stream = second.exec(&command(&["sleep", &mark]));
-        assert_eq!((stream, second.wait(stream).kind), (1, Kind::Started));
+        assert_eq!((stream, second.wait(stream).kind), (1, FrameKind::Started));
         break_it(&mut second);
         assert_eq!(last_failure(&mut second).unwrap().step, FailStep::Protocol);
         wait_until("its execution is killed", || alive(&mark) == 0);
@@ -37,22 +39,22 @@ fn malformed_frames_disconnect_only_their_sender() {
     }
     // The first client is treated alike if the sandbox outlives it.
     let mut second = address.attach(&detached());
-    first.send(0, Kind::Hello, &[]);
+    first.send(0, FrameKind::Hello, &[]);
     assert_eq!(last_failure(&mut first).unwrap().step, FailStep::Protocol);
     echo(&mut second);
-    second.send(0, Kind::Stop, &0u32.to_le_bytes());
+    second.send(0, FrameKind::Stop, &0u32.to_le_bytes());
     assert_eq!(first.agent_end().code(), Some(0));
 }
 
 #[test]
 fn flooding_or_stalled_client_is_disconnected() {
-    let settings = Settings {
+    let settings = AgentSettings {
         lease_ms: 2000,
         ..detached()
     };
-    let (mut first, address) = Client::listen(&settings);
+    let (mut first, address) = FirstClient::listen(&settings);
     let mut bytes = Vec::new();
-    encode_message(&mut bytes, 0, Kind::Ping, &[7; 60_000]);
+    encode_message(&mut bytes, 0, FrameKind::Ping, &[7; 60_000]);
     // Sends requests and never reads the answers.
     let flood = address.attach(&settings);
     flood.socket.set_nonblocking(true).unwrap();
@@ -96,7 +98,7 @@ fn send_garbage(address: &ControlAddress, known: bool, bytes: &[u8]) {
 
 #[test]
 fn random_bytes_of_a_later_client_do_not_harm_the_agent() {
-    let (first, address) = Client::listen(&detached());
+    let (first, address) = FirstClient::listen(&detached());
     let first = std::cell::RefCell::new(first);
     let conversation = {
         let mut bytes = Vec::new();
@@ -105,16 +107,16 @@ fn random_bytes_of_a_later_client_do_not_harm_the_agent() {
             timeout_ms: 500,
             ..command(&["cat"])
         };
-        encode_message(&mut bytes, 1, Kind::Exec, &request.encode());
-        encode_message(&mut bytes, 1, Kind::Stdin, b"some input");
-        encode_message(&mut bytes, 0, Kind::Ping, b"ping");
-        encode_message(&mut bytes, 1, Kind::Credit, &[1, 0, 1, 0, 0]);
+        encode_message(&mut bytes, 1, FrameKind::Exec, &request.encode());
+        encode_message(&mut bytes, 1, FrameKind::Stdin, b"some input");
+        encode_message(&mut bytes, 0, FrameKind::Ping, b"ping");
+        encode_message(&mut bytes, 1, FrameKind::Credit, &[1, 0, 1, 0, 0]);
         let logs = LogRequest {
             tail: 9,
             follow: true,
         };
-        encode_message(&mut bytes, 2, Kind::Logs, &logs.encode());
-        encode_message(&mut bytes, 1, Kind::StdinEnd, &[]);
+        encode_message(&mut bytes, 2, FrameKind::Logs, &logs.encode());
+        encode_message(&mut bytes, 1, FrameKind::StdinEnd, &[]);
         bytes
     };
     let config = ProptestConfig {
@@ -132,7 +134,7 @@ fn random_bytes_of_a_later_client_do_not_harm_the_agent() {
         send_garbage(&address, false, &bytes);
         send_garbage(&address, true, &bytes);
         // This byte would turn a frame into a valid request to stop.
-        prop_assume!(byte != Kind::Stop as u8);
+        prop_assume!(byte != FrameKind::Stop as u8);
         let mut mutated = conversation.clone();
         let at = at.index(mutated.len());
         mutated[at] = byte;

@@ -13,9 +13,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use sandbox_agent::protocol::{Failure, Kind, LogRequest, Settings};
+use sandbox_agent::protocol::{AgentSettings, Failure, FrameKind, LogRequest};
 
-use super::{Client, StreamMessage, TIMEOUT, TestStream, agent_command, command, settings};
+use super::{FirstClient, StreamMessage, TIMEOUT, TestStream, agent_command, command, settings};
 
 /// The path of an agent's control socket.
 pub struct ControlAddress(pub PathBuf, tempfile::TempDir);
@@ -28,7 +28,7 @@ impl ControlAddress {
 
     /// An authenticated client.
     #[track_caller]
-    pub fn attach(&self, settings: &Settings) -> TestStream {
+    pub fn attach(&self, settings: &AgentSettings) -> TestStream {
         let mut wire = self.connect();
         wire.attach(&settings.key).unwrap();
         wire
@@ -36,8 +36,8 @@ impl ControlAddress {
 }
 
 /// Settings of a sandbox that outlives its first client.
-pub fn detached() -> Settings {
-    Settings {
+pub fn detached() -> AgentSettings {
+    AgentSettings {
         owned: false,
         ..settings()
     }
@@ -52,7 +52,7 @@ pub fn last_failure(wire: &mut TestStream) -> Option<Failure> {
         match wire.receive(Duration::from_millis(100)) {
             Some(StreamMessage {
                 stream: 0,
-                kind: Kind::Failed,
+                kind: FrameKind::Failed,
                 bytes,
             }) => word = Some(Failure::decode(&bytes).unwrap()),
             Some(_) => {}
@@ -87,16 +87,16 @@ pub fn follow(wire: &mut TestStream, tail: u32) -> u32 {
     let stream = wire.open_stream();
     wire.send(
         stream,
-        Kind::Logs,
+        FrameKind::Logs,
         &LogRequest { tail, follow: true }.encode(),
     );
     stream
 }
 
-impl Client {
+impl FirstClient {
     /// Starts an agent with a control socket and these settings.
     #[track_caller]
-    pub fn listen(settings: &Settings) -> (Client, ControlAddress) {
+    pub fn listen(settings: &AgentSettings) -> (FirstClient, ControlAddress) {
         let temp_dir = tempfile::tempdir().unwrap();
         let address = ControlAddress(temp_dir.path().join("socket"), temp_dir);
         let listener = UnixListener::bind(&address.0).unwrap();
@@ -114,7 +114,7 @@ impl Client {
                 }
             });
         }
-        let mut client = Client::over(socket, command.spawn().unwrap());
+        let mut client = FirstClient::over(socket, command.spawn().unwrap());
         client.set_owned(settings.owned);
         client.hello(settings).unwrap();
         (client, address)

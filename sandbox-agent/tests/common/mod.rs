@@ -27,8 +27,9 @@ pub use stream::{ExecResult, StreamMessage, TestStream};
 use seccomp::install;
 
 use sandbox_agent::protocol::{
-    Attach, Builtin, Channel, Confinement, ExecRequest, ExitKind, ExitReport, Failure, FrameBuffer,
-    Header, Key, Kind, MessageAssembler, Program, Settings, Welcome, encode_frame, encode_message,
+    AgentSettings, Attach, Builtin, Channel, ClientKey, Confinement, ExecProgram, ExecRequest,
+    ExitKind, ExitReport, Failure, FrameBuffer, FrameKind, Header, MessageAssembler, Welcome,
+    encode_frame, encode_message,
 };
 
 /// Timeout of a test for any event.
@@ -74,14 +75,14 @@ pub fn agent_command(wrapper: &[&str], socket: Option<RawFd>, without: &[i64]) -
 }
 
 /// The client that started the agent.
-pub struct Client {
+pub struct FirstClient {
     wire: TestStream,
     pub agent: Child,
     /// Whether the agent exits when the stream ends.
     owned: bool,
 }
 
-impl Deref for Client {
+impl Deref for FirstClient {
     type Target = TestStream;
 
     fn deref(&self) -> &TestStream {
@@ -89,16 +90,16 @@ impl Deref for Client {
     }
 }
 
-impl DerefMut for Client {
+impl DerefMut for FirstClient {
     fn deref_mut(&mut self) -> &mut TestStream {
         &mut self.wire
     }
 }
 
 /// Settings without confinement.
-pub fn settings() -> Settings {
-    Settings {
-        key: Key::new([7; 32]),
+pub fn settings() -> AgentSettings {
+    AgentSettings {
+        key: ClientKey::new([7; 32]),
         lease_ms: 0,
         owned: true,
         detached_after_attach: false,
@@ -119,7 +120,7 @@ pub fn settings() -> Settings {
 /// A request for a command with a default environment.
 pub fn command(argv: &[&str]) -> ExecRequest {
     ExecRequest {
-        program: Program::Command {
+        program: ExecProgram::Command {
             argv: argv
                 .iter()
                 .map(|argument| argument.as_bytes().to_vec())
@@ -141,21 +142,21 @@ pub fn script(text: &str) -> ExecRequest {
 /// A request for a builtin.
 pub fn builtin(builtin: Builtin) -> ExecRequest {
     ExecRequest {
-        program: Program::Builtin(builtin),
+        program: ExecProgram::Builtin(builtin),
         env: Vec::new(),
         ..command(&["x"])
     }
 }
 
-impl Client {
+impl FirstClient {
     /// Starts the agent through `wrapper` (a program that runs its arguments), with these arguments
     /// after `serve --fd N`.
-    pub fn launch(wrapper: &[&str], arguments: &[&str]) -> Client {
+    pub fn launch(wrapper: &[&str], arguments: &[&str]) -> FirstClient {
         Self::launch_without(wrapper, arguments, &[])
     }
 
     /// As `launch`, without some system calls.
-    pub fn launch_without(wrapper: &[&str], arguments: &[&str], calls: &[i64]) -> Client {
+    pub fn launch_without(wrapper: &[&str], arguments: &[&str], calls: &[i64]) -> FirstClient {
         let (socket, agent_socket) = UnixStream::pair().unwrap();
         let mut command = agent_command(wrapper, Some(agent_socket.as_raw_fd()), calls);
         let agent = command
@@ -163,12 +164,12 @@ impl Client {
             .args(arguments)
             .spawn()
             .unwrap();
-        Client::over(socket, agent)
+        FirstClient::over(socket, agent)
     }
 
     /// Uses an agent that is running already.
-    pub fn over(socket: UnixStream, agent: Child) -> Client {
-        Client {
+    pub fn over(socket: UnixStream, agent: Child) -> FirstClient {
+        FirstClient {
             wire: TestStream::over(socket),
             agent,
             owned: true,
@@ -177,8 +178,8 @@ impl Client {
 
     /// Starts the agent with these settings.
     #[track_caller]
-    pub fn start(settings: &Settings) -> Client {
-        let mut client = Client::launch(&[], &[]);
+    pub fn start(settings: &AgentSettings) -> FirstClient {
+        let mut client = FirstClient::launch(&[], &[]);
         client.hello(settings).unwrap();
         client
     }
@@ -202,7 +203,7 @@ impl Client {
     }
 }
 
-impl Drop for Client {
+impl Drop for FirstClient {
     fn drop(&mut self) {
         if !self.owned {
             // It may have exited.
@@ -235,7 +236,7 @@ pub fn owned(raw: i32) -> OwnedFd {
 
 /// Checks that a shell command fails with `words` on stderr.
 #[track_caller]
-pub fn refused(client: &mut Client, text: &str, words: &str) {
+pub fn refused(client: &mut FirstClient, text: &str, words: &str) {
     let outcome = client.run(&script(text));
     let stderr = String::from_utf8_lossy(&outcome.stderr).into_owned();
     assert!(outcome.kind() != ExitKind::Exited(0), "{text} worked");

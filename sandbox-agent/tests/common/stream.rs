@@ -8,8 +8,8 @@ use std::{
 };
 
 use sandbox_agent::protocol::{
-    Attach, Channel, ExecRequest, ExitKind, ExitReport, Failure, FrameBuffer, Header, Key, Kind,
-    MessageAssembler, Settings, Welcome, encode_frame, encode_message,
+    AgentSettings, Attach, Channel, ClientKey, ExecRequest, ExitKind, ExitReport, Failure,
+    FrameBuffer, FrameKind, Header, MessageAssembler, Welcome, encode_frame, encode_message,
 };
 
 use super::TIMEOUT;
@@ -18,7 +18,7 @@ use super::TIMEOUT;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamMessage {
     pub stream: u32,
-    pub kind: Kind,
+    pub kind: FrameKind,
     pub bytes: Vec<u8>,
 }
 
@@ -85,29 +85,29 @@ impl TestStream {
     }
 
     /// Authenticates with the key.
-    pub fn attach(&mut self, key: &Key) -> Result<Welcome, Failure> {
-        self.greet(Kind::Attach, &Attach { key: key.clone() }.encode())
+    pub fn attach(&mut self, key: &ClientKey) -> Result<Welcome, Failure> {
+        self.greet(FrameKind::Attach, &Attach { key: key.clone() }.encode())
     }
 
     /// Sends the settings.
-    pub fn hello(&mut self, settings: &Settings) -> Result<Welcome, Failure> {
-        self.greet(Kind::Hello, &settings.encode())
+    pub fn hello(&mut self, settings: &AgentSettings) -> Result<Welcome, Failure> {
+        self.greet(FrameKind::Hello, &settings.encode())
     }
 
-    fn greet(&mut self, kind: Kind, message: &[u8]) -> Result<Welcome, Failure> {
+    fn greet(&mut self, kind: FrameKind, message: &[u8]) -> Result<Welcome, Failure> {
         self.send(0, kind, message);
         let answer = self.wait(0);
         match answer.kind {
-            Kind::Welcome => Ok(Welcome::decode(&answer.bytes).unwrap()),
-            Kind::Failed => Err(Failure::decode(&answer.bytes).unwrap()),
+            FrameKind::Welcome => Ok(Welcome::decode(&answer.bytes).unwrap()),
+            FrameKind::Failed => Err(Failure::decode(&answer.bytes).unwrap()),
             other => panic!("{other:?} is no answer to a greeting"),
         }
     }
 
     /// Sends a message.
-    pub fn send(&mut self, stream: u32, kind: Kind, message: &[u8]) {
+    pub fn send(&mut self, stream: u32, kind: FrameKind, message: &[u8]) {
         let mut bytes = Vec::new();
-        if kind == Kind::Stdin {
+        if kind == FrameKind::Stdin {
             encode_frame(&mut bytes, stream, kind, false, message);
         } else {
             encode_message(&mut bytes, stream, kind, message);
@@ -124,7 +124,7 @@ impl TestStream {
     /// Starts an execution on a new stream.
     pub fn exec(&mut self, request: &ExecRequest) -> u32 {
         let stream = self.open_stream();
-        self.send(stream, Kind::Exec, &request.encode());
+        self.send(stream, FrameKind::Exec, &request.encode());
         stream
     }
 
@@ -194,7 +194,7 @@ impl TestStream {
     pub fn grant(&mut self, stream: u32, channel: Channel, bytes: usize) {
         let credit = channel.credit(u32::try_from(bytes).unwrap());
         let mut frame = Vec::new();
-        encode_message(&mut frame, stream, Kind::Credit, &credit);
+        encode_message(&mut frame, stream, FrameKind::Credit, &credit);
         // The agent may have closed the stream after its last message.
         let _ = self.socket.write_all(&frame);
     }
@@ -217,21 +217,21 @@ impl TestStream {
             let message = self.wait(stream);
             look(self, &message);
             match message.kind {
-                Kind::Started => {
+                FrameKind::Started => {
                     assert!(pid.is_none() && stdout.is_empty() && stderr.is_empty());
                     pid = Some(u32::from_le_bytes(message.bytes[..].try_into().unwrap()));
                 }
-                Kind::Stdout => {
+                FrameKind::Stdout => {
                     self.grant(stream, Channel::Stdout, message.bytes.len());
                     stdout.extend(message.bytes);
                 }
-                Kind::Stderr => {
+                FrameKind::Stderr => {
                     self.grant(stream, Channel::Stderr, message.bytes.len());
                     stderr.extend(message.bytes);
                 }
-                Kind::Credit => {}
-                Kind::Exited => break Ok(ExitReport::decode(&message.bytes).unwrap()),
-                Kind::Failed => break Err(Failure::decode(&message.bytes).unwrap()),
+                FrameKind::Credit => {}
+                FrameKind::Exited => break Ok(ExitReport::decode(&message.bytes).unwrap()),
+                FrameKind::Failed => break Err(Failure::decode(&message.bytes).unwrap()),
                 other => panic!("{other:?} on the stream of an execution"),
             }
         };
@@ -252,10 +252,10 @@ impl TestStream {
     pub fn wait_end(&mut self, stream: u32) -> ExitReport {
         loop {
             let message = self.wait(stream);
-            if message.kind == Kind::Exited {
+            if message.kind == FrameKind::Exited {
                 return ExitReport::decode(&message.bytes).unwrap();
             }
-            assert_ne!(message.kind, Kind::Failed);
+            assert_ne!(message.kind, FrameKind::Failed);
         }
     }
 
@@ -271,9 +271,12 @@ impl TestStream {
     pub fn ping(&mut self) -> Duration {
         let start = Instant::now();
         let payload = start.elapsed().as_nanos().to_le_bytes();
-        self.send(0, Kind::Ping, &payload);
+        self.send(0, FrameKind::Ping, &payload);
         let answer = self.wait(0);
-        assert_eq!((answer.kind, &answer.bytes[..]), (Kind::Pong, &payload[..]));
+        assert_eq!(
+            (answer.kind, &answer.bytes[..]),
+            (FrameKind::Pong, &payload[..])
+        );
         start.elapsed()
     }
 }

@@ -10,8 +10,8 @@ use std::{
 };
 
 use sandbox_agent::protocol::{
-    Attach, Failure, FrameBuffer, HEADER_LEN, Header, Key, Kind, Link, LinkEnd, Received, Resume,
-    Resumed, Settings, encode_frame, encode_message,
+    AgentSettings, Attach, BeginLink, ClientKey, Failure, FrameBuffer, FrameKind, HEADER_LEN,
+    Header, LinkEnd, Received, Resume, Resumed, encode_frame, encode_message,
 };
 
 use crate::common::{TIMEOUT, agent_command, settings};
@@ -59,21 +59,21 @@ impl NamedAgent {
     }
 
     /// The first client, over a link.
-    pub fn first(&self, settings: &Settings) -> LinkedClient {
+    pub fn first(&self, settings: &AgentSettings) -> LinkedClient {
         let mut linked = self.link(7);
-        linked.send(0, Kind::Hello, &settings.encode());
-        linked.wait(Kind::Welcome);
+        linked.send(0, FrameKind::Hello, &settings.encode());
+        linked.wait(FrameKind::Welcome);
         linked
     }
 
     /// A link without data.
     pub fn link(&self, secret: u8) -> LinkedClient {
         let mut socket = self.connect();
-        let secret = Key::new([secret; 32]);
+        let secret = ClientKey::new([secret; 32]);
         send(
             &mut socket,
-            Kind::Link,
-            &Link {
+            FrameKind::Link,
+            &BeginLink {
                 secret: secret.clone(),
             }
             .encode(),
@@ -104,16 +104,16 @@ impl NamedAgent {
     pub fn attach(&self, secret: u8) -> Result<LinkedClient, Failure> {
         let mut later = self.link(secret);
         let key = settings().key;
-        later.send(0, Kind::Attach, &Attach { key }.encode());
+        later.send(0, FrameKind::Attach, &Attach { key }.encode());
         match later.next() {
-            Some((Kind::Welcome, _)) => Ok(later),
-            Some((Kind::Failed, message)) => Err(Failure::decode(&message).unwrap()),
+            Some((FrameKind::Welcome, _)) => Ok(later),
+            Some((FrameKind::Failed, message)) => Err(Failure::decode(&message).unwrap()),
             other => panic!("{other:?}"),
         }
     }
 }
 
-pub fn send(socket: &mut UnixStream, kind: Kind, message: &[u8]) {
+pub fn send(socket: &mut UnixStream, kind: FrameKind, message: &[u8]) {
     let mut bytes = Vec::new();
     encode_frame(&mut bytes, 0, kind, false, message);
     socket.write_all(&bytes).unwrap();
@@ -127,8 +127,8 @@ pub fn answer(socket: &mut UnixStream) -> Result<u64, Failure> {
     let mut message = vec![0; header.length];
     socket.read_exact(&mut message).unwrap();
     match header.kind {
-        Kind::Resumed => Ok(Resumed::decode(&message).unwrap().received),
-        Kind::Failed => Err(Failure::decode(&message).unwrap()),
+        FrameKind::Resumed => Ok(Resumed::decode(&message).unwrap().received),
+        FrameKind::Failed => Err(Failure::decode(&message).unwrap()),
         other => panic!("{other:?}"),
     }
 }
@@ -138,7 +138,7 @@ pub struct LinkedClient {
     /// Reads the agent's first frame on a stream: `Resumed` or `Failed`.
     pub awaiting_resumed: bool,
     pub socket: UnixStream,
-    pub secret: Key,
+    pub secret: ClientKey,
     pub end: LinkEnd,
     pub kept: Vec<u8>,
     pub frames: FrameBuffer,
@@ -146,7 +146,7 @@ pub struct LinkedClient {
 }
 
 impl LinkedClient {
-    pub fn send(&mut self, stream: u32, kind: Kind, message: &[u8]) {
+    pub fn send(&mut self, stream: u32, kind: FrameKind, message: &[u8]) {
         encode_message(&mut self.kept, stream, kind, message);
         self.flush();
     }
@@ -162,7 +162,7 @@ impl LinkedClient {
     }
 
     /// The next frame; `None` at the end.
-    pub fn next(&mut self) -> Option<(Kind, Vec<u8>)> {
+    pub fn next(&mut self) -> Option<(FrameKind, Vec<u8>)> {
         if std::mem::take(&mut self.awaiting_resumed) {
             assert_eq!(answer(&mut self.socket), Ok(0));
         }
@@ -189,7 +189,7 @@ impl LinkedClient {
     }
 
     #[track_caller]
-    pub fn wait(&mut self, kind: Kind) -> Vec<u8> {
+    pub fn wait(&mut self, kind: FrameKind) -> Vec<u8> {
         loop {
             match self.next() {
                 Some((found, message)) if found == kind => return message,
@@ -210,7 +210,11 @@ impl LinkedClient {
     /// Resumes over another stream.
     pub fn reconnect(&mut self, agent: &NamedAgent) -> Result<(), Failure> {
         let mut socket = agent.connect();
-        send(&mut socket, Kind::Resume, &self.resume(self.end.received()));
+        send(
+            &mut socket,
+            FrameKind::Resume,
+            &self.resume(self.end.received()),
+        );
         let received = answer(&mut socket)?;
         let released = self.end.resume(received).unwrap();
         self.kept.drain(..released);
@@ -228,8 +232,8 @@ impl LinkedClient {
         let mut output = Vec::new();
         loop {
             match self.next().expect("the stream ended before the execution") {
-                (Kind::Stdout, bytes) => output.extend(bytes),
-                (Kind::Exited, _) => return output,
+                (FrameKind::Stdout, bytes) => output.extend(bytes),
+                (FrameKind::Exited, _) => return output,
                 _ => {}
             }
         }

@@ -2,8 +2,9 @@
 
 use proptest::{collection::vec, option, prelude::*};
 use sandbox_agent::protocol::{
-    Builtin, Confinement, ExecRequest, ExitKind, ExitReport, ExpectedObject, FailStep, Failure,
-    Key, LandlockPath, LandlockRules, Limit, Mount, Object, Program, Settings, Setup, UserLimit,
+    AgentSettings, Builtin, ClientKey, Confinement, ExecProgram, ExecRequest, ExitKind, ExitReport,
+    ExpectedObject, FailStep, Failure, HostObject, LandlockPath, LandlockRules, Mount,
+    ResourceLimit, Setup, UserLimit,
 };
 
 pub fn bytes() -> impl Strategy<Value = Vec<u8>> {
@@ -22,8 +23,8 @@ pub fn builtin() -> impl Strategy<Value = Builtin> {
 
 pub fn request() -> impl Strategy<Value = ExecRequest> {
     let program = prop_oneof![
-        vec(bytes(), 1..5).prop_map(|argv| Program::Command { argv }),
-        builtin().prop_map(Program::Builtin),
+        vec(bytes(), 1..5).prop_map(|argv| ExecProgram::Command { argv }),
+        builtin().prop_map(ExecProgram::Builtin),
     ];
     (
         program,
@@ -45,8 +46,8 @@ pub fn request() -> impl Strategy<Value = ExecRequest> {
         )
 }
 
-pub fn object() -> impl Strategy<Value = Option<Object>> {
-    option::of(any::<(u64, u64)>().prop_map(|(device, inode)| Object { device, inode }))
+pub fn object() -> impl Strategy<Value = Option<HostObject>> {
+    option::of(any::<(u64, u64)>().prop_map(|(device, inode)| HostObject { device, inode }))
 }
 
 pub fn mount() -> impl Strategy<Value = Mount> {
@@ -118,7 +119,7 @@ pub fn setup() -> impl Strategy<Value = Setup> {
         })
 }
 
-pub fn settings() -> impl Strategy<Value = Settings> {
+pub fn settings() -> impl Strategy<Value = AgentSettings> {
     let landlock = (
         any::<bool>(),
         any::<[u64; 3]>(),
@@ -153,7 +154,7 @@ pub fn settings() -> impl Strategy<Value = Settings> {
                 identity,
                 limits: limits
                     .into_iter()
-                    .map(|(resource, value)| Limit { resource, value })
+                    .map(|(resource, value)| ResourceLimit { resource, value })
                     .collect(),
                 landlock,
                 seccomp: seccomp.concat(),
@@ -183,8 +184,8 @@ pub fn settings() -> impl Strategy<Value = Settings> {
             workdir,
             [give_dirs, make_dirs, kill_count_files],
         ) = rest;
-        Settings {
-            key: Key::new(key),
+        AgentSettings {
+            key: ClientKey::new(key),
             lease_ms,
             owned,
             detached_after_attach,

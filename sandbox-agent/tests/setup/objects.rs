@@ -2,13 +2,13 @@
 
 use std::os::unix::fs::MetadataExt;
 
-use sandbox_agent::protocol::Object;
+use sandbox_agent::protocol::HostObject;
 
 use super::*;
 
-fn object(path: &Path) -> Option<Object> {
+fn object(path: &Path) -> Option<HostObject> {
     let found = std::fs::metadata(path).unwrap();
-    Some(Object {
+    Some(HostObject {
         device: found.dev(),
         inode: found.ino(),
     })
@@ -42,7 +42,7 @@ pub fn replaced_object_is_not_mounted() {
     };
     for missing in [&[][..], SINCE_5_2, &[libc::SYS_mount_setattr]] {
         let try_with = |mounts| {
-            let mut client = Client::launch_without(NAMESPACES, &["--setup"], missing);
+            let mut client = FirstClient::launch_without(NAMESPACES, &["--setup"], missing);
             establish(&mut client, &with(mounts), &split(1234))
         };
         let fine = bind_of(&one, "/data", true, &one);
@@ -65,7 +65,7 @@ pub fn pinned_folder_is_writable_and_cannot_be_renamed() {
         target: target.into(),
     };
     for missing in [&[][..], SINCE_5_2, &[libc::SYS_mount_setattr]] {
-        let mut client = Client::launch_without(NAMESPACES, &["--setup"], missing);
+        let mut client = FirstClient::launch_without(NAMESPACES, &["--setup"], missing);
         let inner = temp_dir.path().join("a/b/ro");
         let setup = with(vec![
             bind_of(temp_dir.path(), "/data", false, temp_dir.path()),

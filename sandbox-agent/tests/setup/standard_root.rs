@@ -5,7 +5,7 @@ use std::path::Path;
 use sandbox_agent::protocol::{Mount, Setup};
 
 use super::output;
-use crate::common::{Client, refused};
+use crate::common::{FirstClient, refused};
 
 pub fn bind(source: &str, target: &str, read_only: bool) -> Mount {
     Mount::Bind {
@@ -113,7 +113,7 @@ pub fn standard_root() -> Setup {
     }
 }
 
-pub fn check_standard_root(client: &mut Client, user: &str) {
+pub fn check_standard_root(client: &mut FirstClient, user: &str) {
     assert_eq!(
         output(client, "id -u; id -g; id -G"),
         format!("{user}\n{user}\n{user}\n")

@@ -21,7 +21,7 @@ use sandbox::{
 
 use crate::command_error::CommandError;
 use ceiling::Ceiling;
-pub use paths::{Mounts, existing};
+pub use paths::{PathMap, existing};
 pub use policy_file::{PolicySource, in_file, writable};
 use settings::SettingOptions;
 pub use values::{bytes, duration, pull_policy, text, variable};
@@ -161,7 +161,7 @@ pub struct Request {
     /// The sandbox.
     pub spec: SandboxSpec,
     /// The host paths that the sandbox sees.
-    pub mounts: Mounts,
+    pub mounts: PathMap,
     /// Neither an option nor the policy file says what may be exported.
     pub exports_are_open: bool,
     /// Settings of the tier.
@@ -219,7 +219,7 @@ impl PolicyOptions {
         if let Some(source) = &source {
             source.check(&policy, workspace.as_ref())?;
         }
-        let mounts = Mounts::new(&policy, workspace.as_ref(), self.workdir.is_some());
+        let mounts = PathMap::new(&policy, workspace.as_ref(), self.workdir.is_some());
         Ok(Request {
             spec: self.spec(workspace)?,
             policy,

@@ -76,14 +76,14 @@ pub fn workspace(text: &OsStr) -> (PathBuf, bool) {
 
 /// The host paths that a sandbox sees, and their paths in the sandbox.
 #[derive(Debug, Default)]
-pub struct Mounts {
+pub struct PathMap {
     workspace: Option<PathBuf>,
     /// The path of the workspace for the code: relative if the code starts there.
     start: PathBuf,
     roots: Vec<PathBuf>,
 }
 
-impl Mounts {
+impl PathMap {
     /// The host paths that this policy and this workspace show. With `--workdir`, the path of the
     /// workspace is absolute.
     pub fn new(
@@ -155,12 +155,12 @@ mod tests {
         let file = folder.path().join("sub/code.py");
         std::fs::create_dir(folder.path().join("sub")).unwrap();
         std::fs::write(&file, "").unwrap();
-        let mounts = |workspace: Option<&Path>, root: &Path| Mounts {
+        let mounts = |workspace: Option<&Path>, root: &Path| PathMap {
             workspace: workspace.map(Path::to_owned),
             start: ".".into(),
             roots: vec![root.to_owned()],
         };
-        let inside = |mounts: Mounts| mounts.inside(&file);
+        let inside = |mounts: PathMap| mounts.inside(&file);
         assert_eq!(
             inside(mounts(Some(folder.path()), folder.path())),
             Some("./sub/code.py".into())

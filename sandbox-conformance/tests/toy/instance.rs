@@ -12,7 +12,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use sandbox_core::spi::{
-    Flow, Input, Instance, Order, OutputSink, OutputStream, Source, unsupported,
+    ControlRequest, Flow, Input, Instance, OutputSink, OutputStream, Source, unsupported,
 };
 use sandbox_core::{
     ArtifactLimits, EnforcementReport, Error, ErrorKind, ExecEnd, ExecRequest, Export, Outcome,
@@ -186,8 +186,8 @@ impl Instance for ToyInstance {
                         let _ = kill_process_group(pid, Signal::KILL);
                     }
                 }
-                order = input.orders.next() => match order {
-                    Order::Signal(number) => {
+                request = input.control.next() => match request {
+                    ControlRequest::Signal(number) => {
                         if let Some(signal) = Signal::from_named_raw(number.into()) {
                             // The program may have ended meanwhile.
                             let _ = kill_process(pid, signal);

@@ -1,6 +1,6 @@
 //! Decides everything about a sandbox before the engine is asked to create it.
 
-use sandbox_agent::protocol::{Confinement, Limit};
+use sandbox_agent::protocol::{Confinement, ResourceLimit};
 use sandbox_core::{EnforcementReport, Error, Plan, Result};
 use sandbox_host::confinement::{self, Isolation, Kernel, Paths, Profile};
 use sandbox_host::seccomp::Arch;
@@ -70,10 +70,10 @@ impl<F: EngineFamily> ContainerBackend<F> {
 }
 
 /// Lowers a resource limit, or adds it if missing. Never raises one.
-fn tighten(limits: &mut Vec<Limit>, resource: u32, value: u64) {
+fn tighten(limits: &mut Vec<ResourceLimit>, resource: u32, value: u64) {
     match limits.iter_mut().find(|limit| limit.resource == resource) {
         Some(limit) => limit.value = limit.value.min(value),
-        None => limits.push(Limit { resource, value }),
+        None => limits.push(ResourceLimit { resource, value }),
     }
 }
 

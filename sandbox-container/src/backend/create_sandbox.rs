@@ -228,7 +228,7 @@ impl<F: EngineFamily> ContainerBackend<F> {
     /// Whether host folders are checked before and after their mount: always, except in a mutant.
     fn checks_folders(&self) -> bool {
         #[cfg(feature = "mutants")]
-        return self.config.mutation != Some(crate::Mutation::Folders);
+        return self.config.mutation != Some(crate::ContainerMutation::Folders);
         #[cfg(not(feature = "mutants"))]
         true
     }

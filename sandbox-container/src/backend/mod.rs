@@ -158,7 +158,7 @@ impl<F: EngineFamily> ContainerBackend<F> {
         };
         let adoption = Adoption::new(self.tier, engine, plan, container, kernel)?;
         #[cfg(feature = "mutants")]
-        if self.config.mutation == Some(crate::Mutation::Adoption) {
+        if self.config.mutation == Some(crate::ContainerMutation::Adoption) {
             return Ok(adoption.ignoring_most_holes());
         }
         Ok(adoption)

@@ -20,7 +20,7 @@ use sandbox_host::{Owner, StderrTail};
 
 pub(crate) use hand_over::NewDetached;
 pub(crate) use hidden_paths::{mounts_host_folders, paths_showing, state_folder_paths};
-pub(crate) use record_store::{Record, RecordGuard, RecordStore};
+pub(crate) use record_store::{ContainerRecord, RecordGuard, RecordStore};
 
 use crate::Tier;
 use crate::engine::{Engine, ListedContainer};
@@ -142,7 +142,7 @@ impl DetachedRegistry<'_> {
     }
 
     /// Removes the record of a removed container, and the image that belongs to it.
-    async fn remove_record(&self, store: &RecordStore, record: &Record) -> Result<()> {
+    async fn remove_record(&self, store: &RecordStore, record: &ContainerRecord) -> Result<()> {
         store.remove(&record.parts.container)?;
         match &record.parts.image {
             Some(image) => removal::remove_image(self.tier, &self.engine.client, image).await,

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sandbox_core::{Error, ErrorKind, Result};
-use sandbox_host::{Key, state};
+use sandbox_host::{ClientKey, state};
 use serde::{Deserialize, Serialize};
 
 use crate::Tier;
@@ -26,7 +26,7 @@ const RECORD: &str = "sandbox.json";
 const KEY: &str = "key";
 
 /// The content of `sandbox.json`.
-pub(crate) type Record = state::Record<ContainerLocation>;
+pub(crate) type ContainerRecord = state::DetachedRecord<ContainerLocation>;
 
 /// Where a detached sandbox runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,7 +81,7 @@ impl RecordStore {
     }
 
     /// Writes a record. It is removed again unless [`RecordGuard::persist`] is called.
-    pub(crate) fn write(&self, record: &Record, key: &Key) -> Result<RecordGuard> {
+    pub(crate) fn write(&self, record: &ContainerRecord, key: &ClientKey) -> Result<RecordGuard> {
         let id = &record.parts.container;
         let text = record.encode()?;
         let new = self.folder.join(format!("{UNFINISHED_PREFIX}{id}"));
@@ -105,31 +105,31 @@ impl RecordStore {
     }
 
     /// The record of a container; `None` if this user has none.
-    pub(crate) fn record(&self, container: &str) -> Result<Option<Record>> {
+    pub(crate) fn record(&self, container: &str) -> Result<Option<ContainerRecord>> {
         if !is_id(container) {
             return Ok(None);
         }
         let path = self.folder.join(container).join(RECORD);
         match state::read_private(&path, RECORD_LIMIT) {
-            Ok(text) => Record::decode(self.tier.name, &path, &text).map(Some),
+            Ok(text) => ContainerRecord::decode(self.tier.name, &path, &text).map(Some),
             Err(cause) if cause.kind() == IoErrorKind::NotFound => Ok(None),
             Err(cause) => Err(self.failed(&path, cause)),
         }
     }
 
     /// The key of a container that has a record.
-    pub(crate) fn key(&self, container: &str) -> Result<Key> {
+    pub(crate) fn key(&self, container: &str) -> Result<ClientKey> {
         let path = self.folder.join(container).join(KEY);
         let key = state::read_private(&path, 64).map_err(|cause| self.failed(&path, cause))?;
-        let key = <[u8; Key::LEN]>::try_from(key).map_err(|_| {
+        let key = <[u8; ClientKey::LEN]>::try_from(key).map_err(|_| {
             let context = format!("{} has no valid key", path.display());
             Error::new(ErrorKind::Io, "attach to sandbox", context).on(self.tier)
         })?;
-        Ok(Key::new(key))
+        Ok(ClientKey::new(key))
     }
 
     /// The records of all containers of this tier on an engine. Logs and skips unreadable ones.
-    pub(crate) fn records(&self, endpoint: &str) -> Result<Vec<Record>> {
+    pub(crate) fn records(&self, endpoint: &str) -> Result<Vec<ContainerRecord>> {
         let entries = match std::fs::read_dir(&self.folder) {
             Err(cause) if cause.kind() == IoErrorKind::NotFound => return Ok(Vec::new()),
             entries => entries.map_err(|cause| self.failed(&self.folder, cause))?,
@@ -244,7 +244,7 @@ mod tests {
 
     const ID: &str = "0123456789abcdef";
 
-    fn record() -> Record {
+    fn record() -> ContainerRecord {
         let plan = plan(
             &SandboxSpec::new("kept").detached(true),
             &CapabilityPolicy::new(),
@@ -257,7 +257,7 @@ mod tests {
             image: None,
         };
         let report = EnforcementReport::nothing("a test");
-        Record::new(TIER.name, &plan, BTreeMap::new(), report, location)
+        ContainerRecord::new(TIER.name, &plan, BTreeMap::new(), report, location)
     }
 
     #[test]
@@ -270,7 +270,7 @@ mod tests {
                 .is_none()
         );
         let store = RecordStore::prepare(TIER, Some(&folder)).expect("made");
-        let key = Key::new([7; 32]);
+        let key = ClientKey::new([7; 32]);
         store.write(&record(), &key).expect("written").persist();
         let store = RecordStore::open_existing(TIER, Some(&folder))
             .expect("found")
@@ -302,7 +302,11 @@ mod tests {
         let state = tempfile::tempdir().expect("a folder");
         let folder = state.path().join("state");
         let store = RecordStore::prepare(TIER, Some(&folder)).expect("made");
-        drop(store.write(&record(), &Key::new([7; 32])).expect("written"));
+        drop(
+            store
+                .write(&record(), &ClientKey::new([7; 32]))
+                .expect("written"),
+        );
         assert_eq!(std::fs::read_dir(&store.folder).expect("there").count(), 0);
     }
 }

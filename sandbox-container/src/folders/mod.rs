@@ -138,7 +138,7 @@ impl HostFolders {
         let same = same.map(|root| (root.as_path(), root.as_path()));
         let workspace = plan.workspace.iter();
         let workspace = workspace.map(|it| (it.path.as_path(), Path::new(WORK_FOLDER)));
-        let provided = plan.provided.iter();
+        let provided = plan.provided_folders.iter();
         let provided = provided.map(|it| (it.source.as_path(), it.target.as_path()));
         let all = same.chain(workspace).chain(provided);
         let placed = all.filter_map(|(path, target)| {
@@ -167,7 +167,7 @@ fn named_paths(plan: &Plan) -> impl Iterator<Item = (&'static str, &Path)> {
     let write = write.map(|root| ("filesystem_write_roots", root.as_path()));
     let workspace = plan.workspace.iter();
     let workspace = workspace.map(|it| ("workspace", it.path.as_path()));
-    let provided = plan.provided.iter();
+    let provided = plan.provided_folders.iter();
     let provided = provided.map(|it| ("packages", it.source.as_path()));
     read.chain(write).chain(workspace).chain(provided)
 }

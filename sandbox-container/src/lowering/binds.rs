@@ -54,7 +54,7 @@ pub(crate) fn binds(
         let (path, read_only) = (&workspace.path, workspace.read_only);
         binds.push(bind("workspace", path, Some(WORK_FOLDER), read_only)?);
     }
-    for provided in &plan.provided {
+    for provided in &plan.provided_folders {
         let target = provided.target.to_str();
         binds.push(bind("packages", &provided.source, target, true)?);
     }

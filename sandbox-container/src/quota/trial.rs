@@ -5,14 +5,14 @@ use std::io;
 
 use bollard::body_full;
 use bollard::errors::Error as EngineError;
-use bollard::models::{ContainerCreateBody, HostConfig};
+use bollard::models::HostConfig;
 use bollard::query_parameters::{CreateImageOptions, UploadToContainerOptions};
 use futures_util::StreamExt;
 use sandbox_core::{Error, ErrorKind, Result};
 
 use super::{LayerQuota, OPTION};
 use crate::Tier;
-use crate::create::create;
+use crate::create::{create, never_started};
 use crate::engine::Engine;
 use crate::error::{ErrorChain, Operation, engine_error};
 use crate::{labels, removal};
@@ -46,18 +46,11 @@ pub(super) async fn run(tier: Tier, engine: &Engine) -> Result<LayerQuota> {
 
 async fn with_image(tier: Tier, engine: &Engine, image: &str) -> Result<LayerQuota> {
     let storage = &engine.facts.storage;
-    let body = ContainerCreateBody {
-        image: Some(image.to_owned()),
-        // Never started.
-        cmd: Some(vec!["/none".to_owned()]),
-        labels: Some(labels::managed(tier)),
-        host_config: Some(HostConfig {
-            network_mode: Some("none".into()),
-            storage_opt: Some(HashMap::from([(OPTION.to_owned(), LAYER_SIZE.to_string())])),
-            ..HostConfig::default()
-        }),
-        ..ContainerCreateBody::default()
+    let host = HostConfig {
+        storage_opt: Some(HashMap::from([(OPTION.to_owned(), LAYER_SIZE.to_string())])),
+        ..HostConfig::default()
     };
+    let body = never_started(tier, image, host);
     let container = match create(tier, engine, None, body).await {
         Ok(container) => container,
         Err(error) if error.kind() == ErrorKind::SandboxUnavailable => return Err(error),

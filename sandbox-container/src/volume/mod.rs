@@ -181,7 +181,7 @@ impl AgentVolume {
         lock(verified()).remove(&self.key(engine));
     }
 
-    fn key(&self, engine: &Engine) -> Key {
+    fn key(&self, engine: &Engine) -> VolumeKey {
         (engine.endpoint.to_string(), self.name.clone())
     }
 
@@ -218,16 +218,16 @@ impl AgentVolume {
     }
 }
 
-fn verified() -> &'static Mutex<HashSet<Key>> {
-    static VERIFIED: OnceLock<Mutex<HashSet<Key>>> = OnceLock::new();
+fn verified() -> &'static Mutex<HashSet<VolumeKey>> {
+    static VERIFIED: OnceLock<Mutex<HashSet<VolumeKey>>> = OnceLock::new();
     VERIFIED.get_or_init(Mutex::default)
 }
 
 /// An engine's endpoint and a volume's name.
-type Key = (String, String);
+type VolumeKey = (String, String);
 
-fn folders() -> &'static Mutex<HashMap<Key, String>> {
-    static FOLDERS: OnceLock<Mutex<HashMap<Key, String>>> = OnceLock::new();
+fn folders() -> &'static Mutex<HashMap<VolumeKey, String>> {
+    static FOLDERS: OnceLock<Mutex<HashMap<VolumeKey, String>>> = OnceLock::new();
     FOLDERS.get_or_init(Mutex::default)
 }
 

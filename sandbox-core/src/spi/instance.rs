@@ -35,10 +35,10 @@ pub trait Instance: Send + Sync {
     /// - Calls [`OutputSink::started`] first. The caller may be waiting for it.
     /// - Passes all output to `sink` as it arrives: every byte once, each stream in order, and
     ///   before this returns.
-    /// - Takes standard input and orders from `input` even while `sink` is slow.
-    /// - Waiting orders are bounded, even if the sandbox takes none. Equal signals that wait may
+    /// - Takes standard input and control requests from `input` even while `sink` is slow.
+    /// - Waiting requests are bounded, even if the sandbox takes none. Equal signals that wait may
     ///   be merged.
-    /// - Drops orders that arrive after the end. [`super::Order::Kill`] ends the execution as
+    /// - Drops requests that arrive after the end. [`super::ControlRequest::Kill`] ends the execution as
     ///   [`crate::Outcome::Signaled`] by SIGKILL.
     /// - The environment consists of the plan's variables and the request's.
     /// - Kills all processes of the execution at `request.timeout`, which is never `None` here:

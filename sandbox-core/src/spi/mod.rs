@@ -21,7 +21,7 @@ pub use instance::Instance;
 pub use output::{Flow, OutputSink, OutputStream};
 
 pub use crate::escape::escape;
-pub use crate::input::{Input, Order, Orders};
+pub use crate::input::{ControlReceiver, ControlRequest, Input};
 pub use crate::unique_name::unique_name;
 pub use crate::workspace::MAX_LISTED;
 #[doc(hidden)]

@@ -1,6 +1,6 @@
 //! Resource limits of all processes of an execution.
 
-use sandbox_agent::protocol::Limit;
+use sandbox_agent::protocol::ResourceLimit;
 use sandbox_core::Plan;
 
 use super::Profile;
@@ -33,9 +33,10 @@ const MESSAGE_QUEUES: u64 = 819_200;
 ///   per file, user and process, so a file system with a size and a control group are better. Also,
 ///   a file limit kills with `SIGXFSZ`, while programs can handle a full disk.
 #[must_use]
-pub fn limits(plan: &Plan, profile: &Profile) -> Vec<Limit> {
-    let asked = |condition: bool, resource, value| condition.then_some(Limit { resource, value });
-    let always = |resource, value| Some(Limit { resource, value });
+pub fn limits(plan: &Plan, profile: &Profile) -> Vec<ResourceLimit> {
+    let asked =
+        |condition: bool, resource, value| condition.then_some(ResourceLimit { resource, value });
+    let always = |resource, value| Some(ResourceLimit { resource, value });
     let limits = [
         asked(profile.disk_by_rlimit, RLIMIT_FSIZE, plan.disk.as_u64()),
         asked(profile.memory_by_rlimit, RLIMIT_DATA, plan.memory.as_u64()),

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sandbox_agent::protocol::{Builtin, Kind, LogRequest, Program};
+use sandbox_agent::protocol::{Builtin, ExecProgram, FrameKind, LogRequest};
 use sandbox_core::spi::{Flow, Input, Instance, OutputSink, OutputStream, Source};
 use sandbox_core::{
     ArtifactLimits, Copied, EnforcementReport, ExecEnd, ExecRequest, Export, ImageInfo,
@@ -36,12 +36,12 @@ impl Instance for AgentInstance {
         input: Input,
         sink: &mut dyn OutputSink,
     ) -> Result<ExecEnd> {
-        let program = Program::Command {
+        let program = ExecProgram::Command {
             argv: request.argv.clone(),
         };
         let message = self.request(program, Some(request), input.stdin.is_some());
         let start = self.begin(request.timeout).await;
-        let stream = self.open(Kind::Exec, &message.encode(), request.timeout)?;
+        let stream = self.open(FrameKind::Exec, &message.encode(), request.timeout)?;
         match follow(stream, input, sink).await {
             Finish::Exited {
                 report,
@@ -143,7 +143,8 @@ impl Instance for AgentInstance {
     async fn stop(&self, grace: Duration) -> Result<()> {
         let synced = self.last_sync().await;
         let grace_ms = u32::try_from(grace.as_millis()).unwrap_or(u32::MAX);
-        self.connection.control(Kind::Stop, &grace_ms.to_le_bytes());
+        self.connection
+            .control(FrameKind::Stop, &grace_ms.to_le_bytes());
         let bound = grace.saturating_add(agent_timeouts::STOP);
         let stopped = tokio::time::timeout(bound, self.connection.watch_end()).await;
         if stopped.is_err() {
@@ -178,7 +179,7 @@ impl AgentInstance {
             follow: follow_on,
         };
         let limit = (!follow_on).then_some(agent_timeouts::LOG);
-        let stream = self.open(Kind::Logs, &request.encode(), limit)?;
+        let stream = self.open(FrameKind::Logs, &request.encode(), limit)?;
         match follow(stream, None.into(), sink).await {
             Finish::Exited { .. } => Ok(()),
             Finish::Failed(failure) => Err(failure_error(self.isolator.tier(), &failure)),

@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 
-use sandbox_agent::protocol::{Key, Welcome};
+use sandbox_agent::protocol::{ClientKey, Welcome};
 use sandbox_core::Result;
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -139,7 +139,7 @@ impl AgentInstance {
     /// [`ErrorKind::Protocol`]: sandbox_core::ErrorKind::Protocol
     pub async fn attach<S>(
         stream: S,
-        key: &Key,
+        key: &ClientKey,
         sandbox: AttachedSandbox,
         isolator: Box<dyn Isolator>,
     ) -> Result<Self>
@@ -160,7 +160,7 @@ impl AgentInstance {
     /// As [`AgentInstance::attach`], and the error of the first stream.
     pub async fn attach_by(
         reach: Arc<dyn Connector>,
-        key: &Key,
+        key: &ClientKey,
         sandbox: AttachedSandbox,
         isolator: Box<dyn Isolator>,
     ) -> Result<Self> {

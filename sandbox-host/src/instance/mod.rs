@@ -11,7 +11,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sandbox_agent::protocol::{Builtin, ExecRequest as AgentRequest, ExitKind, Kind, Program};
+use sandbox_agent::protocol::{
+    Builtin, ExecProgram, ExecRequest as AgentRequest, ExitKind, FrameKind,
+};
 use sandbox_core::spi::{Flow, Instance, OutputSink, OutputStream, Source};
 use sandbox_core::{ByteSize, EnforcementReport, Error, ErrorKind, ExecRequest, Result, Workspace};
 
@@ -117,7 +119,7 @@ impl AgentInstance {
 
     fn request(
         &self,
-        program: Program,
+        program: ExecProgram,
         request: Option<&ExecRequest>,
         stdin: bool,
     ) -> AgentRequest {
@@ -144,7 +146,7 @@ impl AgentInstance {
         }
     }
 
-    fn open(&self, kind: Kind, message: &[u8], limit: Option<Duration>) -> Result<OpenStream> {
+    fn open(&self, kind: FrameKind, message: &[u8], limit: Option<Duration>) -> Result<OpenStream> {
         self.connection
             .open_stream(kind, message, limit)
             .map_err(|error| error.on(self.isolator.tier()))
@@ -158,9 +160,9 @@ impl AgentInstance {
         sink: &mut dyn OutputSink,
     ) -> Result<()> {
         let tier = self.isolator.tier();
-        let request = self.request(Program::Builtin(builtin), None, stdin.is_some());
+        let request = self.request(ExecProgram::Builtin(builtin), None, stdin.is_some());
         let stream = self.open(
-            Kind::Exec,
+            FrameKind::Exec,
             &request.encode(),
             Some(self.sandbox.file_timeout),
         )?;

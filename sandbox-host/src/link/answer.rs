@@ -1,7 +1,8 @@
 //! The first frames on a stream of a link.
 
 use sandbox_agent::protocol::{
-    Failure, HEADER_LEN, Header, Key, Kind, Link, ProtocolError, Resume, Resumed, encode_frame,
+    BeginLink, ClientKey, Failure, FrameKind, HEADER_LEN, Header, ProtocolError, Resume, Resumed,
+    encode_frame,
 };
 use tokio::io::{AsyncRead, AsyncReadExt};
 
@@ -32,23 +33,23 @@ impl From<ProtocolError> for AnswerError {
 }
 
 /// The greeting of a new link.
-pub(super) fn link(secret: &Key) -> Vec<u8> {
-    let link = Link {
+pub(super) fn link(secret: &ClientKey) -> Vec<u8> {
+    let link = BeginLink {
         secret: secret.clone(),
     };
-    frame(Kind::Link, &link.encode())
+    frame(FrameKind::Link, &link.encode())
 }
 
 /// The greeting of a stream that resumes a link, of which this many bytes have arrived.
-pub(super) fn resume(secret: &Key, received: u64) -> Vec<u8> {
+pub(super) fn resume(secret: &ClientKey, received: u64) -> Vec<u8> {
     let resume = Resume {
         secret: secret.clone(),
         received,
     };
-    frame(Kind::Resume, &resume.encode())
+    frame(FrameKind::Resume, &resume.encode())
 }
 
-fn frame(kind: Kind, message: &[u8]) -> Vec<u8> {
+fn frame(kind: FrameKind, message: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     encode_frame(&mut bytes, 0, kind, false, message);
     bytes
@@ -66,8 +67,8 @@ pub(super) async fn read(reader: &mut (impl AsyncRead + Unpin)) -> Result<u64, A
     let mut message = vec![0; header.length];
     reader.read_exact(&mut message).await?;
     match header.kind {
-        Kind::Resumed => Ok(Resumed::decode(&message)?.received),
-        Kind::Failed => {
+        FrameKind::Resumed => Ok(Resumed::decode(&message)?.received),
+        FrameKind::Failed => {
             let refusal = failure_error("", &Failure::decode(&message)?);
             Err(AnswerError::Refused(refusal.context().to_owned()))
         }

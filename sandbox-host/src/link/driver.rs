@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sandbox_agent::protocol::{Key, ProtocolError};
+use sandbox_agent::protocol::{ClientKey, ProtocolError};
 use sandbox_core::Error;
 use tokio::io::AsyncWriteExt;
 use tokio::time::{Instant, sleep_until, timeout_at};
@@ -28,7 +28,7 @@ pub(super) async fn drive(
     shared: Arc<LinkShared>,
     first: Box<dyn ByteStream>,
     reach: Arc<dyn Connector>,
-    secret: Key,
+    secret: ClientKey,
     patience: Duration,
 ) {
     let _driven = LinkTask(&shared);
@@ -94,7 +94,7 @@ enum AttemptFailure {
 async fn reconnect(
     shared: &LinkShared,
     reach: &dyn Connector,
-    secret: &Key,
+    secret: &ClientKey,
     limit: &mut ReconnectLimit,
     deadline: Instant,
 ) -> Result<Box<dyn ByteStream>, LinkFailure> {
@@ -129,7 +129,7 @@ async fn reconnect(
 async fn attempt(
     shared: &LinkShared,
     reach: &dyn Connector,
-    secret: &Key,
+    secret: &ClientKey,
 ) -> Result<Box<dyn ByteStream>, AttemptFailure> {
     let reason = |error: Error| error.context().to_owned();
     let mut stream = reach.open().await.map_err(|error| match error {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sandbox_agent::protocol::Key;
+use sandbox_agent::protocol::ClientKey;
 use sandbox_core::{Error, Result};
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -96,7 +96,7 @@ pub(crate) fn begin(
     reach: Arc<dyn Connector>,
     patience: Duration,
 ) -> Result<LinkedStream> {
-    let secret: Key = crate::sandbox::random_key()?;
+    let secret: ClientKey = crate::sandbox::random_key()?;
     let shared = Arc::new(LinkShared::new());
     let stream = LinkedStream::new(Arc::clone(&shared));
     tokio::spawn(driver::drive(shared, first, reach, secret, patience));

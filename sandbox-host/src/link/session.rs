@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sandbox_agent::protocol::{Key, MAX_FRAME, ProtocolError};
+use sandbox_agent::protocol::{ClientKey, MAX_FRAME, ProtocolError};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::answer::{self, AnswerError};
@@ -39,7 +39,7 @@ impl From<AnswerError> for SessionEnd {
 pub(super) async fn begin(
     shared: &LinkShared,
     stream: Box<dyn ByteStream>,
-    secret: &Key,
+    secret: &ClientKey,
 ) -> SessionEnd {
     run(shared, stream, &answer::link(secret)).await
 }

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use sandbox_agent::protocol::Key;
+use sandbox_agent::protocol::ClientKey;
 use sandbox_core::spi::Instance as _;
 use sandbox_core::{Plan, Result};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::Record;
+use super::DetachedRecord;
 use crate::{AgentInstance, Sandbox};
 
 /// A new sandbox that is to outlive its creator.
@@ -17,7 +17,7 @@ pub struct HandOver<'a> {
     tier: &'a str,
     plan: &'a Plan,
     env: BTreeMap<String, String>,
-    key: Key,
+    key: ClientKey,
 }
 
 impl<'a> HandOver<'a> {
@@ -45,11 +45,11 @@ impl<'a> HandOver<'a> {
         self,
         first: AgentInstance,
         location: P,
-        write_record: impl AsyncFnOnce(&Record<P>, &Key) -> Result<()>,
-        attach: impl AsyncFnOnce(&Record<P>, &Key) -> Result<AgentInstance>,
+        write_record: impl AsyncFnOnce(&DetachedRecord<P>, &ClientKey) -> Result<()>,
+        attach: impl AsyncFnOnce(&DetachedRecord<P>, &ClientKey) -> Result<AgentInstance>,
     ) -> Result<AgentInstance> {
         let enforcement = first.enforcement().clone();
-        let record = Record::new(self.tier, self.plan, self.env, enforcement, location);
+        let record = DetachedRecord::new(self.tier, self.plan, self.env, enforcement, location);
         write_record(&record, &self.key).await?;
         let instance = attach(&record, &self.key).await?;
         drop(first);

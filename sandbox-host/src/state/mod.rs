@@ -12,7 +12,7 @@ use rustix::fs::OFlags;
 use sandbox_core::{Error, ErrorKind, Result};
 
 pub use hand_over::HandOver;
-pub use record::{Record, lifetime};
+pub use record::{DetachedRecord, lifetime};
 
 /// The path of the state folder, which may not exist. Configured, or else `/run/sandbox` for root,
 /// `$XDG_RUNTIME_DIR/sandbox`, or `/tmp/sandbox-UID`.

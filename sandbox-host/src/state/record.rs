@@ -22,7 +22,7 @@ pub fn lifetime(plan: &Plan) -> Duration {
 /// sandbox again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Record<P> {
+pub struct DetachedRecord<P> {
     version: u32,
     /// The tier that created it.
     pub tier: String,
@@ -40,7 +40,7 @@ pub struct Record<P> {
     pub parts: P,
 }
 
-impl<P: Serialize + DeserializeOwned + PartialEq> Record<P> {
+impl<P: Serialize + DeserializeOwned + PartialEq> DetachedRecord<P> {
     /// A record of a sandbox whose [`lifetime`] starts now.
     #[must_use]
     pub fn new(
@@ -144,13 +144,13 @@ mod tests {
 
     use super::*;
 
-    fn record(policy: &CapabilityPolicy) -> Record<String> {
+    fn record(policy: &CapabilityPolicy) -> DetachedRecord<String> {
         let lifetime = Duration::from_secs(60);
         let spec = SandboxSpec::new("kept").detached(true).lifetime(lifetime);
         let plan = Plan::resolve(&spec, policy).expect("a plan");
         let report = EnforcementReport::nothing("a test");
         let place = "somewhere".to_owned();
-        Record::new("local", &plan, BTreeMap::new(), report, place)
+        DetachedRecord::new("local", &plan, BTreeMap::new(), report, place)
     }
 
     #[test]
@@ -159,7 +159,7 @@ mod tests {
         let text = record.encode().expect("text");
         let path = Path::new("/x");
         assert_eq!(
-            Record::<String>::decode("local", path, &text).expect("read"),
+            DetachedRecord::<String>::decode("local", path, &text).expect("read"),
             record
         );
         assert!(!record.is_over());
@@ -179,8 +179,8 @@ mod tests {
             ("\"version\": 2,", ""),
         ] {
             let text = text.replacen(from, to, 1);
-            let error =
-                Record::<String>::decode("local", Path::new("/x"), text.as_bytes()).expect_err(to);
+            let error = DetachedRecord::<String>::decode("local", Path::new("/x"), text.as_bytes())
+                .expect_err(to);
             assert!(error.context().starts_with("/x: "), "{error}");
         }
     }

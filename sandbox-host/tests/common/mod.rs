@@ -20,18 +20,18 @@ use sandbox_core::spi::{Flow, Instance, OutputSink, OutputStream, Source};
 use sandbox_core::{
     CapabilityPolicy, EnforcementReport, ExecEnd, ExecRequest, Plan, Result, SandboxSpec,
 };
-use sandbox_host::{AgentInstance, AttachedSandbox, Isolator, Key, Sandbox};
+use sandbox_host::{AgentInstance, AttachedSandbox, ClientKey, Isolator, Sandbox};
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 
 /// The agent's process. Counts the requests to destroy it.
 #[derive(Clone)]
-pub struct Process {
+pub struct AgentChild {
     child: Arc<Mutex<Child>>,
     destroyed: Arc<AtomicUsize>,
 }
 
-impl Process {
+impl AgentChild {
     fn new(child: Child) -> Self {
         Self {
             child: Arc::new(Mutex::new(child)),
@@ -50,7 +50,7 @@ impl Process {
 }
 
 #[async_trait]
-impl Isolator for Process {
+impl Isolator for AgentChild {
     fn tier(&self) -> &str {
         "test"
     }
@@ -123,7 +123,7 @@ pub async fn instance_under(policy: &CapabilityPolicy) -> AgentInstance {
     connect(command, sandbox_under(policy)).await.0
 }
 
-async fn connect(mut command: Command, sandbox: Sandbox) -> (AgentInstance, Process) {
+async fn connect(mut command: Command, sandbox: Sandbox) -> (AgentInstance, AgentChild) {
     let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -131,7 +131,7 @@ async fn connect(mut command: Command, sandbox: Sandbox) -> (AgentInstance, Proc
         .spawn()
         .unwrap();
     let stream = tokio::io::join(child.stdout.take().unwrap(), child.stdin.take().unwrap());
-    let process = Process::new(child);
+    let process = AgentChild::new(child);
     let instance = AgentInstance::connect(stream, sandbox, Box::new(process.clone()))
         .await
         .unwrap();
@@ -139,7 +139,7 @@ async fn connect(mut command: Command, sandbox: Sandbox) -> (AgentInstance, Proc
 }
 
 /// A sandbox behind a relay. It ends with its handle, or when the link is down for the lease.
-pub async fn linked(lease: Duration) -> (AgentInstance, Process, Arc<CuttableRelay>) {
+pub async fn linked(lease: Duration) -> (AgentInstance, AgentChild, Arc<CuttableRelay>) {
     let relay = CuttableRelay::new();
     let child = Command::new(program())
         .args(["serve", "--listen", &format!("@{}", relay.name)])
@@ -147,7 +147,7 @@ pub async fn linked(lease: Duration) -> (AgentInstance, Process, Arc<CuttableRel
         .kill_on_drop(true)
         .spawn()
         .unwrap();
-    let process = Process::new(child);
+    let process = AgentChild::new(child);
     let mut sandbox = sandbox();
     sandbox.settings.lease_ms = u64::try_from(lease.as_millis()).unwrap();
     let connector = Arc::new(RelayConnector(Arc::clone(&relay)));
@@ -159,8 +159,8 @@ pub async fn linked(lease: Duration) -> (AgentInstance, Process, Arc<CuttableRel
 
 /// A sandbox whose agent listens on a socket. It ends at the latest when this is dropped.
 pub struct Listening {
-    pub process: Process,
-    pub key: Key,
+    pub process: AgentChild,
+    pub key: ClientKey,
     place: tempfile::TempDir,
     attached: AttachedSandbox,
 }
@@ -213,12 +213,12 @@ impl Listening {
     }
 
     /// A later client with this key.
-    pub async fn attach_with(&self, key: &Key) -> Result<AgentInstance> {
+    pub async fn attach_with(&self, key: &ClientKey) -> Result<AgentInstance> {
         self.attach_over(self.stream().await, key).await
     }
 
     /// A later client over an open connection.
-    pub async fn attach_over(&self, stream: UnixStream, key: &Key) -> Result<AgentInstance> {
+    pub async fn attach_over(&self, stream: UnixStream, key: &ClientKey) -> Result<AgentInstance> {
         let isolator = Box::new(self.process.clone());
         AgentInstance::attach(stream, key, self.attached.clone(), isolator).await
     }

@@ -8,14 +8,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use sandbox_agent::protocol::{
-    Channel, Confinement, ExitKind, ExitReport, FrameBuffer, Kind, WINDOW, Welcome, encode_frame,
+    Channel, Confinement, ExitKind, ExitReport, FrameBuffer, FrameKind, WINDOW, Welcome,
+    encode_frame,
 };
 use sandbox_core::spi::{Flow, Instance, OutputSink, OutputStream};
 use sandbox_core::{
     CapabilityPolicy, EnforcementReport, ErrorKind, ExecEnd, ExecRequest, Outcome, Plan, Result,
     SandboxSpec,
 };
-use sandbox_host::{AgentInstance, AttachedSandbox, Isolator, Key, Sandbox};
+use sandbox_host::{AgentInstance, AttachedSandbox, ClientKey, Isolator, Sandbox};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
 /// The most bytes in transit in each direction.
@@ -89,7 +90,7 @@ impl FakeAgent {
         }
     }
 
-    pub async fn next(&mut self) -> Option<(u32, Kind, Vec<u8>)> {
+    pub async fn next(&mut self) -> Option<(u32, FrameKind, Vec<u8>)> {
         loop {
             if let Some(frame) = self.buffer.next_frame().unwrap() {
                 return Some((
@@ -106,7 +107,7 @@ impl FakeAgent {
         }
     }
 
-    pub async fn wait_for(&mut self, kind: Kind) -> Option<u32> {
+    pub async fn wait_for(&mut self, kind: FrameKind) -> Option<u32> {
         while let Some((stream, found, _)) = self.next().await {
             if found == kind {
                 return Some(stream);
@@ -115,13 +116,13 @@ impl FakeAgent {
         None
     }
 
-    pub async fn frame(&mut self, stream: u32, kind: Kind, payload: &[u8]) -> bool {
+    pub async fn frame(&mut self, stream: u32, kind: FrameKind, payload: &[u8]) -> bool {
         self.raw(&frame(stream, kind, payload)).await
     }
 
     /// Reports the end of an execution.
     pub async fn exit(&mut self, stream: u32, kind: ExitKind) -> bool {
-        self.frame(stream, Kind::Exited, &exited(kind)).await
+        self.frame(stream, FrameKind::Exited, &exited(kind)).await
     }
 
     pub async fn raw(&mut self, bytes: &[u8]) -> bool {
@@ -135,13 +136,13 @@ impl FakeAgent {
             landlock_abi: 0,
             capabilities: 0,
         };
-        assert!(self.frame(0, Kind::Welcome, &welcome.encode()).await);
+        assert!(self.frame(0, FrameKind::Welcome, &welcome.encode()).await);
     }
 
     /// Answers pings and nothing else, until the host closes the stream.
     pub async fn only_answer_pings(&mut self) {
         while let Some((_, kind, payload)) = self.next().await {
-            if kind == Kind::Ping && !self.frame(0, Kind::Pong, &payload).await {
+            if kind == FrameKind::Ping && !self.frame(0, FrameKind::Pong, &payload).await {
                 return;
             }
         }
@@ -153,16 +154,16 @@ impl FakeAgent {
         let mut credit = i64::from(WINDOW);
         loop {
             while credit >= 60_000 {
-                if !self.frame(stream, Kind::Stdout, &piece).await {
+                if !self.frame(stream, FrameKind::Stdout, &piece).await {
                     return;
                 }
                 credit -= 60_000;
             }
             match self.next().await {
-                Some((_, Kind::Credit, payload)) => {
+                Some((_, FrameKind::Credit, payload)) => {
                     credit += i64::from(Channel::read_credit(&payload).unwrap().1);
                 }
-                Some((_, Kind::Kill, _)) | None => return,
+                Some((_, FrameKind::Kill, _)) | None => return,
                 Some(_) => {}
             }
         }
@@ -170,7 +171,7 @@ impl FakeAgent {
 
     /// Floods the first stream of this kind until the host kills the execution, reports that it was
     /// killed, and answers pings.
-    pub async fn flood_first(mut self, kind: Kind) {
+    pub async fn flood_first(mut self, kind: FrameKind) {
         let stream = self.wait_for(kind).await.unwrap();
         self.flood(stream).await;
         self.exit(stream, ExitKind::Killed).await;
@@ -185,7 +186,7 @@ impl FakeAgent {
 }
 
 /// The bytes of one frame.
-pub fn frame(stream: u32, kind: Kind, payload: &[u8]) -> Vec<u8> {
+pub fn frame(stream: u32, kind: FrameKind, payload: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     encode_frame(&mut bytes, stream, kind, false, payload);
     bytes
@@ -202,7 +203,7 @@ pub fn exited(kind: ExitKind) -> Vec<u8> {
 
 /// Which client of the sandbox the host is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Client {
+pub enum ClientRole {
     Owner,
     Creator,
     Later,
@@ -218,22 +219,22 @@ pub fn settings() -> Sandbox {
 }
 
 /// Connects to the agent at the other end of `host`.
-pub async fn connect(client: Client, host: DuplexStream) -> (Result<AgentInstance>, Destroyed) {
+pub async fn connect(client: ClientRole, host: DuplexStream) -> (Result<AgentInstance>, Destroyed) {
     let destroyed = Destroyed::default();
     let isolator = Box::new(destroyed.clone());
     let instance = match client {
-        Client::Owner => AgentInstance::connect(host, settings(), isolator).await,
-        Client::Creator => AgentInstance::connect(host, settings().detached(), isolator).await,
-        Client::Later => {
+        ClientRole::Owner => AgentInstance::connect(host, settings(), isolator).await,
+        ClientRole::Creator => AgentInstance::connect(host, settings().detached(), isolator).await,
+        ClientRole::Later => {
             let sandbox = AttachedSandbox::new(&plan(), BTreeMap::new(), EnforcementReport::new());
-            AgentInstance::attach(host, &Key::new([9; 32]), sandbox, isolator).await
+            AgentInstance::attach(host, &ClientKey::new([9; 32]), sandbox, isolator).await
         }
     };
     (instance, destroyed)
 }
 
 /// A client of this agent, after its welcome.
-pub async fn client_of<F, Fut>(client: Client, agent: F) -> (AgentInstance, Destroyed)
+pub async fn client_of<F, Fut>(client: ClientRole, agent: F) -> (AgentInstance, Destroyed)
 where
     F: FnOnce(FakeAgent) -> Fut,
     Fut: Future<Output = ()> + Send + 'static,
@@ -241,10 +242,10 @@ where
     let (host, guest) = tokio::io::duplex(PIPE);
     let mut fake = FakeAgent::new(guest);
     let welcome = async {
-        let greeting = if client == Client::Later {
-            Kind::Attach
+        let greeting = if client == ClientRole::Later {
+            FrameKind::Attach
         } else {
-            Kind::Hello
+            FrameKind::Hello
         };
         fake.wait_for(greeting).await.unwrap();
         fake.welcome().await;
@@ -261,7 +262,7 @@ where
     F: FnOnce(FakeAgent) -> Fut,
     Fut: Future<Output = ()> + Send + 'static,
 {
-    client_of(Client::Owner, agent).await
+    client_of(ClientRole::Owner, agent).await
 }
 
 pub fn request() -> ExecRequest {

@@ -5,7 +5,7 @@ use sandbox_core::{Error, ErrorKind, Result};
 use sandbox_host::StderrTail;
 use sandbox_host::adopted::ForeignAgent;
 
-use super::{ForeignContainer, PodProgram, script};
+use super::{ForeignPodContainer, PodProgram, script};
 use crate::TIER;
 use crate::cluster::Cluster;
 
@@ -22,7 +22,7 @@ echo ended
 #[derive(Debug)]
 pub(super) struct ForeignPodAgent {
     cluster: Cluster,
-    container: ForeignContainer,
+    container: ForeignPodContainer,
     /// A string that occurs only in the command lines of the agent's processes.
     name: String,
     stderr_tail: StderrTail,
@@ -31,7 +31,7 @@ pub(super) struct ForeignPodAgent {
 impl ForeignPodAgent {
     pub(super) fn new(
         cluster: &Cluster,
-        container: &ForeignContainer,
+        container: &ForeignPodContainer,
         program: &PodProgram,
         stderr_tail: StderrTail,
     ) -> Self {

@@ -19,14 +19,14 @@ const MAX_NAME: usize = 253;
 
 /// A running container.
 #[derive(Debug, Clone)]
-pub(crate) struct ForeignContainer {
+pub(crate) struct ForeignPodContainer {
     pub pod: String,
     pub target: PodRef,
     pub container: Container,
     pub spec: PodSpec,
 }
 
-impl fmt::Display for ForeignContainer {
+impl fmt::Display for ForeignPodContainer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "container {} of pod {}", self.container.name, self.pod)
     }
@@ -36,7 +36,7 @@ fn error(kind: ErrorKind, context: String) -> Error {
     Error::new(kind, "adopt pod", context).on(TIER)
 }
 
-impl ForeignContainer {
+impl ForeignPodContainer {
     /// Finds a container named `POD` or `POD/CONTAINER`.
     ///
     /// # Errors
@@ -215,8 +215,8 @@ pub(super) mod tests {
         serde_json::from_value(pod).expect("a pod")
     }
 
-    pub(in crate::adopt) fn running_container(spec: serde_json::Value) -> ForeignContainer {
-        ForeignContainer::of(&pod(&["main"], spec), None).expect("found")
+    pub(in crate::adopt) fn running_container(spec: serde_json::Value) -> ForeignPodContainer {
+        ForeignPodContainer::of(&pod(&["main"], spec), None).expect("found")
     }
 
     #[test]
@@ -231,7 +231,7 @@ pub(super) mod tests {
     #[test]
     fn ambiguous_container_must_be_named() {
         let of =
-            |pod: &Pod, name| ForeignContainer::of(pod, name).map(|found| found.container.name);
+            |pod: &Pod, name| ForeignPodContainer::of(pod, name).map(|found| found.container.name);
         assert_eq!(
             of(&pod(&["one"], json!({})), None).expect("the only"),
             "one"
@@ -252,11 +252,11 @@ pub(super) mod tests {
     fn ended_and_own_pods_are_refused() {
         let mut ours = pod(&["main"], json!({}));
         ours.metadata.labels = Some(labels::ours().into());
-        let error = ForeignContainer::of(&ours, None).expect_err("ours");
+        let error = ForeignPodContainer::of(&ours, None).expect_err("ours");
         assert_eq!(error.kind(), ErrorKind::InvalidRequest);
         let mut ended = pod(&["main"], json!({}));
         ended.status = None;
-        let error = ForeignContainer::of(&ended, None).expect_err("ended");
+        let error = ForeignPodContainer::of(&ended, None).expect_err("ended");
         assert_eq!(error.kind(), ErrorKind::SandboxEnded);
     }
 }

@@ -20,7 +20,7 @@ use sandbox_host::{AgentInstance, StderrTail};
 use crate::cluster::Cluster;
 use crate::stream;
 use agent::ForeignPodAgent;
-pub(crate) use container::ForeignContainer;
+pub(crate) use container::ForeignPodContainer;
 use program::{PodProgram, ProgramFolders};
 
 /// A container to adopt.
@@ -28,7 +28,7 @@ use program::{PodProgram, ProgramFolders};
 pub(crate) struct PodAdoption<'a> {
     pub cluster: &'a Cluster,
     pub plan: &'a Plan,
-    pub container: ForeignContainer,
+    pub container: ForeignPodContainer,
     pub kernel: Kernel,
 }
 

@@ -7,7 +7,7 @@ use sandbox_core::spi::unique_name;
 use sandbox_core::{Error, ErrorKind, Result};
 use sandbox_host::adopted::{ForeignProgram, InstalledAgent};
 
-use super::{ForeignContainer, script};
+use super::{ForeignPodContainer, script};
 use crate::TIER;
 use crate::cluster::Cluster;
 use crate::error::{ClusterOperation, cluster_error};
@@ -46,7 +46,7 @@ echo removed
 #[derive(Debug, Clone)]
 pub(super) struct PodProgram {
     cluster: Cluster,
-    container: ForeignContainer,
+    container: ForeignPodContainer,
     /// The name of its folder, unique in the container.
     name: String,
 }
@@ -76,7 +76,7 @@ impl PodProgram {
     /// execute.
     pub(super) async fn install(
         cluster: &Cluster,
-        container: &ForeignContainer,
+        container: &ForeignPodContainer,
         program: &[u8],
     ) -> Result<(InstalledAgent<Self>, ProgramFolders)> {
         let name = unique_name(".sandbox-agent");
@@ -142,7 +142,7 @@ impl ForeignProgram for PodProgram {
     }
 }
 
-fn refused(container: &ForeignContainer, why: &str, stderr: Option<String>) -> Error {
+fn refused(container: &ForeignPodContainer, why: &str, stderr: Option<String>) -> Error {
     let stderr = stderr.map_or_else(String::new, |stderr| format!(" ({stderr})"));
     let context = format!("{container}: {why}{stderr}");
     Error::new(ErrorKind::Unsupported, "adopt pod", context)

@@ -8,14 +8,14 @@ use sandbox_host::adopted;
 use sandbox_host::confinement::Kernel;
 use sandbox_lang::packages;
 
-use super::ForeignContainer;
+use super::ForeignPodContainer;
 use super::extra_access::ExtraAccess;
 use crate::quantity::thousandths;
 
 /// The enforcement of each demand of a plan.
 pub(super) fn report(
     plan: &Plan,
-    container: &ForeignContainer,
+    container: &ForeignPodContainer,
     kernel: &Kernel,
 ) -> EnforcementReport {
     let mut report = EnforcementReport::new();
@@ -31,7 +31,7 @@ pub(super) fn report(
 fn entry(
     capability: Capability,
     plan: &Plan,
-    container: &ForeignContainer,
+    container: &ForeignPodContainer,
     kernel: &Kernel,
 ) -> Enforcement {
     match capability {
@@ -59,12 +59,12 @@ fn entry(
     }
 }
 
-fn extra_access(container: &ForeignContainer) -> ExtraAccess {
+fn extra_access(container: &ForeignPodContainer) -> ExtraAccess {
     ExtraAccess::of(&container.spec, &container.container)
 }
 
 /// Whether the container can access folders of its node or volumes of the cluster.
-fn files(container: &ForeignContainer, writing: bool) -> Enforcement {
+fn files(container: &ForeignPodContainer, writing: bool) -> Enforcement {
     if let Some(why) = extra_access(container).files() {
         return Enforcement::unenforced(why);
     }
@@ -106,7 +106,7 @@ fn is_read_only(volume: &Volume) -> bool {
         || volume.downward_api.is_some()
 }
 
-fn network(plan: &Plan, container: &ForeignContainer) -> Enforcement {
+fn network(plan: &Plan, container: &ForeignPodContainer) -> Enforcement {
     match plan.network {
         _ if container.spec.host_network == Some(true) => {
             Enforcement::unenforced("the pod is in its node's network")
@@ -118,7 +118,7 @@ fn network(plan: &Plan, container: &ForeignContainer) -> Enforcement {
     }
 }
 
-fn processes(container: &ForeignContainer) -> Enforcement {
+fn processes(container: &ForeignPodContainer) -> Enforcement {
     let is = |flag: Option<bool>| flag == Some(true);
     let shared = [
         (container.spec.host_pid, "hostPID"),
@@ -145,12 +145,12 @@ fn processes(container: &ForeignContainer) -> Enforcement {
 }
 
 /// A limit of the container, in thousandths.
-fn limit(container: &ForeignContainer, resource: &str) -> Option<u128> {
+fn limit(container: &ForeignPodContainer, resource: &str) -> Option<u128> {
     let limits = container.container.resources.as_ref()?.limits.as_ref()?;
     thousandths(&limits.get(resource)?.0).filter(|limit| *limit > 0)
 }
 
-fn memory(plan: &Plan, container: &ForeignContainer) -> Enforcement {
+fn memory(plan: &Plan, container: &ForeignPodContainer) -> Enforcement {
     match limit(container, "memory") {
         None => Enforcement::unenforced("the container has no memory limit"),
         Some(limit) if limit > u128::from(plan.memory.as_u64()) * 1000 => {
@@ -161,7 +161,7 @@ fn memory(plan: &Plan, container: &ForeignContainer) -> Enforcement {
     }
 }
 
-fn cpus(plan: &Plan, container: &ForeignContainer) -> Enforcement {
+fn cpus(plan: &Plan, container: &ForeignPodContainer) -> Enforcement {
     match limit(container, "cpu") {
         None => Enforcement::unenforced("the container has no processor limit"),
         Some(limit) if limit > u128::from(plan.cpus.as_milli()) => Enforcement::unenforced(

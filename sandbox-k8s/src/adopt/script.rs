@@ -8,7 +8,7 @@ use sandbox_core::{Error, ErrorKind, Result};
 use sandbox_host::StderrTail;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::ForeignContainer;
+use super::ForeignPodContainer;
 use crate::TIER;
 use crate::stream;
 
@@ -27,7 +27,7 @@ const MAX_BYTES: u64 = 16 * 1024;
 /// Errors of the cluster; `Io` after the timeout.
 pub(super) async fn run(
     pods: &Api<Pod>,
-    container: &ForeignContainer,
+    container: &ForeignPodContainer,
     script: &str,
     arguments: &[&str],
     input: &[u8],

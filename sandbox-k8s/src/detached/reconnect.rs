@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use sandbox_core::Result;
-use sandbox_host::{AgentInstance, Key};
+use sandbox_host::{AgentInstance, ClientKey};
 
-use super::secret::Record;
+use super::secret::PodRecord;
 use crate::cluster::Cluster;
 use crate::connector::PodConnector;
 use crate::isolator::PodIsolator;
@@ -18,8 +18,8 @@ use crate::isolator::PodIsolator;
 pub(super) async fn attach(
     cluster: &Cluster,
     isolator: &PodIsolator,
-    record: &Record,
-    key: &Key,
+    record: &PodRecord,
+    key: &ClientKey,
 ) -> Result<AgentInstance> {
     let connector = PodConnector::new(cluster.pods(), isolator);
     let boxed = Box::new(isolator.clone());

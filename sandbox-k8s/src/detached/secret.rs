@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{Pod, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::ObjectMeta;
 use sandbox_core::{Error, ErrorKind, Result};
-use sandbox_host::{Key, state};
+use sandbox_host::{ClientKey, state};
 use serde::{Deserialize, Serialize};
 
 use crate::{TIER, labels};
@@ -19,7 +19,7 @@ const RECORD: &str = "sandbox.json";
 const KEY: &str = "key";
 
 /// The content of `sandbox.json`.
-pub(super) type Record = state::Record<PodLocation>;
+pub(super) type PodRecord = state::DetachedRecord<PodLocation>;
 
 /// Identifies the pod of a detached sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,7 +58,7 @@ impl PodLocation {
 /// # Errors
 ///
 /// For a record that cannot be encoded.
-pub(super) fn encode(record: &Record, key: &Key) -> Result<Secret> {
+pub(super) fn encode(record: &PodRecord, key: &ClientKey) -> Result<Secret> {
     let location = &record.parts;
     let owner = OwnerReference {
         api_version: "v1".to_owned(),
@@ -89,7 +89,7 @@ pub(super) fn encode(record: &Record, key: &Key) -> Result<Secret> {
 /// # Errors
 ///
 /// If it is incomplete or belongs to another pod.
-pub(super) fn decode(secret: &Secret, location: &PodLocation) -> Result<(Record, Key)> {
+pub(super) fn decode(secret: &Secret, location: &PodLocation) -> Result<(PodRecord, ClientKey)> {
     let shown = format!("Secret {}", location.secret());
     let refused = |why: &str| {
         let context = format!("{shown}: {why}");
@@ -102,13 +102,13 @@ pub(super) fn decode(secret: &Secret, location: &PodLocation) -> Result<(Record,
         found.map(|bytes| &*bytes.0)
     };
     let text = value(RECORD).ok_or_else(|| refused("it has no record"))?;
-    let record = Record::decode(TIER, Path::new(&shown), text)?;
+    let record = PodRecord::decode(TIER, Path::new(&shown), text)?;
     if record.parts != *location || record.tier != TIER {
         return Err(refused("it belongs to another sandbox"));
     }
-    let key = value(KEY).and_then(|key| <[u8; Key::LEN]>::try_from(key).ok());
+    let key = value(KEY).and_then(|key| <[u8; ClientKey::LEN]>::try_from(key).ok());
     let key = key.ok_or_else(|| refused("it has no key"))?;
-    Ok((record, Key::new(key)))
+    Ok((record, ClientKey::new(key)))
 }
 
 #[cfg(test)]
@@ -125,17 +125,17 @@ mod tests {
         }
     }
 
-    fn secret() -> (Record, Secret) {
+    fn secret() -> (PodRecord, Secret) {
         let spec = SandboxSpec::new("kept").detached(true).env("TOKEN", "t");
         let plan = plan(&spec, &CapabilityPolicy::new());
-        let record = Record::new(
+        let record = PodRecord::new(
             TIER,
             &plan,
             BTreeMap::new(),
             EnforcementReport::nothing("a test"),
             location(),
         );
-        let secret = encode(&record, &Key::new([7; 32])).expect("a Secret");
+        let secret = encode(&record, &ClientKey::new([7; 32])).expect("a Secret");
         (record, secret)
     }
 
@@ -143,7 +143,7 @@ mod tests {
     fn secret_round_trips_and_is_owned_by_its_pod() {
         let (record, mut secret) = secret();
         let (read, key) = decode(&secret, &location()).expect("read");
-        assert_eq!((read, key), (record, Key::new([7; 32])));
+        assert_eq!((read, key), (record, ClientKey::new([7; 32])));
         // The record contains the time, and a label the version.
         secret.data = None;
         let labels = secret.metadata.labels.get_or_insert_default();

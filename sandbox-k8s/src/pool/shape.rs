@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::Pod;
 use sandbox_core::{Error, ErrorKind, Plan, PullPolicy, Result};
-use sandbox_host::{Key, Sandbox};
+use sandbox_host::{ClientKey, Sandbox};
 
 use crate::{TIER, labels};
 
@@ -21,7 +21,7 @@ impl Shape {
         let pod = serde_json::to_vec(&pod).map_err(|error| {
             Error::new(ErrorKind::Io, "compare pods", error.to_string()).on(TIER)
         })?;
-        sandbox.settings.key = Key::new([0; 32]);
+        sandbox.settings.key = ClientKey::new([0; 32]);
         let mut hasher = blake3::Hasher::new();
         hasher.update(&(pod.len() as u64).to_le_bytes());
         hasher.update(&pod);

@@ -64,8 +64,8 @@ fn other_changes_are_named() {
         other => *other = json!([element]),
     };
     /// What the error names, and the change that it is about.
-    type Change<'a> = (&'a str, &'a dyn Fn(&mut Value));
-    let changes: &[Change<'_>] = &[
+    type SpecEdit<'a> = (&'a str, &'a dyn Fn(&mut Value));
+    let changes: &[SpecEdit<'_>] = &[
         ("a sidecar", &|pod| {
             push(
                 &mut pod["spec"]["containers"],

@@ -13,7 +13,7 @@ use sandbox_core::{ByteSize, CapabilityPolicy, Cpus, SandboxClient, SandboxSpec}
 use sandbox_k8s::{KubernetesBackend, KubernetesConfig};
 use serde_json::Value;
 
-use crate::Done;
+use crate::TestResult;
 use crate::test_namespace::TestNamespace;
 
 pub const IMAGE: &str = "sandbox-test/busybox:latest";
@@ -63,7 +63,7 @@ fn runtime() -> tokio::runtime::Runtime {
 }
 
 /// Runs a test for at most eight minutes. An agent waits two minutes for its owner.
-pub fn run<F>(test: F) -> Done
+pub fn run<F>(test: F) -> TestResult
 where
     F: Future<Output = sandbox_core::Result<()>>,
 {

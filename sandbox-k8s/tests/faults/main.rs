@@ -18,14 +18,14 @@ mod test_namespace;
 
 use std::process::ExitCode;
 
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Arguments, Trial};
+use sandbox_testing::contract::TestResult;
 use sandbox_testing::requirements::fail_if_required;
 use sandbox_testing::trials::ignored_if;
 
 const TIER: &str = "k8s";
 
-type Done = Result<(), Failed>;
-type Test = (&'static str, fn() -> Done);
+type ClusterTest = (&'static str, fn() -> TestResult);
 
 fn main() -> ExitCode {
     if let Some(code) = owner::run_if_asked() {

@@ -13,10 +13,10 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::cluster::{kubeconfig, run, spec};
-use super::{Done, Test};
+use super::{ClusterTest, TestResult};
 use crate::test_namespace::TestNamespace;
 
-pub const TESTS: &[Test] = &[
+pub const TESTS: &[ClusterTest] = &[
     ("node::a_restarted_kubelet_runs_new_sandboxes", kubelet),
     ("node::a_restarted_runtime_runs_new_sandboxes", containerd),
 ];
@@ -89,15 +89,15 @@ fn read(record: &Path) -> Value {
     serde_json::from_str(&text).expect("JSON")
 }
 
-fn kubelet() -> Done {
+fn kubelet() -> TestResult {
     killed("kubelet")
 }
 
-fn containerd() -> Done {
+fn containerd() -> TestResult {
     killed("containerd")
 }
 
-fn killed(name: &str) -> Done {
+fn killed(name: &str) -> TestResult {
     run(async {
         let mut daemon = Daemon::find(name);
         let namespace = TestNamespace::new().await;

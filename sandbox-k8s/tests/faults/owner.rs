@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use sandbox_testing::owner::{Owner, exit_code, use_sandbox};
+use sandbox_testing::owner::{OwnerProcess, exit_code, use_sandbox};
 
 use super::cluster::{config, run, sandboxes, spec};
 
@@ -21,9 +21,9 @@ pub fn run_if_asked() -> Option<ExitCode> {
 }
 
 /// Starts an owner, without waiting for its sandbox.
-pub fn start(kubeconfig: &Path, namespace: &str) -> Owner {
+pub fn start(kubeconfig: &Path, namespace: &str) -> OwnerProcess {
     let kubeconfig = kubeconfig.to_str().expect("a plain path").to_owned();
-    Owner::spawn([
+    OwnerProcess::spawn([
         (CONFIGURATION, kubeconfig),
         (NAMESPACE, namespace.to_owned()),
     ])

@@ -9,10 +9,10 @@ use super::cluster::{kubeconfig, run};
 use super::kubectl_proxy::KubectlProxy;
 use super::owner;
 use super::server::write_kubeconfig;
-use super::{Done, Test};
+use super::{ClusterTest, TestResult};
 use crate::test_namespace::TestNamespace;
 
-pub const TESTS: &[Test] = &[("owner_killed::at_any_request_leaves_nothing", killed)];
+pub const TESTS: &[ClusterTest] = &[("owner_killed::at_any_request_leaves_nothing", killed)];
 
 /// The longest that a killed owner's pods may run: the lease is one minute, and an agent waits two
 /// minutes for its first client.
@@ -46,7 +46,7 @@ const WORK: &[(&str, u64)] = &[
     ("remove", 20),
 ];
 
-fn killed() -> Done {
+fn killed() -> TestResult {
     run(async {
         let namespace = TestNamespace::new().await;
         let kubectl = KubectlProxy::start();

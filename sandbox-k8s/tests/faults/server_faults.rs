@@ -8,10 +8,10 @@ use tokio::time::timeout;
 
 use super::cluster::{run, sandboxes, spec};
 use super::server::Server;
-use super::{Done, Test};
+use super::{ClusterTest, TestResult};
 use crate::test_namespace::TestNamespace;
 
-pub const TESTS: &[Test] = &[
+pub const TESTS: &[ClusterTest] = &[
     (
         "server::operations_end_as_expected_after_a_restart",
         comes_back,
@@ -56,7 +56,7 @@ fn is_outage(kind: ErrorKind) -> bool {
     .contains(&kind)
 }
 
-fn comes_back() -> Done {
+fn comes_back() -> TestResult {
     run(async {
         let namespace = TestNamespace::new().await;
         let mut server = Server::start().await;
@@ -72,7 +72,7 @@ fn comes_back() -> Done {
 
 /// An execution that ends before its time limit is not a timeout, even if its end is known much
 /// later.
-fn ended_during_outage() -> Done {
+fn ended_during_outage() -> TestResult {
     run(async {
         let namespace = TestNamespace::new().await;
         let mut server = Server::start().await;
@@ -190,7 +190,7 @@ async fn everything_at_once(
 }
 
 /// Operations fail soon after the lease, and the pods end without their owner.
-fn stays_away() -> Done {
+fn stays_away() -> TestResult {
     run(async {
         let namespace = TestNamespace::new().await;
         let mut server = Server::start().await;

@@ -9,9 +9,9 @@ use sandbox_core::{
 
 use crate::cluster::{PROGRAMS, config_in, output, run, small};
 use crate::test_namespace::TestNamespace;
-use crate::{Done, Test};
+use crate::{ClusterTest, TestResult};
 
-pub const TESTS: &[Test] = &[
+pub const TESTS: &[ClusterTest] = &[
     ("adopt::a_foreign_pod_is_used_and_left_unchanged", entered),
     ("adopt::admission_checks_a_foreign_pod", admission),
     ("adopt::a_container_without_a_shell_is_reported", no_shell),
@@ -41,7 +41,7 @@ fn state(pods: &[Pod]) -> Vec<String> {
     shown.collect()
 }
 
-fn entered() -> Done {
+fn entered() -> TestResult {
     run(async {
         let namespace = TestNamespace::new().await;
         namespace.foreign("theirs", &["/bin/sleep", "300"]).await;
@@ -81,7 +81,7 @@ fn entered() -> Done {
     })
 }
 
-fn admission() -> Done {
+fn admission() -> TestResult {
     run(async {
         let namespace = TestNamespace::new().await;
         namespace.foreign("theirs", &["/bin/sleep", "300"]).await;
@@ -100,7 +100,7 @@ fn admission() -> Done {
     })
 }
 
-fn no_shell() -> Done {
+fn no_shell() -> TestResult {
     run(async {
         let namespace = TestNamespace::new().await;
         let pod = serde_json::json!({
@@ -129,7 +129,7 @@ fn no_shell() -> Done {
     })
 }
 
-fn refused() -> Done {
+fn refused() -> TestResult {
     run(async {
         let namespace = TestNamespace::new().await;
         let client = accepting(&namespace);

@@ -11,15 +11,15 @@ use sandbox_core::{ByteSize, CapabilityPolicy, Cpus, SandboxClient, SandboxSpec}
 use sandbox_k8s::{KubernetesBackend, KubernetesConfig};
 use serde_json::json;
 
-use crate::Done;
+use crate::TestResult;
 use crate::cluster::run;
 use crate::test_namespace::{TestNamespace, wait_until};
 
 /// Runs a test in its own namespace, which is removed afterwards.
-pub fn in_namespace<F, T>(test: T) -> Done
+pub fn in_namespace<F, T>(test: T) -> TestResult
 where
     T: FnOnce(Arc<TestNamespace>) -> F,
-    F: Future<Output = Done>,
+    F: Future<Output = TestResult>,
 {
     run(async { test(Arc::new(TestNamespace::new().await)).await })
 }

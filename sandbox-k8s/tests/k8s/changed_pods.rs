@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 
 use crate::cluster::{output, run, small};
 use crate::test_namespace::{TestNamespace, client, wait_until};
-use crate::{Done, Test};
+use crate::{ClusterTest, TestResult};
 
-pub const TESTS: &[Test] = &[
+pub const TESTS: &[ClusterTest] = &[
     ("changed_pods::additions_are_refused_and_removed", added),
     (
         "changed_pods::labels_of_a_specification_select_nothing",
@@ -80,10 +80,10 @@ impl tower_service::Service<Request<Body>> for Changing {
 }
 
 /// A change of a pod.
-type Change = fn(&mut Value);
+type PodEdit = fn(&mut Value);
 
 /// Changes, each with the text that the error contains.
-const CHANGES: &[(&str, Change)] = &[
+const CHANGES: &[(&str, PodEdit)] = &[
     ("container \"istio-proxy\"", sidecar),
     ("init container \"setup\"", |pod| {
         let mut setup = pod["spec"]["containers"][0].clone();
@@ -138,7 +138,7 @@ fn push(list: &mut Value, element: Value) {
     }
 }
 
-fn added() -> Done {
+fn added() -> TestResult {
     run(async {
         let namespace = TestNamespace::new().await;
         for (words, change) in CHANGES {
@@ -206,7 +206,7 @@ async fn is_selected(namespace: &TestNamespace, pod: &str) -> bool {
     behind
 }
 
-fn labels() -> Done {
+fn labels() -> TestResult {
     run(async {
         let namespace = TestNamespace::new().await;
         let client = client(namespace.config(), CapabilityPolicy::new());
@@ -232,10 +232,10 @@ fn labels() -> Done {
 }
 
 #[cfg(feature = "mutants")]
-fn selected() -> Done {
+fn selected() -> TestResult {
     run(async {
         let namespace = TestNamespace::new().await;
-        let config = namespace.config().mutated(sandbox_k8s::Mutation::Labels);
+        let config = namespace.config().mutated(sandbox_k8s::PodMutation::Labels);
         let client = client(config, CapabilityPolicy::new());
         let sandbox = client.create(&small("labeled").label("app", "api")).await?;
         let pod = namespace.names().await.remove(0);
@@ -247,7 +247,7 @@ fn selected() -> Done {
 }
 
 #[cfg(feature = "mutants")]
-fn uncompared() -> Done {
+fn uncompared() -> TestResult {
     run(async {
         let namespace = TestNamespace::new().await;
         let changing = Changing::client(namespace.client.clone(), &namespace.name, |pod| {
@@ -256,7 +256,7 @@ fn uncompared() -> Done {
         });
         let config = namespace
             .config()
-            .mutated(sandbox_k8s::Mutation::Comparison);
+            .mutated(sandbox_k8s::PodMutation::Comparison);
         let client = client(config.client(changing), CapabilityPolicy::new());
         let sandbox = client.create(&small("changed")).await?;
         let selected = namespace

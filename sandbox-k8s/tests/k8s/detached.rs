@@ -12,9 +12,9 @@ use crate::cluster::{self, PROGRAMS, client_with, config_in, output, run, small}
 use crate::contract::SHORT_LIFETIME;
 use crate::inspection::has_ended;
 use crate::test_namespace::TestNamespace;
-use crate::{Done, Test, owner};
+use crate::{ClusterTest, TestResult, owner};
 
-pub const TESTS: &[Test] = &[
+pub const TESTS: &[ClusterTest] = &[
     (
         "detached::consecutive_and_concurrent_clients_share_it",
         used_by_others,
@@ -44,7 +44,7 @@ fn spec(name: &str) -> SandboxSpec {
         .lifetime(Duration::from_secs(120))
 }
 
-fn used_by_others() -> Done {
+fn used_by_others() -> TestResult {
     run(async {
         let namespace = TestNamespace::new().await;
         let client = client_in(&namespace);
@@ -92,7 +92,7 @@ fn used_by_others() -> Done {
     })
 }
 
-fn one_wins() -> Done {
+fn one_wins() -> TestResult {
     run(async {
         let namespace = TestNamespace::new().await;
         let spec = spec("wanted");
@@ -120,7 +120,7 @@ fn one_wins() -> Done {
     })
 }
 
-fn creator_killed() -> Done {
+fn creator_killed() -> TestResult {
     run(async {
         let namespace = TestNamespace::new().await;
         owner::start(&namespace.name, "orphan", true).kill();
@@ -141,7 +141,7 @@ fn creator_killed() -> Done {
     })
 }
 
-fn time_over() -> Done {
+fn time_over() -> TestResult {
     run(async {
         let namespace = TestNamespace::new().await;
         let client = client_in(&namespace);
@@ -173,7 +173,7 @@ fn time_over() -> Done {
     })
 }
 
-fn key() -> Done {
+fn key() -> TestResult {
     run(async {
         let namespace = TestNamespace::new().await;
         let client = client_in(&namespace);
@@ -219,7 +219,7 @@ fn key() -> Done {
     })
 }
 
-fn given_up() -> Done {
+fn given_up() -> TestResult {
     run(async {
         let namespace = TestNamespace::new().await;
         let client = client_in(&namespace);
@@ -240,7 +240,7 @@ fn given_up() -> Done {
     })
 }
 
-fn removed_by_others() -> Done {
+fn removed_by_others() -> TestResult {
     run(async {
         let namespace = TestNamespace::new().await;
         let client = client_in(&namespace);
@@ -268,7 +268,7 @@ fn removed_by_others() -> Done {
     })
 }
 
-fn no_right() -> Done {
+fn no_right() -> TestResult {
     run(async {
         let namespace = TestNamespace::new().await;
         let rights = [

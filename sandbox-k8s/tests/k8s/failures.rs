@@ -11,9 +11,9 @@ use tokio::time::Instant;
 
 use crate::cluster::{run, small};
 use crate::test_namespace::{TestNamespace, client, wait_until};
-use crate::{Done, Test};
+use crate::{ClusterTest, TestResult};
 
-pub const TESTS: &[Test] = &[
+pub const TESTS: &[ClusterTest] = &[
     ("failures::an_image_that_no_node_has_is_reported", no_image),
     ("failures::an_unreachable_registry_is_reported", registry),
     ("failures::insufficient_resources_are_reported", no_room),
@@ -57,7 +57,7 @@ fn assert_error(error: &Error, kind: ErrorKind, expected: &[&str]) {
     }
 }
 
-fn no_image() -> Done {
+fn no_image() -> TestResult {
     run(async {
         let namespace = TestNamespace::new().await;
         let error = refusal_of(&namespace, small("refused").image("no-such-image:1")).await;
@@ -66,7 +66,7 @@ fn no_image() -> Done {
     })
 }
 
-fn registry() -> Done {
+fn registry() -> TestResult {
     run(async {
         let namespace = TestNamespace::new().await;
         // This port of the node is closed.
@@ -83,7 +83,7 @@ fn registry() -> Done {
     })
 }
 
-fn no_room() -> Done {
+fn no_room() -> TestResult {
     run(async {
         let namespace = TestNamespace::new().await;
         let error = refusal_of(&namespace, small("refused").cpus(Cpus::whole(900))).await;
@@ -96,7 +96,7 @@ fn no_room() -> Done {
     })
 }
 
-fn quota() -> Done {
+fn quota() -> TestResult {
     run(async {
         let namespace = TestNamespace::new().await;
         let hard =
@@ -120,7 +120,7 @@ fn quota() -> Done {
     })
 }
 
-fn limit_range() -> Done {
+fn limit_range() -> TestResult {
     run(async {
         let namespace = TestNamespace::new().await;
         let limits = json!([{"type": "Container", "max": {"memory": "32Mi"}}]);
@@ -136,7 +136,7 @@ fn limit_range() -> Done {
     })
 }
 
-fn no_namespace() -> Done {
+fn no_namespace() -> TestResult {
     run(async {
         let namespace = TestNamespace::new().await;
         let config = namespace.config().namespace("sandbox-test-none");
@@ -154,7 +154,7 @@ fn no_namespace() -> Done {
     })
 }
 
-fn terminating_namespace() -> Done {
+fn terminating_namespace() -> TestResult {
     run(async {
         let namespace = TestNamespace::new().await;
         // A finalizer keeps it in the phase Terminating.
@@ -183,7 +183,7 @@ fn terminating_namespace() -> Done {
 async fn assert_ended_by(
     namespace: &TestNamespace,
     remove: impl AsyncFnOnce(&TestNamespace, &str),
-) -> Done {
+) -> TestResult {
     let client = client(namespace.config(), CapabilityPolicy::new());
     let sandbox = client.create(&small("removed")).await?;
     let pod = namespace.names().await.remove(0);
@@ -216,7 +216,7 @@ async fn assert_ended_by(
     Ok(())
 }
 
-fn evicted() -> Done {
+fn evicted() -> TestResult {
     run(async {
         let namespace = TestNamespace::new().await;
         assert_ended_by(&namespace, async |namespace, pod| {
@@ -234,7 +234,7 @@ fn evicted() -> Done {
     })
 }
 
-fn deleted() -> Done {
+fn deleted() -> TestResult {
     run(async {
         let namespace = TestNamespace::new().await;
         assert_ended_by(&namespace, async |namespace, pod| {

@@ -12,9 +12,9 @@ use serde_json::json;
 use crate::cluster::{output, run, small};
 use crate::rights::rules;
 use crate::test_namespace::{TestNamespace, client, wait_until};
-use crate::{Done, Test};
+use crate::{ClusterTest, TestResult};
 
-pub const TESTS: &[Test] = &[("in_cluster::a_pods_service_account_suffices", own_account)];
+pub const TESTS: &[ClusterTest] = &[("in_cluster::a_pods_service_account_suffices", own_account)];
 
 const RUN_IN_POD: &str = "SANDBOX_TEST_IN_CLUSTER";
 
@@ -30,7 +30,7 @@ pub fn run_if_asked() -> Option<std::process::ExitCode> {
     Some(std::process::ExitCode::SUCCESS)
 }
 
-fn own_account() -> Done {
+fn own_account() -> TestResult {
     run(async {
         let namespace = TestNamespace::new().await;
         let named = json!({"name": "runner"});

@@ -1,14 +1,14 @@
 //! The identity and privileges of code.
 
 use crate::cluster::{output, run, sandbox};
-use crate::{Done, Test};
+use crate::{ClusterTest, TestResult};
 
-pub const TESTS: &[Test] = &[(
+pub const TESTS: &[ClusterTest] = &[(
     "isolation::code_has_its_own_user_and_no_privileges",
     identity,
 )];
 
-fn identity() -> Done {
+fn identity() -> TestResult {
     run(async {
         let sandbox = sandbox("identity").await;
         let text = output(

@@ -5,9 +5,9 @@ use sandbox_k8s::PodProfile;
 
 use crate::cluster::{output, run, small};
 use crate::test_namespace::{TestNamespace, client};
-use crate::{Done, Test};
+use crate::{ClusterTest, TestResult};
 
-pub const TESTS: &[Test] = &[
+pub const TESTS: &[ClusterTest] = &[
     ("last_message::code_cannot_write_it", closed),
     ("last_message::where_code_can_write_it_is_bounded", bounded),
 ];
@@ -15,7 +15,7 @@ pub const TESTS: &[Test] = &[
 const FILE: &str = "/dev/termination-log";
 const GAP: &str = "the kubelet's file for the last message";
 
-fn closed() -> Done {
+fn closed() -> TestResult {
     run(async {
         let namespace = TestNamespace::new().await;
         let client = client(namespace.config(), CapabilityPolicy::new());
@@ -34,7 +34,7 @@ fn closed() -> Done {
     })
 }
 
-fn bounded() -> Done {
+fn bounded() -> TestResult {
     run(async {
         let namespace = TestNamespace::new().await;
         let mut policy = CapabilityPolicy::new();

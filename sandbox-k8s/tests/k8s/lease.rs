@@ -7,14 +7,14 @@ use k8s_openapi::api::core::v1::Pod;
 use crate::cluster::{client_in, run};
 use crate::inspection::has_ended;
 use crate::test_namespace::TestNamespace;
-use crate::{Done, Test, owner};
+use crate::{ClusterTest, TestResult, owner};
 
-pub const TESTS: &[Test] = &[(
+pub const TESTS: &[ClusterTest] = &[(
     "lease::a_killed_owners_pod_ends_after_its_lease",
     lease_over,
 )];
 
-fn lease_over() -> Done {
+fn lease_over() -> TestResult {
     run(async {
         let namespace = TestNamespace::new().await;
         owner::start(&namespace.name, "leased", false).kill();

@@ -3,11 +3,11 @@
 use sandbox_core::Capability;
 
 use crate::cluster::{run, sandbox};
-use crate::{Done, Test};
+use crate::{ClusterTest, TestResult};
 
-pub const TESTS: &[Test] = &[("limits::memory_and_cpus_are_enforced", limits)];
+pub const TESTS: &[ClusterTest] = &[("limits::memory_and_cpus_are_enforced", limits)];
 
-fn limits() -> Done {
+fn limits() -> TestResult {
     run(async {
         let sandbox = sandbox("limits").await;
         for capability in [Capability::Memory, Capability::Cpus] {

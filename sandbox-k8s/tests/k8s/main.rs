@@ -34,17 +34,17 @@ mod workspace;
 use std::process::ExitCode;
 use std::sync::{PoisonError, RwLock};
 
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Arguments, Trial};
+use sandbox_testing::contract::TestResult;
 use sandbox_testing::requirements::fail_if_required;
 use sandbox_testing::trials::{ignore, ignored_if};
 
 const TIER: &str = "k8s";
 
-type Done = Result<(), Failed>;
-type Test = (&'static str, fn() -> Done);
+type ClusterTest = (&'static str, fn() -> TestResult);
 
 /// A module's tests begin with its name.
-const TESTS: &[&[Test]] = &[
+const TESTS: &[&[ClusterTest]] = &[
     adopt::TESTS,
     changed_pods::TESTS,
     network_cut::TESTS,
@@ -70,7 +70,7 @@ const TESTS: &[&[Test]] = &[
 
 /// Runs a test beside the others. A test of `scale` fills the nodes, so it runs alone: the lifetime
 /// of other tests' pods would end before they are scheduled.
-fn with_room_on_nodes(name: &str, test: impl FnOnce() -> Done) -> Done {
+fn with_room_on_nodes(name: &str, test: impl FnOnce() -> TestResult) -> TestResult {
     static NODES: RwLock<()> = RwLock::new(());
     // A test that failed does not affect the others.
     if scale::TESTS.iter().any(|(alone, _)| *alone == name) {

@@ -9,9 +9,9 @@ use sandbox_testing::owner::exit_code;
 
 use crate::cluster::{client_in, output, run, small};
 use crate::test_namespace::TestNamespace;
-use crate::{Done, Test};
+use crate::{ClusterTest, TestResult};
 
-pub const TESTS: &[Test] = &[
+pub const TESTS: &[ClusterTest] = &[
     (
         "many_clients::fifty_consecutive_clients_are_served",
         consecutive,
@@ -67,7 +67,7 @@ async fn detached(
     client_in(&namespace.name).create(&spec).await
 }
 
-fn consecutive() -> Done {
+fn consecutive() -> TestResult {
     run(async {
         let namespace = TestNamespace::new().await;
         let sandbox = detached(&namespace, "shared").await?;
@@ -102,7 +102,7 @@ while True:
 "#;
 
 /// Code can connect to the agent's socket, but only takes the places of unauthenticated clients.
-fn flooded() -> Done {
+fn flooded() -> TestResult {
     run(async {
         let namespace = TestNamespace::new().await;
         let spec = small("flooded")

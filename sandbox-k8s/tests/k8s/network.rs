@@ -16,9 +16,9 @@ use sandbox_k8s::{KubernetesBackend, KubernetesConfig, PodProfile, WarmPool};
 
 use crate::cluster::{output, run, small};
 use crate::test_namespace::{NodeListener, TestNamespace, client};
-use crate::{Done, Test};
+use crate::{ClusterTest, TestResult};
 
-pub const TESTS: &[Test] = &[
+pub const TESTS: &[ClusterTest] = &[
     ("network::an_unenforced_policy_is_refused", unenforced),
     ("network::an_enforced_policy_denies_the_network", enforced),
     ("network::pods_of_a_warm_pool_are_under_the_policy", pooled),
@@ -174,7 +174,7 @@ fn network_of(pod: &str) -> Option<File> {
     })
 }
 
-fn unenforced() -> Done {
+fn unenforced() -> TestResult {
     run(async {
         let namespace = TestNamespace::new().await;
         let config = namespace.config().profile(PodProfile::Restricted);
@@ -205,7 +205,7 @@ async fn assert_unreachable(sandbox: &SandboxHandle, listener: &NodeListener) {
     );
 }
 
-fn enforced() -> Done {
+fn enforced() -> TestResult {
     run(async {
         let cluster = SimulatedCluster::new(Enforced::All).await;
         let config = cluster.config();
@@ -233,7 +233,7 @@ fn enforced() -> Done {
 
 /// A policy allows the network to pods with a label. A label of the specification is not a label of
 /// the pod.
-fn labeled() -> Done {
+fn labeled() -> TestResult {
     run(async {
         let cluster = SimulatedCluster::new(Enforced::AllButApi).await;
         let config = cluster.config();
@@ -249,7 +249,7 @@ fn labeled() -> Done {
         // The control: with the label on the pod, the network stays, and the pod is refused.
         #[cfg(feature = "mutants")]
         {
-            let config = config.mutated(sandbox_k8s::Mutation::Labels);
+            let config = config.mutated(sandbox_k8s::PodMutation::Labels);
             let opened = client(config, CapabilityPolicy::new()).create(&spec).await;
             let error = opened.expect_err("its network stays");
             assert_eq!(error.kind(), ErrorKind::SetupFailed, "{error}");
@@ -260,7 +260,7 @@ fn labeled() -> Done {
 }
 
 /// A pod from the warm pool is under the policy, and its report says so.
-fn pooled() -> Done {
+fn pooled() -> TestResult {
     run(async {
         let cluster = SimulatedCluster::new(Enforced::All).await;
         let config = cluster.config().warm(WarmPool::new(1));
@@ -287,7 +287,7 @@ fn pooled() -> Done {
     })
 }
 
-fn half_enforced() -> Done {
+fn half_enforced() -> TestResult {
     run(async {
         let cluster = SimulatedCluster::new(Enforced::Outwards).await;
         let config = cluster.config();
@@ -302,7 +302,7 @@ fn half_enforced() -> Done {
 }
 
 /// Everything is denied, but a pod without the policy cannot reach the target either.
-fn no_witness() -> Done {
+fn no_witness() -> TestResult {
     run(async {
         let namespace = TestNamespace::new().await;
         let closed = {

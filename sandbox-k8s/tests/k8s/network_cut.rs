@@ -9,9 +9,9 @@ use serde_json::Value;
 use crate::changed_pods::Changing;
 use crate::cluster::{client, output, run, small};
 use crate::test_namespace::{self, NodeListener, TestNamespace};
-use crate::{Done, Test};
+use crate::{ClusterTest, TestResult};
 
-pub const TESTS: &[Test] = &[
+pub const TESTS: &[ClusterTest] = &[
     ("network_cut::code_has_no_network", no_network),
     (
         "network_cut::no_process_keeps_the_capability",
@@ -30,7 +30,7 @@ pub const TESTS: &[Test] = &[
 /// The capability's bit.
 const NET_ADMIN: u64 = 1 << 12;
 
-fn no_network() -> Done {
+fn no_network() -> TestResult {
     run(async {
         let namespace = TestNamespace::new().await;
         let listener = NodeListener::new(namespace.node_address().await).await;
@@ -75,7 +75,7 @@ fn no_network() -> Done {
 }
 
 /// No process of the pod has the capability: the agent, its supervisors, `connect` and code.
-fn no_capability() -> Done {
+fn no_capability() -> TestResult {
     run(async {
         let sandbox = client().create(&small("capabilities")).await?;
         let text = output(
@@ -130,12 +130,12 @@ fn without(pod: &mut Value, pointer: &str, word: &str) {
 fn uncompared(namespace: &TestNamespace) -> sandbox_k8s::KubernetesConfig {
     namespace
         .config()
-        .mutated(sandbox_k8s::Mutation::Comparison)
+        .mutated(sandbox_k8s::PodMutation::Comparison)
 }
 
 /// Without the comparison of the created pod, the agent itself refuses to serve without the cut.
 #[cfg(feature = "mutants")]
-fn refused() -> Done {
+fn refused() -> TestResult {
     run(async {
         let namespace = TestNamespace::new().await;
         let changing = Changing::client(namespace.client.clone(), &namespace.name, |pod| {
@@ -159,7 +159,7 @@ fn refused() -> Done {
 }
 
 /// The error is the same if the client connects before the agent's end is known.
-fn ended() -> Done {
+fn ended() -> TestResult {
     run(async {
         let namespace = TestNamespace::new().await;
         let message = "cannot take the network away: eth0: EPERM";
@@ -179,7 +179,7 @@ fn ended() -> Done {
 
 /// The kernel's routes reveal a cut that was removed from the command line, without the comparison.
 #[cfg(feature = "mutants")]
-fn found_out() -> Done {
+fn found_out() -> TestResult {
     run(async {
         let namespace = TestNamespace::new().await;
         let changing = Changing::client(namespace.client.clone(), &namespace.name, |pod| {

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use crate::cluster::{client_in, run, small};
-use sandbox_testing::owner::{Owner, exit_code};
+use sandbox_testing::owner::{OwnerProcess, exit_code};
 
 const NAME: &str = "SANDBOX_TEST_OWNER";
 const NAMESPACE: &str = "SANDBOX_TEST_NAMESPACE";
@@ -28,10 +28,10 @@ pub fn run_if_asked() -> Option<ExitCode> {
 }
 
 /// Starts an owner of a sandbox with this name. Returns when the sandbox exists.
-pub fn start(namespace: &str, name: &str, detached: bool) -> Owner {
+pub fn start(namespace: &str, name: &str, detached: bool) -> OwnerProcess {
     let named = [(NAME, name.to_owned()), (NAMESPACE, namespace.to_owned())];
     let detached = detached.then(|| (DETACHED, "1".to_owned()));
-    let mut owner = Owner::spawn(named.into_iter().chain(detached));
+    let mut owner = OwnerProcess::spawn(named.into_iter().chain(detached));
     owner.wait_until("ready");
     owner
 }

@@ -7,14 +7,14 @@ use futures_util::future::join_all;
 use kube::api::{DeleteParams, ListParams};
 use sandbox_core::{Capability, SandboxClient, SandboxHandle};
 use sandbox_k8s::{KubernetesBackend, WarmPool};
-use sandbox_testing::owner::Owner;
+use sandbox_testing::owner::OwnerProcess;
 
 use crate::capacity::{in_namespace, tiny};
 use crate::cluster::{output, run};
 use crate::test_namespace::{TestNamespace, wait_until};
-use crate::{Done, Test};
+use crate::{ClusterTest, TestResult};
 
-pub const TESTS: &[Test] = &[
+pub const TESTS: &[ClusterTest] = &[
     ("pool::a_claim_uses_a_running_pod", claim),
     ("pool::twenty_claims_use_twenty_pods", twenty),
     ("pool::ended_and_old_pods_are_not_claimed", stale),
@@ -41,7 +41,7 @@ async fn prepare(backend: &KubernetesBackend, client: &SandboxClient) -> usize {
     backend.prepare(&plan).await.expect("an answer")
 }
 
-fn claim() -> Done {
+fn claim() -> TestResult {
     in_namespace(|namespace| async move {
         let (backend, client) =
             namespace.backend_and_client(namespace.patient_config().warm(WarmPool::new(1)));
@@ -96,7 +96,7 @@ fn claim() -> Done {
     })
 }
 
-fn twenty() -> Done {
+fn twenty() -> TestResult {
     const COUNT: usize = 20;
     in_namespace(|namespace| async move {
         let (backend, client) =
@@ -128,7 +128,7 @@ fn twenty() -> Done {
     })
 }
 
-fn stale() -> Done {
+fn stale() -> TestResult {
     in_namespace(|namespace| async move {
         let age = Duration::from_secs(20);
         let pool = WarmPool::new(1).max_age(age);
@@ -158,7 +158,7 @@ fn stale() -> Done {
     })
 }
 
-fn no_room() -> Done {
+fn no_room() -> TestResult {
     in_namespace(|namespace| async move {
         namespace.limit_pods(1).await;
         let (_, plain) = namespace.backend_and_client(namespace.patient_config());
@@ -212,9 +212,9 @@ pub fn doomed() -> bool {
     true
 }
 
-fn killed() -> Done {
+fn killed() -> TestResult {
     in_namespace(|namespace| async move {
-        let mut owner = Owner::spawn([(DOOMED, namespace.name.clone())]);
+        let mut owner = OwnerProcess::spawn([(DOOMED, namespace.name.clone())]);
         owner.wait_until("ready 2");
         owner.kill();
         // Its agents have lost their owner, so none runs longer than the lease.

@@ -4,14 +4,14 @@ use sandbox_core::{Capability, CapabilityPolicy};
 use sandbox_k8s::PodProfile;
 
 use crate::cluster::{client_of, output, run, small};
-use crate::{Done, Test};
+use crate::{ClusterTest, TestResult};
 
-pub const TESTS: &[Test] = &[(
+pub const TESTS: &[ClusterTest] = &[(
     "profiles::the_restricted_profile_runs_where_its_gaps_are_accepted",
     restricted_runs,
 )];
 
-fn restricted_runs() -> Done {
+fn restricted_runs() -> TestResult {
     run(async {
         let mut policy = CapabilityPolicy::new();
         policy.allow_unenforced = vec![Capability::NetworkAccess];

@@ -17,9 +17,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 
 use crate::cluster::{run, small};
-use crate::{Done, Test};
+use crate::{ClusterTest, TestResult};
 
-pub const TESTS: &[Test] = &[
+pub const TESTS: &[ClusterTest] = &[
     ("resume::output_is_complete", output),
     (
         "resume::ends_during_an_outage_are_reported_after_it",
@@ -180,7 +180,7 @@ async fn pods_of(pods: &Api<Pod>, name: &str) -> kube::Result<Vec<String>> {
     Ok(matching.filter_map(|pod| pod.metadata.name).collect())
 }
 
-fn output() -> Done {
+fn output() -> TestResult {
     run(async {
         let relayed = RelayedClient::new().await?;
         let sandbox = relayed.sandbox("output").await?;
@@ -210,7 +210,7 @@ fn output() -> Done {
 }
 
 /// During the outage one program ends, and another one reaches its time limit.
-fn ended_during_outage() -> Done {
+fn ended_during_outage() -> TestResult {
     run(async {
         let relayed = RelayedClient::new().await?;
         let sandbox = relayed.sandbox("meanwhile").await?;
@@ -234,7 +234,7 @@ fn ended_during_outage() -> Done {
 }
 
 /// Cuts short executions after different delays.
-fn short() -> Done {
+fn short() -> TestResult {
     run(async {
         let relayed = RelayedClient::new().await?;
         let sandbox = relayed.sandbox("short").await?;
@@ -259,7 +259,7 @@ fn short() -> Done {
     })
 }
 
-fn files() -> Done {
+fn files() -> TestResult {
     run(async {
         let relayed = RelayedClient::new().await?;
         let sandbox = relayed.sandbox("resumed-files").await?;
@@ -293,7 +293,7 @@ fn files() -> Done {
     })
 }
 
-fn removed_pod() -> Done {
+fn removed_pod() -> TestResult {
     run(async {
         let relayed = RelayedClient::new().await?;
         let sandbox = relayed.sandbox("gone").await?;
@@ -328,7 +328,7 @@ fn removed_pod() -> Done {
     })
 }
 
-fn kill() -> Done {
+fn kill() -> TestResult {
     run(async {
         let relayed = RelayedClient::new().await?;
         let sandbox = relayed.sandbox("kill").await?;

@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 
 use crate::cluster::{run, small};
 use crate::test_namespace::{TestNamespace, client, wait_until};
-use crate::{Done, Test};
+use crate::{ClusterTest, TestResult};
 
-pub const TESTS: &[Test] = &[
+pub const TESTS: &[ClusterTest] = &[
     ("rights::the_role_suffices", suffices),
     ("rights::without_a_right_the_error_names_it", missing),
 ];
@@ -132,7 +132,7 @@ async fn everything(
     Ok(())
 }
 
-fn suffices() -> Done {
+fn suffices() -> TestResult {
     run(async {
         let namespace = TestNamespace::new().await;
         let rules = rules();
@@ -161,7 +161,7 @@ fn without_one(rules: &[PolicyRule]) -> Vec<(String, String, Vec<PolicyRule>)> {
     all
 }
 
-fn missing() -> Done {
+fn missing() -> TestResult {
     run(async {
         let namespace = TestNamespace::new().await;
         let rules = rules();

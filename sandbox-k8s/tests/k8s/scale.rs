@@ -8,9 +8,9 @@ use sandbox_core::SandboxHandle;
 
 use crate::capacity::{in_namespace, tiny};
 use crate::test_namespace::TestNamespace;
-use crate::{Done, Test};
+use crate::{ClusterTest, TestResult};
 
-pub const TESTS: &[Test] = &[(
+pub const TESTS: &[ClusterTest] = &[(
     "scale::a_hundred_concurrent_sandboxes_need_few_requests",
     hundred,
 )];
@@ -24,7 +24,7 @@ const REQUESTS_PER_SANDBOX: u64 = 3;
 /// The most shared requests: the version, the agent, leftovers, and the watch.
 const SHARED_REQUESTS: u64 = 24;
 
-fn hundred() -> Done {
+fn hundred() -> TestResult {
     in_namespace(|namespace| async move {
         // Other tests' pods are on the same nodes.
         let count = COUNT.min(namespace.room().await.saturating_sub(5));
@@ -36,7 +36,7 @@ fn hundred() -> Done {
     })
 }
 
-async fn at_once(namespace: Arc<TestNamespace>, count: usize) -> Done {
+async fn at_once(namespace: Arc<TestNamespace>, count: usize) -> TestResult {
     let (backend, client) = namespace.backend_and_client(namespace.patient_config());
     let begin = Instant::now();
     let creations = (0..count).map(|number| {

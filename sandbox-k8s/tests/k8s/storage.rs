@@ -6,11 +6,11 @@ use sandbox_core::{ExecRequest, Stdin};
 
 use crate::cluster::{client_in, run, small};
 use crate::test_namespace::TestNamespace;
-use crate::{Done, Test};
+use crate::{ClusterTest, TestResult};
 
-pub const TESTS: &[Test] = &[("storage::nothing_from_the_stream_is_stored", canary)];
+pub const TESTS: &[ClusterTest] = &[("storage::nothing_from_the_stream_is_stored", canary)];
 
-fn canary() -> Done {
+fn canary() -> TestResult {
     const SENT: &str = "canary-7c2f41d9-sent";
     run(async {
         let namespace = TestNamespace::new().await;

@@ -6,9 +6,9 @@ use sandbox_k8s::PodTemplate;
 
 use crate::cluster::{output, run, small};
 use crate::test_namespace::{TestNamespace, client};
-use crate::{Done, Test};
+use crate::{ClusterTest, TestResult};
 
-pub const TESTS: &[Test] = &[
+pub const TESTS: &[ClusterTest] = &[
     ("template::its_settings_are_in_the_pod", words),
     (
         "template::its_environment_is_not_visible_to_code",
@@ -17,7 +17,7 @@ pub const TESTS: &[Test] = &[
     ("template::a_missing_reference_is_reported", missing),
 ];
 
-fn words() -> Done {
+fn words() -> TestResult {
     run(async {
         let namespace = TestNamespace::new().await;
         let template = PodTemplate::parse(
@@ -59,7 +59,7 @@ spec:
 }
 
 /// The pod has the variables. Code cannot read them, neither as its own nor from the agent.
-fn environment() -> Done {
+fn environment() -> TestResult {
     run(async {
         let namespace = TestNamespace::new().await;
         for profile in sandbox_k8s::PodProfile::ALL {
@@ -98,7 +98,7 @@ fn environment() -> Done {
     })
 }
 
-fn missing() -> Done {
+fn missing() -> TestResult {
     run(async {
         let namespace = TestNamespace::new().await;
         for (template, words) in [

@@ -21,16 +21,16 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::cluster::{run, small};
 use crate::test_namespace::{CONTROLLER_TIMEOUT, TestNamespace, client};
-use crate::{Done, Test};
+use crate::{ClusterTest, TestResult};
 
-pub const TESTS: &[Test] = &[
+pub const TESTS: &[ClusterTest] = &[
     ("webhook::a_refusal_is_reported_with_its_message", refusing),
     ("webhook::an_unreachable_webhook_is_reported", unreachable),
 ];
 
 const WORDS: &str = "no pods on Sundays";
 
-fn refusing() -> Done {
+fn refusing() -> TestResult {
     run(async {
         let folder = tempfile::tempdir()?;
         let path = |name: &str| folder.path().join(name);
@@ -70,7 +70,7 @@ fn refusing() -> Done {
     })
 }
 
-fn unreachable() -> Done {
+fn unreachable() -> TestResult {
     run(async {
         let hook = json!({"url": "https://127.0.0.1:1/"});
         let error = refusal(&hook, "pods", &small("refused")).await;

@@ -10,9 +10,9 @@ use sandbox_core::{
 use sandbox_k8s::PodProfile;
 
 use crate::cluster::{client, client_of, output, run, small};
-use crate::{Done, Test};
+use crate::{ClusterTest, TestResult};
 
-pub const TESTS: &[Test] = &[
+pub const TESTS: &[ClusterTest] = &[
     ("workspace::changed_files_are_copied_back", changed),
     ("workspace::hostile_entries_are_not_copied_back", hostile),
     (
@@ -29,7 +29,7 @@ fn read(folder: &Path, name: &str) -> String {
     fs::read_to_string(folder.join(name)).unwrap_or_else(|error| format!("{name}: {error}"))
 }
 
-fn changed() -> Done {
+fn changed() -> TestResult {
     run(async {
         let folder = tempfile::tempdir()?;
         let host = folder.path();
@@ -101,7 +101,7 @@ fn changed() -> Done {
     })
 }
 
-fn hostile() -> Done {
+fn hostile() -> TestResult {
     run(async {
         let folder = tempfile::tempdir()?;
         let outside = tempfile::tempdir()?;
@@ -138,7 +138,7 @@ fn hostile() -> Done {
     })
 }
 
-fn read_only() -> Done {
+fn read_only() -> TestResult {
     run(async {
         let folder = tempfile::tempdir()?;
         let host = folder.path();
@@ -155,7 +155,7 @@ fn read_only() -> Done {
     })
 }
 
-fn too_large() -> Done {
+fn too_large() -> TestResult {
     run(async {
         let folder = tempfile::tempdir()?;
         fs::write(folder.path().join("large"), vec![7; 3 << 20])?;

@@ -31,9 +31,9 @@ const FOLDERS: [&str; 3] = ["entries", "staging", "locks"];
 
 /// The name of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Key(String);
+pub(super) struct CacheKey(String);
 
-impl Key {
+impl CacheKey {
     /// The key of these packages for this interpreter and these indexes. Clients with different
     /// state folders have different keys: neither could verify the other's entries, so they would
     /// replace them.
@@ -110,7 +110,7 @@ impl Cache {
     }
 
     /// Looks up an entry.
-    pub(super) fn find(&self, key: &Key) -> CacheLookup {
+    pub(super) fn find(&self, key: &CacheKey) -> CacheLookup {
         let base = self.entry(key).join("base");
         if std::fs::symlink_metadata(self.entry(key)).is_err() {
             return CacheLookup::Nothing;
@@ -129,19 +129,19 @@ impl Cache {
         }
     }
 
-    fn entry(&self, key: &Key) -> PathBuf {
+    fn entry(&self, key: &CacheKey) -> PathBuf {
         self.folder.join("entries").join(&key.0)
     }
 
     /// Waits until no other process installs these packages.
-    pub(super) async fn lock(&self, key: &Key) -> Result<EntryLock> {
+    pub(super) async fn lock(&self, key: &CacheKey) -> Result<EntryLock> {
         let path = self.folder.join("locks").join(&key.0);
         let lock = EntryLock::take(&path).await;
         lock.map_err(|cause| folder_error(&path, &cause))
     }
 
     /// Creates a folder to install into. First removes leftovers of killed installations.
-    pub(super) fn stage(&self, key: &Key, _lock: &EntryLock) -> Result<Staging> {
+    pub(super) fn stage(&self, key: &CacheKey, _lock: &EntryLock) -> Result<Staging> {
         let parent = self.folder.join("staging");
         self.sweep(&parent, key);
         let folder = parent.join(format!("{}.{}", key.0, unique_name("stage")));
@@ -161,7 +161,7 @@ impl Cache {
 
     /// Removes staging folders without a running installation: those of this key, whose lock the
     /// caller holds, and those whose locks are free.
-    fn sweep(&self, parent: &Path, own: &Key) {
+    fn sweep(&self, parent: &Path, own: &CacheKey) {
         let Ok(entries) = std::fs::read_dir(parent) else {
             return;
         };
@@ -187,7 +187,7 @@ impl Cache {
     /// Turns an installation into an entry.
     pub(super) fn publish(
         &self,
-        key: &Key,
+        key: &CacheKey,
         staging: Staging,
         interpreter: &Interpreter,
         packages: &[Requirement],
@@ -199,7 +199,7 @@ impl Cache {
 
     fn try_publish(
         &self,
-        key: &Key,
+        key: &CacheKey,
         staging: &Staging,
         interpreter: &Interpreter,
         packages: &[Requirement],

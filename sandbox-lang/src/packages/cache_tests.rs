@@ -44,9 +44,9 @@ impl CacheFolder {
     }
 
     /// The key of these packages from the default source.
-    fn key(&self, names: &[&str]) -> Key {
+    fn key(&self, names: &[&str]) -> CacheKey {
         let source = PackageSource::default();
-        Key::of(&self.python, &source, &packages(names), Path::new("/state"))
+        CacheKey::of(&self.python, &source, &packages(names), Path::new("/state"))
     }
 }
 
@@ -60,16 +60,16 @@ fn key_depends_on_packages_indexes_and_interpreter() {
     let python = interpreter(folder.path());
     let source = PackageSource::default();
     let state = Path::new("/state");
-    let key = |names: &[&str]| Key::of(&python, &source, &packages(names), state);
+    let key = |names: &[&str]| CacheKey::of(&python, &source, &packages(names), state);
     assert_eq!(key(&["a", "b"]), key(&["A", "b"]));
     assert_ne!(key(&["a", "b"]), key(&["ab"]));
     assert_ne!(key(&["a"]), key(&["a==1"]));
     let other = PackageSource::folder("/wheels");
     let a = packages(&["a"]);
-    assert_ne!(key(&["a"]), Key::of(&python, &other, &a, state));
+    assert_ne!(key(&["a"]), CacheKey::of(&python, &other, &a, state));
     assert_ne!(
         key(&["a"]),
-        Key::of(&python, &source, &a, Path::new("/other"))
+        CacheKey::of(&python, &source, &a, Path::new("/other"))
     );
     // Each of these changes which servers an installation trusts.
     let mut trusting = [(); 4].map(|()| PackageSource::default());
@@ -82,7 +82,7 @@ fn key_depends_on_packages_indexes_and_interpreter() {
     for source in trusting {
         assert_ne!(
             key(&["a"]),
-            Key::of(&python, &source, &a, state),
+            CacheKey::of(&python, &source, &a, state),
             "{source:?}"
         );
     }
@@ -179,7 +179,7 @@ async fn leftovers_of_killed_installations_are_removed() {
         folder.key(&["living"]),
         folder.key(&["dead"]),
     );
-    let staging = |key: &Key| cache.folder.join("staging").join(format!("{}.x", key.0));
+    let staging = |key: &CacheKey| cache.folder.join("staging").join(format!("{}.x", key.0));
     for key in [&mine, &living, &dead] {
         std::fs::create_dir_all(staging(key).join("work/base")).expect("made");
     }

@@ -207,8 +207,8 @@ mod tests {
 
     #[test]
     fn any_change_of_a_tree_is_detected() {
-        type Change = fn(&Path) -> io::Result<()>;
-        let changes: [(&str, Change); 8] = [
+        type EntryEdit = fn(&Path) -> io::Result<()>;
+        let changes: [(&str, EntryEdit); 8] = [
             ("a file's bytes", |tree| {
                 let file = tree.join("lib/module.py");
                 let before = file.metadata()?.modified()?;

@@ -11,7 +11,7 @@ use sandbox_core::{
     SandboxSpec, admission,
 };
 
-use super::cache::{Cache, CacheLookup, Key, Staging};
+use super::cache::{Cache, CacheKey, CacheLookup, Staging};
 use super::{Interpreter, PackageSettings, PackageSource, USER_BASE, failure, storage};
 
 /// Maximum size of pip's output.
@@ -28,7 +28,7 @@ const SIZE_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// What to install.
 #[derive(Debug, Clone, Copy)]
-pub struct Order<'a> {
+pub struct InstallRequest<'a> {
     /// The packages, sorted and unique ([`Plan::packages`]).
     pub packages: &'a [Requirement],
     /// The interpreter that they are for. Provision sandboxes must see the same one.
@@ -69,29 +69,29 @@ pub struct Installed {
 /// - A cache entry is used if a record in the state folder verifies it. Otherwise it is replaced,
 ///   and [`Installed::note`] says so.
 /// - Must be called in a tokio runtime with time and I/O enabled.
-pub async fn provide(backend: &dyn Backend, order: &Order<'_>) -> Result<Installed> {
-    let source = match &order.settings.source {
+pub async fn provide(backend: &dyn Backend, wanted: &InstallRequest<'_>) -> Result<Installed> {
+    let source = match &wanted.settings.source {
         Some(source) => source.clone(),
         None => PackageSource::of_host(),
     };
     let genuine = |folder| Installed { folder, note: None };
-    let cache = Cache::open(&order.settings.folder()?, order.state)?;
-    let key = Key::of(order.interpreter, &source, order.packages, order.state);
+    let cache = Cache::open(&wanted.settings.folder()?, wanted.state)?;
+    let key = CacheKey::of(wanted.interpreter, &source, wanted.packages, wanted.state);
     if let CacheLookup::Genuine(folder) = cache.find(&key) {
         return Ok(genuine(folder));
     }
-    let deadline = Instant::now() + order.settings.timeout;
+    let deadline = Instant::now() + wanted.settings.timeout;
     let limit = tokio::time::Instant::from_std(deadline);
     let lock = match tokio::time::timeout_at(limit, cache.lock(&key)).await {
         Ok(lock) => lock?,
-        Err(_) => return Err(failure::too_slow(&names(order), order.settings.timeout)),
+        Err(_) => return Err(failure::too_slow(&names(wanted), wanted.settings.timeout)),
     };
     let note = match cache.find(&key) {
         CacheLookup::Genuine(folder) => return Ok(genuine(folder)),
         CacheLookup::Nothing => None,
         CacheLookup::Unproven => Some(format!(
             "installed again: {}, because what the cache had is not proven to be what was installed",
-            names(order)
+            names(wanted)
         )),
     };
     // Removing leftovers of a killed installation may take a while. The lock is moved into this
@@ -101,9 +101,9 @@ pub async fn provide(backend: &dyn Backend, order: &Order<'_>) -> Result<Install
         Ok((staging, cache, key, lock))
     })
     .await?;
-    tracing::info!(packages = %names(order), "installing");
-    let installed = install(backend, order, &source, &staging, deadline).await;
-    let (interpreter, packages) = (order.interpreter.clone(), order.packages.to_vec());
+    tracing::info!(packages = %names(wanted), "installing");
+    let installed = install(backend, wanted, &source, &staging, deadline).await;
+    let (interpreter, packages) = (wanted.interpreter.clone(), wanted.packages.to_vec());
     let published = run_blocking(move || {
         let published = match installed {
             Ok(()) => cache.publish(&key, staging, &interpreter, &packages),
@@ -136,41 +136,41 @@ async fn run_blocking<T: Send + 'static>(
     }
 }
 
-fn names(order: &Order<'_>) -> String {
-    let names = order.packages.iter().map(ToString::to_string);
+fn names(wanted: &InstallRequest<'_>) -> String {
+    let names = wanted.packages.iter().map(ToString::to_string);
     names.collect::<Vec<_>>().join(", ")
 }
 
 async fn install(
     backend: &dyn Backend,
-    order: &Order<'_>,
+    wanted: &InstallRequest<'_>,
     source: &PackageSource,
     staging: &Staging,
     deadline: Instant,
 ) -> Result<()> {
-    let plan = plan(backend, order, source, staging, deadline).await?;
+    let plan = plan(backend, wanted, source, staging, deadline).await?;
     let instance = backend.create(&plan).await?;
-    let mut request = request(order, source, staging);
+    let mut request = request(wanted, source, staging);
     request.timeout = Some(plan.timeout);
-    let mut output = Output::default();
+    let mut output = PipErrors::default();
     let ended = {
         let run = instance.exec(&request, None.into(), &mut output);
-        let storage = wait_for_size(staging.work(), order.settings.storage.as_u64());
+        let storage = wait_for_size(staging.work(), wanted.settings.storage.as_u64());
         tokio::select! {
             ended = run => Some(ended),
             () = storage => None,
             // The backend ends it at the plan's time limit, just before this.
             () = tokio::time::sleep_until((deadline + SIZE_CHECK_INTERVAL).into()) => {
                 instance.kill().await?;
-                return Err(failure::too_slow(&names(order), order.settings.timeout));
+                return Err(failure::too_slow(&names(wanted), wanted.settings.timeout));
             }
         }
     };
     // Before reading anything: from here on no process writes there.
     instance.kill().await?;
-    let names = names(order);
+    let names = names(wanted);
     let Some(ended) = ended else {
-        return Err(failure::too_large(&names, order.settings.storage));
+        return Err(failure::too_large(&names, wanted.settings.storage));
     };
     let end = ended.map_err(|error| match error.kind() {
         ErrorKind::ProgramNotFound | ErrorKind::NotExecutable => Error::new(
@@ -178,13 +178,13 @@ async fn install(
             "install packages",
             error.context(),
         )
-        .with_fix(order.interpreter.home().provide_python()),
+        .with_fix(wanted.interpreter.home().provide_python()),
         _ => error,
     })?;
     if end.outcome != (Outcome::Exited { code: 0 }) {
         let stderr = String::from_utf8_lossy(&output.stderr);
         let log = log(&staging.log());
-        let home = order.interpreter.home();
+        let home = wanted.interpreter.home();
         return Err(failure::installation_error(
             &end.outcome,
             &stderr,
@@ -195,8 +195,8 @@ async fn install(
     }
     let work = staging.work();
     let used = tokio::task::spawn_blocking(move || storage::used(&work)).await;
-    if used.is_ok_and(|used| used > order.settings.storage.as_u64()) {
-        return Err(failure::too_large(&names, order.settings.storage));
+    if used.is_ok_and(|used| used > wanted.settings.storage.as_u64()) {
+        return Err(failure::too_large(&names, wanted.settings.storage));
     }
     Ok(())
 }
@@ -204,7 +204,7 @@ async fn install(
 /// The plan of the provision sandbox.
 async fn plan(
     backend: &dyn Backend,
-    order: &Order<'_>,
+    wanted: &InstallRequest<'_>,
     source: &PackageSource,
     staging: &Staging,
     deadline: Instant,
@@ -233,8 +233,8 @@ async fn plan(
     );
     policy.stdout_max_bytes = Some(MAX_PIP_OUTPUT);
     policy.stderr_max_bytes = Some(MAX_PIP_OUTPUT);
-    policy.memory = Some(order.settings.memory);
-    policy.disk = Some(order.settings.storage);
+    policy.memory = Some(wanted.settings.memory);
+    policy.disk = Some(wanted.settings.storage);
     policy.pids = Some(64);
     // The sandbox that the packages are for reports what limits installations.
     policy.allow_partial = Capability::ALL.to_vec();
@@ -248,9 +248,9 @@ async fn plan(
     Ok(plan)
 }
 
-fn request(order: &Order<'_>, source: &PackageSource, staging: &Staging) -> ExecRequest {
+fn request(wanted: &InstallRequest<'_>, source: &PackageSource, staging: &Staging) -> ExecRequest {
     let path = |path: PathBuf| path.to_string_lossy().into_owned();
-    let mut request = ExecRequest::new(path(order.interpreter.program().to_owned())).args([
+    let mut request = ExecRequest::new(path(wanted.interpreter.program().to_owned())).args([
         "-m",
         "pip",
         "install",
@@ -270,7 +270,7 @@ fn request(order: &Order<'_>, source: &PackageSource, staging: &Staging) -> Exec
         request = request.arg("--find-links").arg(path(folder));
     }
     request = request.arg("--");
-    for package in order.packages {
+    for package in wanted.packages {
         request = request.arg(package.to_string());
     }
     let own = [
@@ -326,12 +326,12 @@ fn log(path: &Path) -> String {
 
 /// Collects pip's error output and keeps its end.
 #[derive(Debug, Default)]
-struct Output {
+struct PipErrors {
     stderr: Vec<u8>,
 }
 
 #[async_trait::async_trait]
-impl OutputSink for Output {
+impl OutputSink for PipErrors {
     async fn write(&mut self, stream: OutputStream, bytes: &[u8]) -> Flow {
         if stream == OutputStream::Stdout {
             return Flow::Continue;

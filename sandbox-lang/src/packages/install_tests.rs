@@ -23,13 +23,13 @@ async fn provided(folder: &Path, backend: &FakeBackend, source: PackageSource) -
     };
     let packages = ["demo==1".parse().expect("a name")];
     let interpreter = interpreter(folder);
-    let order = Order {
+    let request = InstallRequest {
         packages: &packages,
         interpreter: &interpreter,
         settings: &settings,
         state: &folder.join("state"),
     };
-    provide(backend, &order)
+    provide(backend, &request)
         .await
         .map(|installed| installed.folder)
 }

@@ -15,7 +15,7 @@
 //! - [`Interpreter`]: the Python of sandboxes, from the host or from an image.
 //! - [`PackageSettings`]: the cache folder and the limits of an installation.
 //! - [`provide`]: returns the folder, from the cache or newly installed.
-//! - [`shown()`]: adds the folder to a plan.
+//! - [`with_packages()`]: adds the folder to a plan.
 
 mod cache;
 mod configuration;
@@ -30,9 +30,9 @@ mod settings;
 mod source;
 mod storage;
 
-pub use install::{Installed, Order, provide};
+pub use install::{InstallRequest, Installed, provide};
 pub use interpreter::Interpreter;
-pub use plan::{shown, writable_cache};
+pub use plan::{with_packages, writable_cache};
 pub use report::{denied, installed, provisioned};
 pub use settings::PackageSettings;
 pub use source::PackageSource;

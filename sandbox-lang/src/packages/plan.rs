@@ -14,12 +14,12 @@ const MOST_LINKS: usize = 40;
 /// make Python find the packages, and their programs after those in `path` (as in `PATH`).
 /// Variables of the specification take precedence.
 #[must_use]
-pub fn shown(plan: &Plan, source: PathBuf, seen: String, path: &str) -> Plan {
+pub fn with_packages(plan: &Plan, source: PathBuf, seen: String, path: &str) -> Plan {
     let mut plan = plan.clone();
     let path = format!("{path}:{seen}/bin");
     plan.env.entry("PATH".into()).or_insert(path);
     plan.env.entry(USER_BASE.into()).or_insert(seen);
-    plan.provided.push(ProvidedFolder {
+    plan.provided_folders.push(ProvidedFolder {
         source,
         target: TARGET.into(),
     });
@@ -138,10 +138,10 @@ mod tests {
     #[test]
     fn variables_of_the_specification_take_precedence() {
         let spec = SandboxSpec::new("test").env("PATH", "/mine");
-        let shown = shown(&plan(&spec), "/cache/base".into(), TARGET.into(), "/bin");
-        assert_eq!(shown.env["PATH"], "/mine");
-        assert_eq!(shown.env[USER_BASE], TARGET);
-        assert_eq!(shown.provided.len(), 1);
+        let plan = with_packages(&plan(&spec), "/cache/base".into(), TARGET.into(), "/bin");
+        assert_eq!(plan.env["PATH"], "/mine");
+        assert_eq!(plan.env[USER_BASE], TARGET);
+        assert_eq!(plan.provided_folders.len(), 1);
     }
 
     fn settings(folder: PathBuf) -> PackageSettings {

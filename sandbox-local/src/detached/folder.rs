@@ -14,7 +14,7 @@ use sandbox_agent::protocol::keep::files;
 use sandbox_core::{Error, ErrorKind, Result, SandboxSpec};
 use sandbox_host::state::{name_is_taken, not_found, read_private};
 
-use super::record::DetachedRecord;
+use super::record::LocalRecord;
 use crate::error;
 
 /// A folder without a record and lock holder counts as leftover only from this age: its supervisor
@@ -38,7 +38,7 @@ pub(crate) struct SandboxEntry {
     pub(crate) folder: PathBuf,
     pub(crate) supervisor: SupervisorState,
     /// `None` before the handover and during removal.
-    pub(crate) record: Option<Result<DetachedRecord>>,
+    pub(crate) record: Option<Result<LocalRecord>>,
 }
 
 /// Whether a supervisor holds the lock of a sandbox.
@@ -150,10 +150,10 @@ impl SandboxesFolder {
         }
     }
 
-    fn record(&self, folder: &Path) -> Result<Option<Result<DetachedRecord>>> {
+    fn record(&self, folder: &Path) -> Result<Option<Result<LocalRecord>>> {
         let path = folder.join(name_of(files::RECORD));
         match read_private(&path, RECORD_LIMIT) {
-            Ok(text) => Ok(Some(DetachedRecord::decode(&self.tier, &path, &text))),
+            Ok(text) => Ok(Some(LocalRecord::decode(&self.tier, &path, &text))),
             Err(cause) if cause.kind() == ErrorKindOfIo::NotFound => Ok(None),
             Err(cause) => Err(self.unreadable(&path, cause)),
         }

@@ -14,13 +14,13 @@ use sandbox_agent::runtime::Pid;
 use sandbox_core::{Error, ErrorKind, Plan, Result};
 use sandbox_host::process::{Era, ProcessId};
 use sandbox_host::state::{HandOver, lifetime};
-use sandbox_host::{AgentInstance, Key, Sandbox, failure_error};
+use sandbox_host::{AgentInstance, ClientKey, Sandbox, failure_error};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
 use super::folder::SandboxesFolder;
 use super::isolator::{DetachedIsolator, own_process};
-use super::record::{DetachedRecord, DetachedResources};
+use super::record::{DetachedResources, LocalRecord};
 use crate::cgroup::Group;
 use crate::error;
 use crate::spawn::{DetachedProcesses, Launch, SupervisorError, SupervisorSetup};
@@ -193,7 +193,7 @@ impl DetachedLaunch<'_> {
         };
         let lifetime_ms = u64::try_from(lifetime(plan).as_millis()).unwrap_or(u64::MAX);
         let mut confirmed = None;
-        let write_record = async |record: &DetachedRecord, key: &Key| {
+        let write_record = async |record: &LocalRecord, key: &ClientKey| {
             let keep = Keep {
                 lifetime_ms: lifetime_ms.max(1),
                 sampled_memory: traits.sampled_memory.unwrap_or(0),
@@ -209,7 +209,7 @@ impl DetachedLaunch<'_> {
             self.isolator.set_record(record.clone());
             Ok(())
         };
-        let attach = async |record: &DetachedRecord, _: &Key| {
+        let attach = async |record: &LocalRecord, _: &ClientKey| {
             super::attach(sandboxes, record, self.isolator.clone()).await
         };
         let instance = hand_over

@@ -17,7 +17,7 @@ use sandbox_host::{CounterFiles, Counters, Isolator, lock};
 
 use super::folder::{SandboxesFolder, SupervisorState, name_of};
 use super::leftovers;
-use super::record::DetachedRecord;
+use super::record::LocalRecord;
 use crate::cgroup::Group;
 use crate::cleanup::KILL_TIMEOUT;
 use crate::error;
@@ -31,10 +31,10 @@ const POST_MORTEM: Duration = Duration::from_secs(1);
 
 /// Ends one detached sandbox, and reports its kills, denials and exit.
 #[derive(Debug, Clone)]
-pub(crate) struct DetachedIsolator(Arc<Inner>);
+pub(crate) struct DetachedIsolator(Arc<SupervisedSandbox>);
 
 #[derive(Debug)]
-struct Inner {
+struct SupervisedSandbox {
     sandboxes: SandboxesFolder,
     name: String,
     supervisor: Arc<OwnedFd>,
@@ -46,7 +46,7 @@ struct Inner {
 /// The properties of a sandbox that are known after the handover.
 #[derive(Debug)]
 struct DetachedFacts {
-    record: DetachedRecord,
+    record: LocalRecord,
     kills: KillCounter,
     /// Opened on the first request.
     counters: OnceLock<CounterFiles>,
@@ -74,7 +74,7 @@ enum KillCounter {
 }
 
 impl KillCounter {
-    fn of(record: &DetachedRecord, folder: PathBuf) -> Self {
+    fn of(record: &LocalRecord, folder: PathBuf) -> Self {
         if record.parts.sampled {
             return Self::File(folder.join(name_of(files::MEMORY_KILLS)));
         }
@@ -106,7 +106,7 @@ impl DetachedIsolator {
         supervisor: OwnedFd,
         control: StdUnixStream,
     ) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(SupervisedSandbox {
             sandboxes,
             name: name.to_owned(),
             supervisor: Arc::new(supervisor),
@@ -118,10 +118,10 @@ impl DetachedIsolator {
     /// For a sandbox whose supervisor has taken over.
     pub(super) fn for_existing(
         sandboxes: SandboxesFolder,
-        record: DetachedRecord,
+        record: LocalRecord,
         supervisor: OwnedFd,
     ) -> Self {
-        let isolator = Self(Arc::new(Inner {
+        let isolator = Self(Arc::new(SupervisedSandbox {
             sandboxes,
             name: record.plan.name.clone(),
             supervisor: Arc::new(supervisor),
@@ -139,7 +139,7 @@ impl DetachedIsolator {
     }
 
     /// Stores the record after the handover.
-    pub(super) fn set_record(&self, record: DetachedRecord) {
+    pub(super) fn set_record(&self, record: LocalRecord) {
         let kills = KillCounter::of(&record, self.0.sandboxes.folder_of(&self.0.name));
         *lock(&self.0.facts) = Some(DetachedFacts {
             record,

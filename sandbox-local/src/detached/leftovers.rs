@@ -12,7 +12,7 @@ use rustix::process::{Signal, pidfd_send_signal};
 use sandbox_agent::protocol::keep::files;
 
 use super::folder::{SandboxEntry, name_of, open_lock};
-use super::record::DetachedRecord;
+use super::record::LocalRecord;
 use crate::cgroup::Group;
 use crate::cleanup::{KILL_TIMEOUT, kill_group, kill_tree};
 use crate::owned_folder;
@@ -45,7 +45,7 @@ pub(super) fn remove_all(entry: &SandboxEntry) -> Result<(), String> {
     remove_folder(&entry.folder)
 }
 
-fn end_processes(record: &DetachedRecord) -> Result<(), String> {
+fn end_processes(record: &LocalRecord) -> Result<(), String> {
     let group = Group::existing(&record.parts.groups, None);
     // The process id may have been reused: it is the agent only if the start time matches.
     if let Some(agent) = record.parts.open_agent() {

@@ -19,16 +19,17 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use sandbox_agent::protocol::keep::files;
-use sandbox_core::spi::Found;
+use sandbox_core::spi::{Detached, Found};
 use sandbox_core::{Error, ErrorKind, Result, SandboxInfo, SandboxState};
 use sandbox_host::state::{ended, read_private};
-use sandbox_host::{AgentInstance, Key};
+use sandbox_host::{AgentInstance, ClientKey};
 use tokio::net::UnixStream;
 
 use folder::{SandboxEntry, SandboxesFolder, SupervisorState, name_of};
 use isolator::{DetachedIsolator, open_folder};
-use record::DetachedRecord;
+use record::LocalRecord;
 
 use crate::LocalConfig;
 use crate::error;
@@ -42,45 +43,52 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 pub(crate) use start::{UnconfinedStart, start, start_unconfined};
 
-/// The detached sandboxes of a tier.
+/// The detached sandboxes of a tier and of this process's user.
 #[derive(Debug)]
-pub(crate) struct DetachedSandboxes(Option<SandboxesFolder>);
+pub(crate) struct DetachedSandboxes {
+    tier: &'static str,
+    config: LocalConfig,
+}
 
 impl DetachedSandboxes {
-    /// Those of the user of this process.
+    /// Does no I/O.
+    pub(crate) fn new(tier: &'static str, config: LocalConfig) -> Self {
+        Self { tier, config }
+    }
+
+    /// `None` without a state folder.
     ///
     /// # Errors
     ///
     /// If another user owns the state folder or may enter it.
-    pub(crate) fn of(tier: &str, config: &LocalConfig) -> Result<Self> {
-        let state = state::found(tier, config)?;
-        Ok(Self(state.map(|state| SandboxesFolder::new(tier, &state))))
+    fn folder(&self) -> Result<Option<SandboxesFolder>> {
+        let state = state::found(self.tier, &self.config)?;
+        Ok(state.map(|state| SandboxesFolder::new(self.tier, &state)))
     }
 
     /// Fails with `NotFound` without a state folder.
-    fn sandboxes(&self, tier: &str, name: &str) -> Result<&SandboxesFolder> {
-        let none = || SandboxesFolder::new(tier, Path::new("")).not_found(name);
-        self.0.as_ref().ok_or_else(none)
+    fn folder_with(&self, name: &str) -> Result<SandboxesFolder> {
+        let none = || SandboxesFolder::new(self.tier, Path::new("")).not_found(name);
+        self.folder()?.ok_or_else(none)
+    }
+}
+
+#[async_trait]
+impl Detached for DetachedSandboxes {
+    async fn get(&self, name: &str) -> Result<Found> {
+        get(&self.folder_with(name)?, name).await
     }
 
-    /// Attaches to a running sandbox.
-    pub(crate) async fn get(&self, tier: &str, name: &str) -> Result<Found> {
-        get(self.sandboxes(tier, name)?, name).await
+    async fn list(&self) -> Result<Vec<SandboxInfo>> {
+        self.folder()?.as_ref().map_or(Ok(Vec::new()), list)
     }
 
-    /// Ends a sandbox in any state and removes its leftovers.
-    pub(crate) async fn remove(&self, tier: &str, name: &str) -> Result<()> {
-        remove(self.sandboxes(tier, name)?, name).await
+    async fn remove(&self, name: &str) -> Result<()> {
+        remove(&self.folder_with(name)?, name).await
     }
 
-    /// Lists all sandboxes of the tier.
-    pub(crate) fn list(&self) -> Result<Vec<SandboxInfo>> {
-        self.0.as_ref().map_or(Ok(Vec::new()), list)
-    }
-
-    /// Removes the leftovers of sandboxes without a supervisor. Returns their names.
-    pub(crate) async fn prune(&self) -> Result<Vec<String>> {
-        match &self.0 {
+    async fn prune(&self) -> Result<Vec<String>> {
+        match &self.folder()? {
             Some(sandboxes) => prune(sandboxes).await,
             None => Ok(Vec::new()),
         }
@@ -110,7 +118,7 @@ async fn get(sandboxes: &SandboxesFolder, name: &str) -> Result<Found> {
     })
 }
 
-fn of_tier(sandboxes: &SandboxesFolder, record: DetachedRecord) -> Result<DetachedRecord> {
+fn of_tier(sandboxes: &SandboxesFolder, record: LocalRecord) -> Result<LocalRecord> {
     if record.tier == sandboxes.tier {
         return Ok(record);
     }
@@ -129,7 +137,7 @@ fn elsewhere(tier: &str, name: &str) -> Error {
 /// Connects to the agent as a client.
 async fn attach(
     sandboxes: &SandboxesFolder,
-    record: &DetachedRecord,
+    record: &LocalRecord,
     isolator: DetachedIsolator,
 ) -> Result<AgentInstance> {
     let tier = sandboxes.tier.as_str();
@@ -149,13 +157,19 @@ async fn attach(
     // The sandbox's own path may be too long for a socket address.
     let short = Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string());
     let key = read_private(&short.join(name_of(files::KEY)), 64).map_err(failed)?;
-    let key = <[u8; Key::LEN]>::try_from(key).map_err(|_| {
+    let key = <[u8; ClientKey::LEN]>::try_from(key).map_err(|_| {
         Error::new(ErrorKind::Io, "attach to sandbox", "its key is no key").on(tier)
     })?;
     let stream = UnixStream::connect(short.join(name_of(files::SOCKET)))
         .await
         .map_err(failed)?;
-    AgentInstance::attach(stream, &Key::new(key), record.into(), Box::new(isolator)).await
+    AgentInstance::attach(
+        stream,
+        &ClientKey::new(key),
+        record.into(),
+        Box::new(isolator),
+    )
+    .await
 }
 
 fn list(sandboxes: &SandboxesFolder) -> Result<Vec<SandboxInfo>> {

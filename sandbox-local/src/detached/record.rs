@@ -8,7 +8,7 @@ use sandbox_host::state;
 use serde::{Deserialize, Serialize};
 
 /// The content of `sandbox.json`.
-pub(crate) type DetachedRecord = state::Record<DetachedResources>;
+pub(crate) type LocalRecord = state::DetachedRecord<DetachedResources>;
 
 /// The processes and groups of a sandbox.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

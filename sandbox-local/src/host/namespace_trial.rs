@@ -7,7 +7,7 @@ use std::ffi::{CStr, c_void};
 use sandbox_agent::runtime::mount::{MS_NODEV, MS_NOEXEC, MS_NOSUID, MS_REC, MS_SLAVE, mount};
 use sandbox_agent::runtime::namespace::{CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER, unshare};
 use sandbox_agent::runtime::process::{exit, wait_for};
-use sandbox_agent::runtime::{Errno, Pid, Result};
+use sandbox_agent::runtime::{Errno, Pid};
 
 use super::{Availability, User};
 use crate::spawn::clone::{self, ChildFailure};
@@ -138,7 +138,7 @@ unsafe extern "C" fn body(argument: *mut c_void) -> ! {
         failure,
         proc_errno,
     } = attempt;
-    let mut step = |step, outcome: Result<()>| {
+    let mut step = |step, outcome: Result<(), Errno>| {
         if let Err(errno) = outcome {
             failure.end(step, errno);
         }

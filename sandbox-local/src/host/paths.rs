@@ -74,9 +74,9 @@ impl OpenObject {
     }
 
     /// The identity that the agent compares a path with.
-    pub(crate) fn for_agent(&self) -> protocol::Object {
+    pub(crate) fn for_agent(&self) -> protocol::HostObject {
         let Identity { device, inode } = self.identity();
-        protocol::Object { device, inode }
+        protocol::HostObject { device, inode }
     }
 
     /// Whether it is `folder` or is in it.

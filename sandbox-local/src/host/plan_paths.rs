@@ -34,7 +34,7 @@ pub(crate) struct PlanPaths {
     /// The state folder, held open, if it exists.
     pub(crate) state: Option<OpenObject>,
     /// The folders that the plan provides, in the plan's order, held open.
-    pub(crate) provided: Vec<OpenObject>,
+    pub(crate) provided_folders: Vec<OpenObject>,
     /// The host's `/etc/hosts` and `/etc/resolv.conf`, for a sandbox with the host's network.
     pub(crate) names: Option<(Vec<u8>, Vec<u8>)>,
 }
@@ -106,12 +106,12 @@ impl PlanPaths {
             Some(path) => open_folder("folder of packages", path)?,
             None => None,
         };
-        let provided = plan.provided.iter().map(|folder| {
+        let provided = plan.provided_folders.iter().map(|folder| {
             let found = open_folder("folder of packages", &folder.source)?;
             let gone = || io::Error::from(io::ErrorKind::NotFound);
             found.ok_or_else(|| error::path(tier, "folder of packages", &folder.source, gone()))
         });
-        let provided = provided.collect::<Result<_>>()?;
+        let provided_folders = provided.collect::<Result<_>>()?;
         let named = read.iter().chain(&write).chain(&workspace);
         let processes =
             processes(named).map_err(|cause| error::setup(tier, "the table of mounts", cause))?;
@@ -119,7 +119,7 @@ impl PlanPaths {
             cache: cache_object.as_ref().map(|cache| cache.path().to_owned()),
             cache_object,
             state,
-            provided,
+            provided_folders,
             platform: platform_roots(),
             read,
             write,

@@ -3,7 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use sandbox_agent::protocol::{Confinement, LandlockPath, Limit};
+use sandbox_agent::protocol::{Confinement, LandlockPath, ResourceLimit};
 use sandbox_core::Plan;
 use sandbox_host::WORK_FOLDER;
 use sandbox_host::confinement::{self, Isolation as Surroundings, Kernel, Mode, Paths, Profile};
@@ -36,7 +36,7 @@ pub(super) fn confinement(
     match surroundings {
         Surroundings::Host => {
             paths.write.push(context.private.into());
-            let provided = plan.provided.iter().map(|one| one.source.clone());
+            let provided = plan.provided_folders.iter().map(|one| one.source.clone());
             paths.read.extend(provided);
         }
         _ => own_paths(plan, roots, &mut paths),
@@ -59,13 +59,13 @@ pub(super) fn confinement(
     if context.isolation == Isolation::Landlock && !context.host.cgroups.has_pids() {
         // Without its own user namespace, the limit counts all processes of the user.
         let value = context.user_tasks.saturating_add(plan.pids.into());
-        confinement.limits.push(Limit {
+        confinement.limits.push(ResourceLimit {
             resource: RLIMIT_NPROC,
             value,
         });
     }
     if context.isolation != Isolation::Landlock {
-        confinement.limits.push(Limit {
+        confinement.limits.push(ResourceLimit {
             resource: RLIMIT_SIGPENDING,
             value: PENDING_SIGNALS,
         });
@@ -79,7 +79,10 @@ fn bind_rules_to_objects(rules: &mut [LandlockPath], plan: &Plan, context: &Lowe
     let roots = host_paths.read.iter().chain(&host_paths.write);
     let named = roots.chain(&host_paths.workspace).filter(|root| root.named);
     let named = named.map(|root| (&root.requested, &root.path, root.object.as_ref()));
-    let provided = plan.provided.iter().zip(&host_paths.provided);
+    let provided = plan
+        .provided_folders
+        .iter()
+        .zip(&host_paths.provided_folders);
     let provided = provided.map(|(one, object)| (&one.source, &one.source, Some(object)));
     for (requested, path, object) in named.chain(provided) {
         let requested = requested.as_os_str().as_bytes();
@@ -108,7 +111,7 @@ fn own_paths(plan: &Plan, roots: &Roots<'_>, paths: &mut Paths) {
     let mut read = vec![PathBuf::from("/etc"), PathBuf::from("/proc")];
     let read_only = roots.binds.iter().filter(|bind| bind.read_only);
     read.extend(read_only.map(|bind| bind.path.to_path_buf()));
-    read.extend(plan.provided.iter().map(|one| one.target.clone()));
+    read.extend(plan.provided_folders.iter().map(|one| one.target.clone()));
     if plan
         .workspace
         .as_ref()

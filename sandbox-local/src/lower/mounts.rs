@@ -104,10 +104,14 @@ pub(super) fn setup(
             .iter()
             .map(|one| with_object(bind(one.path, one.path, one.read_only), one.object)),
     );
-    let provided = plan.provided.iter().enumerate().map(|(number, one)| {
-        let object = context.host_paths.provided.get(number);
-        with_object(bind(&one.source, &one.target, true), object)
-    });
+    let provided = plan
+        .provided_folders
+        .iter()
+        .enumerate()
+        .map(|(number, one)| {
+            let object = context.host_paths.provided_folders.get(number);
+            with_object(bind(&one.source, &one.target, true), object)
+        });
     mounts.extend(provided);
     if context.host.proc_mount.is_present() {
         mounts.push(Mount::Proc {
@@ -196,7 +200,7 @@ fn own_export_folders(plan: &Plan, roots: &Roots<'_>) -> Vec<PathBuf> {
         // lead to the platform.
         let hides = folder == Path::new("/etc")
             || plan
-                .provided
+                .provided_folders
                 .iter()
                 .any(|one| folder.starts_with(&one.target))
             || roots.links.iter().any(|(at, _)| folder.starts_with(at));

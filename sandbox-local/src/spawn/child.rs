@@ -22,7 +22,7 @@ use sandbox_agent::runtime::process::{
 };
 use sandbox_agent::runtime::signal::{SIGCONT, SIGKILL};
 use sandbox_agent::runtime::stat::stat_of;
-use sandbox_agent::runtime::{Errno, Fd, Result};
+use sandbox_agent::runtime::{Errno, Fd};
 use sandbox_host::safe_path::Identity;
 
 use super::clone::ChildFailure;
@@ -141,16 +141,16 @@ pub(super) unsafe extern "C" fn body(argument: *mut c_void) -> ! {
 }
 
 trait AtStep<T> {
-    fn at(self, step: LaunchStep) -> std::result::Result<T, (LaunchStep, Errno)>;
+    fn at(self, step: LaunchStep) -> Result<T, (LaunchStep, Errno)>;
 }
 
-impl<T> AtStep<T> for Result<T> {
-    fn at(self, step: LaunchStep) -> std::result::Result<T, (LaunchStep, Errno)> {
+impl<T> AtStep<T> for Result<T, Errno> {
+    fn at(self, step: LaunchStep) -> Result<T, (LaunchStep, Errno)> {
         self.map_err(|errno| (step, errno))
     }
 }
 
-fn prepare(args: &ChildArguments<'_>) -> std::result::Result<(), (LaunchStep, Errno)> {
+fn prepare(args: &ChildArguments<'_>) -> Result<(), (LaunchStep, Errno)> {
     // Leave the terminal's session: its interrupt is for the host process only.
     new_session().at(LaunchStep::Session)?;
     // Without a PID namespace the agent outlives us and ends its descendants itself. SIGCONT wakes
@@ -195,7 +195,7 @@ fn prepare(args: &ChildArguments<'_>) -> std::result::Result<(), (LaunchStep, Er
 
 /// Enters a network namespace that was opened after the host process' descriptors were copied to
 /// us.
-fn enter_network(descriptors: &str, descriptor: RawFd) -> Result<()> {
+fn enter_network(descriptors: &str, descriptor: RawFd) -> Result<(), Errno> {
     let mut path = [0; 64];
     let mut length = 0;
     for byte in descriptors.bytes() {
@@ -220,7 +220,7 @@ fn enter_network(descriptors: &str, descriptor: RawFd) -> Result<()> {
 }
 
 /// Keeps all capabilities of the user namespace across `execve` by a user who is not root in it.
-fn keep_capabilities() -> Result<()> {
+fn keep_capabilities() -> Result<(), Errno> {
     let mut capabilities = Capabilities::current()?;
     capabilities.inheritable = capabilities.permitted;
     capabilities.apply()?;
@@ -234,7 +234,7 @@ fn keep_capabilities() -> Result<()> {
 
 /// Opens the path once: the object that is compared is also the one that is mapped and mounted
 /// over.
-fn mount_mapped(id_mapping: &IdMapping<'_>) -> std::result::Result<(), (LaunchStep, Errno)> {
+fn mount_mapped(id_mapping: &IdMapping<'_>) -> Result<(), (LaunchStep, Errno)> {
     let IdMapping {
         path,
         object,
@@ -258,7 +258,7 @@ fn mount_mapped(id_mapping: &IdMapping<'_>) -> std::result::Result<(), (LaunchSt
     move_mount(&tree, &folder, c"", flags).at(LaunchStep::MoveMapped)
 }
 
-fn mount_scratch(scratch: &ScratchMount) -> std::result::Result<(), (LaunchStep, Errno)> {
+fn mount_scratch(scratch: &ScratchMount) -> Result<(), (LaunchStep, Errno)> {
     let ScratchMount {
         target,
         options,
@@ -285,7 +285,7 @@ fn mount_scratch(scratch: &ScratchMount) -> std::result::Result<(), (LaunchStep,
 
 /// Descriptors of the agent: null at 0 to 2, the stream at 3, the program at 4 until it is
 /// executed, a listening socket at 5.
-fn arrange(args: &ChildArguments<'_>) -> Result<()> {
+fn arrange(args: &ChildArguments<'_>) -> Result<(), Errno> {
     // Above the numbers that are filled below.
     let stream: Fd = duplicate_above(args.stream, 10)?;
     let program: Fd = duplicate_above(args.program.as_raw_fd(), 10)?;

@@ -1,6 +1,6 @@
 //! The id maps of a user namespace that the process inside writes for itself.
 
-use sandbox_agent::runtime::Result;
+use sandbox_agent::runtime::Errno;
 use sandbox_agent::runtime::fs::{O_CLOEXEC, O_WRONLY, open};
 use sandbox_agent::runtime::io::write_all;
 
@@ -26,7 +26,7 @@ impl IdentityMaps {
 
     /// Writes the maps of the calling process, which has just entered its user namespace. Makes
     /// system calls only.
-    pub(crate) fn write_own(&self) -> Result<()> {
+    pub(crate) fn write_own(&self) -> Result<(), Errno> {
         for (file, text) in [
             (c"/proc/self/setgroups", "deny"),
             (c"/proc/self/uid_map", self.users.as_str()),

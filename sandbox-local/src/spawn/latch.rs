@@ -4,9 +4,9 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use sandbox_agent::runtime::Errno;
 use sandbox_agent::runtime::syscall::{check, nr, syscall6};
 use sandbox_agent::runtime::time::Timespec;
-use sandbox_agent::runtime::{Errno, Result};
 
 const CLOSED: u32 = 0;
 const OPEN: u32 = 1;
@@ -28,7 +28,7 @@ impl Latch {
     /// Waits until it is open. Makes system calls only. Fails with `ECANCELED` if it will not open
     /// and with `ETIMEDOUT` after 4 s. The timeout covers a process whose owner was killed before
     /// the process set its death signal: nothing may outlive its owner by more than 5 s.
-    pub(super) fn wait(&self) -> Result<()> {
+    pub(super) fn wait(&self) -> Result<(), Errno> {
         loop {
             match self.0.load(Ordering::Acquire) {
                 OPEN => return Ok(()),
@@ -66,7 +66,7 @@ impl Drop for LatchOpener<'_> {
 
 /// Waits while the word has this value. Makes one system call. Fails with `EAGAIN` if it has
 /// another value, `ETIMEDOUT` or `EINTR`.
-pub(super) fn wait_on(word: &AtomicU32, value: u32, longest: Duration) -> Result<()> {
+pub(super) fn wait_on(word: &AtomicU32, value: u32, longest: Duration) -> Result<(), Errno> {
     let longest = Timespec {
         seconds: longest.as_secs().cast_signed(),
         nanoseconds: longest.subsec_nanos().into(),

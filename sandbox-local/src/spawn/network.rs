@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
-use sandbox_agent::runtime::RawFd;
+use sandbox_agent::runtime::{Errno, RawFd};
 use sandbox_host::WorkerThread;
 
 use super::latch::Latch;
@@ -47,7 +47,7 @@ impl Network {
 
     /// Waits until it exists. Makes system calls only. The descriptor belongs to the process that
     /// called `begin`.
-    pub(super) fn wait(&self) -> sandbox_agent::runtime::Result<RawFd> {
+    pub(super) fn wait(&self) -> Result<RawFd, Errno> {
         self.0.latch.wait()?;
         Ok(self.0.descriptor.load(Ordering::Acquire))
     }

@@ -28,7 +28,7 @@ use sandbox_agent::runtime::process::{
     PR_SET_NAME, PR_SET_PDEATHSIG, WALL, exit, new_session, parent, prctl, set_attribute, wait_for,
 };
 use sandbox_agent::runtime::signal::{SIGKILL, SIGTERM, SignalSet, send, set_default, set_mask};
-use sandbox_agent::runtime::{Errno, Pid, RawFd, Result};
+use sandbox_agent::runtime::{Errno, Pid, RawFd};
 use sandbox_host::lock;
 
 use super::clone::{self, Child, ChildBody, Stack};
@@ -69,7 +69,7 @@ struct CloneRequest {
     body: ChildBody,
     argument: *mut c_void,
     pidfd: RawFd,
-    made: Result<Pid>,
+    made: Result<Pid, Errno>,
 }
 
 // SAFETY: the request's pointers are used only while `ScopeHelper::run` waits, and its caller keeps
@@ -84,7 +84,7 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 impl ScopeHelper {
     /// Starts the helper in the group of this process. It dies with the calling thread.
-    pub(crate) fn start() -> Result<Self> {
+    pub(crate) fn start() -> Result<Self, Errno> {
         let owner = sandbox_agent::runtime::process::current();
         let mailbox = Box::new(Mailbox {
             state: AtomicU32::new(STARTING),
@@ -157,7 +157,7 @@ impl ScopeHelper {
         stack: &Stack,
         body: ChildBody,
         argument: *mut c_void,
-    ) -> Result<Child> {
+    ) -> Result<Child, Errno> {
         let _turn = lock(&self.turn);
         if self.has_ended() {
             return Err(Errno::ESRCH);
@@ -239,7 +239,7 @@ pub(crate) unsafe fn run_with(
     stack: &Stack,
     body: ChildBody,
     argument: *mut c_void,
-) -> Result<Child> {
+) -> Result<Child, Errno> {
     match helper {
         // SAFETY: the caller upholds the contract of `clone::run`.
         Some(helper) => unsafe { helper.run(namespaces, cgroup, stack, body, argument) },
@@ -296,7 +296,7 @@ unsafe extern "C" fn helper_main(argument: *mut c_void) -> ! {
     }
 }
 
-fn prepare(mailbox: &Mailbox) -> Result<()> {
+fn prepare(mailbox: &Mailbox) -> Result<(), Errno> {
     set_attribute(PR_SET_PDEATHSIG, SIGKILL as usize, 0)?;
     // The parent may have died before the signal was set.
     if parent() != mailbox.owner {

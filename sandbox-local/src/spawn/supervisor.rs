@@ -26,7 +26,7 @@ use sandbox_agent::runtime::net::{UnixAddress, bind, listen};
 use sandbox_agent::runtime::process::{
     PR_SET_CHILD_SUBREAPER, execute_descriptor, exit, new_session, set_attribute,
 };
-use sandbox_agent::runtime::{Errno, Fd, Pid, Result};
+use sandbox_agent::runtime::{Errno, Fd, Pid};
 
 use super::Launch;
 use super::child::{self, LaunchStep};
@@ -146,7 +146,7 @@ impl Launch {
         &self,
         group: Option<&Group>,
         setup: &SupervisorSetup,
-    ) -> std::result::Result<DetachedProcesses, SupervisorError> {
+    ) -> Result<DetachedProcesses, SupervisorError> {
         let mut tools = None;
         let tools = SpawnTools::of(&mut tools)?;
         let stack = || Stack::new().map_err(|errno| failed("allocate a stack", errno.0));
@@ -268,13 +268,13 @@ const FIRST_HELD: RawFd = 7;
 /// The accept backlog of the agent's socket.
 const BACKLOG: i32 = 64;
 
-type StepResult<T> = std::result::Result<T, (SupervisorStep, Errno)>;
+type StepResult<T> = Result<T, (SupervisorStep, Errno)>;
 
 trait AtStep<T> {
     fn at(self, step: SupervisorStep) -> StepResult<T>;
 }
 
-impl<T> AtStep<T> for Result<T> {
+impl<T> AtStep<T> for Result<T, Errno> {
     fn at(self, step: SupervisorStep) -> StepResult<T> {
         self.map_err(|errno| (step, errno))
     }
@@ -322,7 +322,7 @@ fn prepare(args: &mut SupervisorArguments<'_, '_>) -> StepResult<()> {
 }
 
 /// Moves each descriptor to its number and closes all others.
-fn arrange(args: &SupervisorArguments<'_, '_>, agent: RawFd, lock: RawFd) -> Result<()> {
+fn arrange(args: &SupervisorArguments<'_, '_>, agent: RawFd, lock: RawFd) -> Result<(), Errno> {
     let setup = args.setup;
     let null = args.null.as_raw_fd();
     let users = setup.users.as_ref().map_or(null, AsRawFd::as_raw_fd);

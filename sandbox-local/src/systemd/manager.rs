@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::wire::{Call, Message, MessageKind, Value, Writer, take};
+use super::wire::{Call, DbusWriter, Message, MessageKind, Value, take};
 
 /// Time limit for all of systemd's answers. It answers within milliseconds unless it is overloaded.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -80,7 +80,7 @@ impl Manager {
         pid: u32,
     ) -> io::Result<()> {
         let number = 1;
-        let mut arguments = Writer::default();
+        let mut arguments = DbusWriter::default();
         arguments.text(name);
         // Fail if the unit exists, rather than replace it.
         arguments.text("fail");
@@ -258,13 +258,13 @@ mod tests {
     }
 
     fn job(path: &str) -> Vec<u8> {
-        let mut body = Writer::default();
+        let mut body = DbusWriter::default();
         body.text(path);
         answer(RETURN, &[(8, "g", "o")], Some(1), &body)
     }
 
     fn removed(path: &str, result: &str) -> Vec<u8> {
-        let mut body = Writer::default();
+        let mut body = DbusWriter::default();
         body.number(5);
         body.text(path);
         body.text("x.scope");
@@ -315,13 +315,13 @@ mod tests {
         };
         let message = failed("OK 1\r\n", vec![job("/job/9"), removed("/job/9", "failed")]);
         assert!(message.contains("failed"), "{message}");
-        let mut body = Writer::default();
+        let mut body = DbusWriter::default();
         body.text("Unit x.scope already exists.");
         let fields = [(4, "s", "org.example.Exists"), (8, "g", "s")];
         let message = failed("OK 1\r\n", vec![answer(ERROR, &fields, Some(1), &body)]);
         assert_eq!(message, "Unit x.scope already exists.");
         let fields = [(4, "s", "org.example.Exists")];
-        let nothing = Writer::default();
+        let nothing = DbusWriter::default();
         let message = failed("OK 1\r\n", vec![answer(ERROR, &fields, Some(1), &nothing)]);
         assert_eq!(message, "org.example.Exists");
         let message = failed("REJECTED EXTERNAL\r\n", Vec::new());

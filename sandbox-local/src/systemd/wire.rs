@@ -62,8 +62,8 @@ const SIGNATURE: u8 = 8;
 
 impl Call<'_> {
     /// Encodes the message. The arguments must have the types of the signature.
-    pub(super) fn message(&self, arguments: &Writer) -> Vec<u8> {
-        let mut message = Writer::default();
+    pub(super) fn message(&self, arguments: &DbusWriter) -> Vec<u8> {
+        let mut message = DbusWriter::default();
         // Little-endian, a call, no flags, version 1.
         message.0.extend([b'l', CALL, 0, 1]);
         message.number(arguments.0.len() as u32);
@@ -94,9 +94,9 @@ impl Call<'_> {
 
 /// Encodes values, one after the other.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Writer(Vec<u8>);
+pub(super) struct DbusWriter(Vec<u8>);
 
-impl Writer {
+impl DbusWriter {
     fn align(&mut self, to: usize) {
         self.0.resize(self.0.len().next_multiple_of(to), 0);
     }
@@ -179,7 +179,7 @@ pub(super) enum Value<'a> {
 ///
 /// If the bytes are not a valid message, or the message is too long.
 pub(super) fn take(bytes: &mut Vec<u8>) -> io::Result<Option<Message>> {
-    let mut head = Reader { bytes, at: 0 };
+    let mut head = DbusReader { bytes, at: 0 };
     let [Some(order), Some(kind), Some(_), Some(version)] = [(); 4].map(|()| head.byte()) else {
         return Ok(None);
     };
@@ -213,7 +213,7 @@ pub(super) fn take(bytes: &mut Vec<u8>) -> io::Result<Option<Message>> {
         signature: String::new(),
         body: bytes[body_begin..end].to_vec(),
     };
-    let mut reader = Reader {
+    let mut reader = DbusReader {
         bytes: &bytes[..fields_end],
         at: fields_begin,
     };
@@ -227,7 +227,7 @@ pub(super) fn take(bytes: &mut Vec<u8>) -> io::Result<Option<Message>> {
 }
 
 impl Message {
-    fn read_field(&mut self, reader: &mut Reader<'_>) -> Option<()> {
+    fn read_field(&mut self, reader: &mut DbusReader<'_>) -> Option<()> {
         reader.align(8);
         let field = reader.byte()?;
         let kind = reader.signature()?;
@@ -247,8 +247,8 @@ impl Message {
     }
 
     /// The arguments, to be read in order.
-    pub(super) fn arguments(&self) -> Reader<'_> {
-        Reader {
+    pub(super) fn arguments(&self) -> DbusReader<'_> {
+        DbusReader {
             bytes: &self.body,
             at: 0,
         }
@@ -257,12 +257,12 @@ impl Message {
 
 /// Decodes one value after the other. `None` past the end and for invalid text.
 #[derive(Debug)]
-pub(super) struct Reader<'a> {
+pub(super) struct DbusReader<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
-impl Reader<'_> {
+impl DbusReader<'_> {
     fn align(&mut self, to: usize) {
         self.at = self.at.next_multiple_of(to);
     }
@@ -316,9 +316,9 @@ pub(super) mod tests {
         kind: u8,
         fields: &[(u8, &str, &str)],
         reply_to: Option<u32>,
-        body: &Writer,
+        body: &DbusWriter,
     ) -> Vec<u8> {
-        let mut message = Writer(vec![b'l', kind, 1, 1]);
+        let mut message = DbusWriter(vec![b'l', kind, 1, 1]);
         message.number(body.0.len() as u32);
         message.number(77);
         message.array(8, |writer| {
@@ -345,7 +345,7 @@ pub(super) mod tests {
 
     #[test]
     fn call_is_encoded_as_specified() {
-        let mut arguments = Writer::default();
+        let mut arguments = DbusWriter::default();
         arguments.text("a");
         let call = Call {
             number: 2,
@@ -367,7 +367,7 @@ pub(super) mod tests {
 
     #[test]
     fn properties_have_types_and_alignment() {
-        let mut properties = Writer::default();
+        let mut properties = DbusWriter::default();
         properties.array(8, |array| {
             array.property("P", Value::Numbers(&[7]));
             array.property("D", Value::Flag(true));
@@ -387,7 +387,7 @@ pub(super) mod tests {
 
     #[test]
     fn split_and_joined_messages_are_decoded() {
-        let mut body = Writer::default();
+        let mut body = DbusWriter::default();
         body.text("/job/1");
         let first = answer(RETURN, &[(SIGNATURE, "g", "o")], Some(1), &body);
         let second = answer(SIGNAL, &[(MEMBER, "s", "JobRemoved")], None, &body);
@@ -412,7 +412,7 @@ pub(super) mod tests {
 
     #[test]
     fn invalid_messages_are_refused() {
-        let good = answer(RETURN, &[], Some(1), &Writer::default());
+        let good = answer(RETURN, &[], Some(1), &DbusWriter::default());
         let with = |at: usize, value: u8| {
             let mut bytes = good.clone();
             bytes[at] = value;

@@ -34,9 +34,9 @@ impl Census {
 }
 
 /// The mounts that this process sees.
-pub struct Mounts(BTreeSet<String>);
+pub struct MountTable(BTreeSet<String>);
 
-impl Mounts {
+impl MountTable {
     /// Reads the mounts.
     pub fn now() -> Self {
         let mounts = fs::read_to_string("/proc/self/mountinfo").expect("procfs");

@@ -7,7 +7,7 @@ use sandbox_core::{SandboxClient, SandboxHandle};
 use sandbox_testing::wait::wait_until;
 use tokio::sync::Semaphore;
 
-use crate::census::{Census, Mounts, memory_below, resident};
+use crate::census::{Census, MountTable, memory_below, resident};
 use crate::harness::{Test, test};
 use crate::scaled;
 
@@ -35,7 +35,7 @@ fn thousand_concurrent_sandboxes_leave_nothing() {
         // The first sandbox creates what all share.
         runtime.block_on(async { drop(one(&client, 0).await) });
         settle(state.path());
-        let (before, mounts) = (Census::take(state.path()), Mounts::now());
+        let (before, mounts) = (Census::take(state.path()), MountTable::now());
         let resident_before = resident();
 
         // Without namespaces all processes of the user count. The limit of each sandbox is 256

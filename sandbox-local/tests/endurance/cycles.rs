@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sandbox_core::SandboxClient;
 
-use crate::census::{Census, Mounts, resident};
+use crate::census::{Census, MountTable, resident};
 use crate::harness::{Test, test};
 use crate::scaled;
 use crate::support::{backend_in, policy, sh, spec};
@@ -28,7 +28,7 @@ fn ten_thousand_cycles_do_not_leak() {
         let cycles = scaled(10_000);
         runtime.block_on(cycle(&client, cycles / 20));
         let (before, resident_before) = (Census::take(state.path()), resident());
-        let mounts = Mounts::now();
+        let mounts = MountTable::now();
         runtime.block_on(cycle(&client, cycles));
         let (mut after, resident_after) = (Census::take(state.path()), resident());
         println!(

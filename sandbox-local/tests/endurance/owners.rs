@@ -9,7 +9,7 @@ use sandbox_core::SandboxClient;
 use sandbox_testing::processes;
 use sandbox_testing::wait::wait_until;
 
-use crate::census::{Census, Mounts, children_of};
+use crate::census::{Census, MountTable, children_of};
 use crate::harness::{Test, test};
 use crate::scaled;
 
@@ -31,7 +31,7 @@ fn owners_killed_at_any_time_leave_nothing() {
     alone(NAME, || {
         let state = crate::census::state_folder();
         let marker = format!("owned-{}", std::process::id());
-        let mounts = Mounts::now();
+        let mounts = MountTable::now();
         let mut seen = 0;
         let mut agents = Vec::new();
         // On a slow host, code only runs at the later delays.
@@ -75,7 +75,7 @@ fn moments(count: usize) -> impl Iterator<Item = Duration> {
 }
 
 /// Kills the owner. Returns whether its code ran, and its children.
-fn kill_at(moment: Duration, state: &Path, marker: &str) -> (bool, Vec<Process>) {
+fn kill_at(moment: Duration, state: &Path, marker: &str) -> (bool, Vec<PidAndStart>) {
     let mut owner = Command::new(std::env::current_exe().expect("this test"))
         .args(["--exact", NAME, "--nocapture"])
         .env(OWNER, state)
@@ -102,9 +102,9 @@ fn kill_at(moment: Duration, state: &Path, marker: &str) -> (bool, Vec<Process>)
 }
 
 /// A process ID with its start time, because process IDs are reused.
-type Process = (u32, String);
+type PidAndStart = (u32, String);
 
-fn process(pid: u32) -> Option<Process> {
+fn process(pid: u32) -> Option<PidAndStart> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, fields) = text.rsplit_once(')')?;
     let fields = fields.split_whitespace().collect::<Vec<_>>();
@@ -113,7 +113,7 @@ fn process(pid: u32) -> Option<Process> {
     (!ended).then(|| (pid, fields[19].to_owned()))
 }
 
-fn is_running((pid, started): &Process) -> bool {
+fn is_running((pid, started): &PidAndStart) -> bool {
     process(*pid).is_some_and(|(_, now)| now == *started)
 }
 

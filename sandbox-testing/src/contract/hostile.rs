@@ -8,7 +8,9 @@
 
 use std::time::{Duration, Instant};
 
-use sandbox_agent::protocol::{ExitKind, ExitReport, Kind, MAX_PAYLOAD, Welcome, encode_frame};
+use sandbox_agent::protocol::{
+    ExitKind, ExitReport, FrameKind, MAX_PAYLOAD, Welcome, encode_frame,
+};
 use sandbox_core::spi::unique_name;
 use sandbox_core::{CapabilityPolicy, ErrorKind, ExecRequest, Outcome, SandboxHandle, SandboxSpec};
 
@@ -51,7 +53,7 @@ impl ScriptedAgent {
             landlock_abi: 7,
             capabilities: 0,
         };
-        let welcome = printf(&frame(0, Kind::Welcome, &welcome.encode()));
+        let welcome = printf(&frame(0, FrameKind::Welcome, &welcome.encode()));
         let read_frame = "dd bs=65536 count=1 >/dev/null 2>&1";
         Self::new(
             backend,
@@ -79,7 +81,7 @@ impl ScriptedAgent {
     }
 }
 
-fn frame(stream: u32, kind: Kind, payload: &[u8]) -> Vec<u8> {
+fn frame(stream: u32, kind: FrameKind, payload: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     encode_frame(&mut bytes, stream, kind, false, payload);
     bytes
@@ -149,13 +151,13 @@ fn silent(backend: &'static dyn TestBackend) -> TestResult {
 
 fn breaches(backend: &'static dyn TestBackend) -> TestResult {
     run(async {
-        let header = &frame(1, Kind::Stdout, &[0; MAX_PAYLOAD])[..8];
+        let header = &frame(1, FrameKind::Stdout, &[0; MAX_PAYLOAD])[..8];
         let flood = format!(
             "while {} && head -c {MAX_PAYLOAD} /dev/zero; do :; done",
             printf(header)
         );
-        let other = printf(&frame(77, Kind::Exited, &exited(ExitKind::Exited(0))));
-        let early = printf(&frame(1, Kind::Exited, &exited(ExitKind::TimedOut)));
+        let other = printf(&frame(77, FrameKind::Exited, &exited(ExitKind::Exited(0))));
+        let early = printf(&frame(1, FrameKind::Exited, &exited(ExitKind::TimedOut)));
         for (what, script) in [
             ("frames that never end", flood.as_str()),
             ("an end of another stream", &format!("{other}; sleep 300")),

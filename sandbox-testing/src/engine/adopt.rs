@@ -48,13 +48,13 @@ pub fn no_network() -> HostConfig {
     }
 }
 
-/// A container that the backend has not made. `ForeignContainer::remove` removes it.
-pub struct ForeignContainer {
+/// A container that the backend has not made. `ContainerFixture::remove` removes it.
+pub struct ContainerFixture {
     engine: &'static TestEngine,
     pub name: String,
 }
 
-impl ForeignContainer {
+impl ContainerFixture {
     pub async fn start(
         engine: &'static TestEngine,
         image: &str,
@@ -135,7 +135,7 @@ pub fn accepting(engine: &'static TestEngine, more: &[Capability]) -> SandboxCli
 
 fn entered(engine: &'static TestEngine) -> TestResult {
     run(async {
-        let foreign = ForeignContainer::busybox(engine, &["/bin/sleep", "300"]).await;
+        let foreign = ContainerFixture::busybox(engine, &["/bin/sleep", "300"]).await;
         let before = foreign.changes().await;
         let sandbox = accepting(engine, &[])
             .adopt(&foreign.name, &engine.spec())
@@ -186,7 +186,7 @@ async fn at_most<T>(polls: usize, future: impl Future<Output = T>) -> Option<T> 
 
 fn interrupted(engine: &'static TestEngine) -> TestResult {
     run(async {
-        let foreign = ForeignContainer::busybox(engine, &["/bin/sleep", "300"]).await;
+        let foreign = ContainerFixture::busybox(engine, &["/bin/sleep", "300"]).await;
         let before = foreign.changes().await;
         let client = accepting(engine, &[]);
         // Finds the engine first, so that the attempts are interrupted in the adoption itself.
@@ -225,7 +225,7 @@ fn gate(engine: &'static TestEngine) -> TestResult {
             binds: Some(vec!["/usr:/host:ro".into()]),
             ..HostConfig::default()
         };
-        let foreign = ForeignContainer::start(engine, BUSYBOX, &["/bin/sleep", "300"], host).await;
+        let foreign = ContainerFixture::start(engine, BUSYBOX, &["/bin/sleep", "300"], host).await;
         let plain = engine.client(CapabilityPolicy::new());
         let error = plain
             .adopt(&foreign.name, &engine.spec())
@@ -274,7 +274,7 @@ fn gate(engine: &'static TestEngine) -> TestResult {
 
 fn ends(engine: &'static TestEngine) -> TestResult {
     run(async {
-        let foreign = ForeignContainer::busybox(engine, &["/bin/sleep", "300"]).await;
+        let foreign = ContainerFixture::busybox(engine, &["/bin/sleep", "300"]).await;
         let client = accepting(engine, &[]);
         let sandbox = client.adopt(&foreign.name, &engine.spec()).await?;
         let started = sandbox
@@ -321,7 +321,7 @@ fn missing_or_stopped(engine: &'static TestEngine) -> TestResult {
             let error = client.adopt(bad, &engine.spec()).await.expect_err(bad);
             assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{error}");
         }
-        let foreign = ForeignContainer::busybox(engine, &["/bin/true"]).await;
+        let foreign = ContainerFixture::busybox(engine, &["/bin/true"]).await;
         wait_until_async(
             "the container has ended",
             Duration::from_secs(5),
@@ -352,7 +352,7 @@ fn read_only(engine: &'static TestEngine) -> TestResult {
             readonly_rootfs: Some(true),
             ..HostConfig::default()
         };
-        let foreign = ForeignContainer::start(engine, BUSYBOX, &["/bin/sleep", "300"], host).await;
+        let foreign = ContainerFixture::start(engine, BUSYBOX, &["/bin/sleep", "300"], host).await;
         let error = accepting(engine, &[])
             .adopt(&foreign.name, &engine.spec())
             .await
@@ -406,7 +406,7 @@ fn committed(engine: &'static TestEngine) -> TestResult {
         again.kill().await?;
         // In a sandbox, the work folder hides the image's. A plain container shows the image's.
         let foreign =
-            ForeignContainer::start(engine, &tag, &["/bin/sleep", "300"], no_network()).await;
+            ContainerFixture::start(engine, &tag, &["/bin/sleep", "300"], no_network()).await;
         let all = accepting(engine, &[Capability::NetworkAccess]);
         let sandbox = all.adopt(&foreign.name, &engine.spec()).await?;
         assert_eq!(output(&sandbox, "cat /workspace/file").await?, "kept\n");

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
-use sandbox_container::Mutation;
+use sandbox_container::ContainerMutation;
 use sandbox_core::{
     Capability, CapabilityPolicy, Error, ErrorKind, SandboxClient, SandboxSpec, Workspace,
 };
@@ -211,7 +211,7 @@ fn exchanged(engine: &'static TestEngine) -> TestResult {
 fn unchecked(engine: &'static TestEngine) -> TestResult {
     run(async {
         let unchecked = |root: &Path| {
-            let config = engine.config().mutated(Mutation::Folders);
+            let config = engine.config().mutated(ContainerMutation::Folders);
             engine.client_with(config, reads(root))
         };
         // One success is enough, and comes within a few attempts.

@@ -4,7 +4,7 @@
 use bollard::models::{DeviceMapping, HostConfig};
 use sandbox_core::{Capability, ErrorKind};
 
-use super::adopt::{ForeignContainer, accepting, no_network};
+use super::adopt::{ContainerFixture, accepting, no_network};
 use super::{EngineTest, TestEngine};
 use crate::contract::{BUSYBOX, TestResult, output, run};
 use crate::users::is_root;
@@ -154,7 +154,7 @@ fn named(engine: &'static TestEngine) -> TestResult {
     run(async {
         for (host, capability, name) in opened(engine) {
             let foreign =
-                ForeignContainer::start(engine, BUSYBOX, &["/bin/sleep", "300"], host).await;
+                ContainerFixture::start(engine, BUSYBOX, &["/bin/sleep", "300"], host).await;
             // Some of these refuse user 0, which another test covers.
             let spec = engine.spec().user("1000:1000");
             let adopted = accepting(engine, &[]).adopt(&foreign.name, &spec).await;
@@ -176,7 +176,7 @@ fn named(engine: &'static TestEngine) -> TestResult {
 fn roots(engine: &'static TestEngine) -> TestResult {
     run(async {
         let foreign =
-            ForeignContainer::start(engine, BUSYBOX, &["/bin/sleep", "300"], unmasked(engine))
+            ContainerFixture::start(engine, BUSYBOX, &["/bin/sleep", "300"], unmasked(engine))
                 .await;
         let all = [
             Capability::FilesystemReadRoots,

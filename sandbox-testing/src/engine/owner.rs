@@ -9,7 +9,7 @@ use sandbox_core::{CapabilityPolicy, SandboxSpec};
 use super::TestEngine;
 use super::package_cache::over_host_network;
 use crate::contract::run;
-use crate::owner::{Owner, exit_code};
+use crate::owner::{OwnerProcess, exit_code};
 
 /// What an owner prints once it has its sandbox.
 pub const READY: &str = "ready";
@@ -49,26 +49,26 @@ pub fn run_if_asked(engine: &'static TestEngine) -> Option<ExitCode> {
 }
 
 /// Starts an owner and waits until it has its sandbox.
-pub fn start(name: &str) -> Owner {
-    let mut owner = Owner::spawn([(NAME, name.to_owned())]);
+pub fn start(name: &str) -> OwnerProcess {
+    let mut owner = OwnerProcess::spawn([(NAME, name.to_owned())]);
     owner.wait_until(READY);
     owner
 }
 
 /// Starts an owner with this agent. Does not wait for its sandbox.
-pub fn with_agent(name: &str, agent: &Path) -> Owner {
-    Owner::spawn([(NAME, name.to_owned()), (AGENT, text(agent))])
+pub fn with_agent(name: &str, agent: &Path) -> OwnerProcess {
+    OwnerProcess::spawn([(NAME, name.to_owned()), (AGENT, text(agent))])
 }
 
 /// Starts the creator of a detached sandbox. Does not wait for it.
-pub fn detached(name: &str, state: &Path) -> Owner {
-    Owner::spawn([(NAME, name.to_owned()), (STATE, text(state))])
+pub fn detached(name: &str, state: &Path) -> OwnerProcess {
+    OwnerProcess::spawn([(NAME, name.to_owned()), (STATE, text(state))])
 }
 
 /// Starts the creator of a sandbox with the package `demo` of an index on this host. Does not wait
 /// for it.
-pub fn installing(name: &str, index: &str, cache: &Path) -> Owner {
-    Owner::spawn([
+pub fn installing(name: &str, index: &str, cache: &Path) -> OwnerProcess {
+    OwnerProcess::spawn([
         (NAME, name.to_owned()),
         (INDEX, index.to_owned()),
         (CACHE, text(cache)),

@@ -10,7 +10,7 @@ use sandbox_core::{CapabilityPolicy, SandboxSpec};
 use super::EngineLauncher;
 use super::private_engine::{IMAGE, run};
 use crate::contract::client_of;
-use crate::owner::{Owner, exit_code, use_sandbox};
+use crate::owner::{OwnerProcess, exit_code, use_sandbox};
 
 const ADDRESS: &str = "SANDBOX_FAULTS_ADDRESS";
 const STATE: &str = "SANDBOX_FAULTS_STATE";
@@ -34,7 +34,7 @@ pub fn run_if_asked(launcher: &dyn EngineLauncher) -> Option<ExitCode> {
 }
 
 /// Starts an owner. Does not wait for its sandbox.
-pub fn start(address: &str, state: &Path, name: &str, detached: bool) -> Owner {
+pub fn start(address: &str, state: &Path, name: &str, detached: bool) -> OwnerProcess {
     let state = state.to_str().expect("a plain path").to_owned();
     let named = [
         (ADDRESS, address.to_owned()),
@@ -42,5 +42,5 @@ pub fn start(address: &str, state: &Path, name: &str, detached: bool) -> Owner {
         (NAME, name.to_owned()),
     ];
     let detached = detached.then(|| (DETACHED, "1".to_owned()));
-    Owner::spawn(named.into_iter().chain(detached))
+    OwnerProcess::spawn(named.into_iter().chain(detached))
 }

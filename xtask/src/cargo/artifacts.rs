@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::failure::{Context, Failure, Result};
+use crate::failure::{Context, Failure};
 
 /// An executable of one package.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,12 +17,12 @@ pub struct Executable {
     /// The file.
     pub path: PathBuf,
     /// What kind of target it is.
-    pub kind: Kind,
+    pub kind: ExecutableKind,
 }
 
 /// The kinds of executables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ExecutableKind {
     /// A program itself.
     Program,
     /// The unit tests of a library or a program.
@@ -36,7 +36,7 @@ pub enum Kind {
 /// # Errors
 ///
 /// If it fails, or its messages cannot be read.
-pub fn build(command: &mut Command) -> Result<Vec<Executable>> {
+pub fn build(command: &mut Command) -> Result<Vec<Executable>, Failure> {
     let output = command
         .args(["--message-format", "json-render-diagnostics"])
         .stdin(Stdio::null())
@@ -49,7 +49,7 @@ pub fn build(command: &mut Command) -> Result<Vec<Executable>> {
     parse(&output.stdout)
 }
 
-fn parse(messages: &[u8]) -> Result<Vec<Executable>> {
+fn parse(messages: &[u8]) -> Result<Vec<Executable>, Failure> {
     serde_json::Deserializer::from_slice(messages)
         .into_iter::<Value>()
         .filter_map(|message| match message {
@@ -64,9 +64,9 @@ fn executable(message: &Value) -> Option<Executable> {
     let manifest = Path::new(message["manifest_path"].as_str()?);
     let is_integration = message["target"]["kind"][0].as_str() == Some("test");
     let kind = match (message["profile"]["test"].as_bool()?, is_integration) {
-        (false, _) => Kind::Program,
-        (true, false) => Kind::UnitTests,
-        (true, true) => Kind::IntegrationTests,
+        (false, _) => ExecutableKind::Program,
+        (true, false) => ExecutableKind::UnitTests,
+        (true, true) => ExecutableKind::IntegrationTests,
     };
     Some(Executable {
         package: manifest.parent()?.to_owned(),
@@ -94,7 +94,7 @@ mod tests {
             package: "/w/a".into(),
             name: "a".into(),
             path: "/t/deps/a-1".into(),
-            kind: Kind::IntegrationTests,
+            kind: ExecutableKind::IntegrationTests,
         };
         assert_eq!(parse(messages.as_bytes()), Ok(vec![expected]));
         assert!(parse(b"{\"reason\":").is_err());

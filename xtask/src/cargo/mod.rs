@@ -6,12 +6,12 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::failure::{Context, Failure, Result};
+use crate::failure::{Context, Failure};
 
 mod artifacts;
 
 use artifacts::build;
-pub use artifacts::{Executable, Kind};
+pub use artifacts::{Executable, ExecutableKind};
 
 /// The backends that are tested and measured, as features of the workspace's packages.
 pub const BACKENDS: &str = "local,docker,podman,k8s";
@@ -35,10 +35,10 @@ const OWN_VARIABLES: [&str; 5] = [
 /// # Errors
 ///
 /// If cargo has built none of this name.
-pub fn program<'a>(built: &'a [Executable], name: &str) -> Result<&'a Path> {
+pub fn program<'a>(built: &'a [Executable], name: &str) -> Result<&'a Path, Failure> {
     built
         .iter()
-        .find(|built| built.kind == Kind::Program && built.name == name)
+        .find(|built| built.kind == ExecutableKind::Program && built.name == name)
         .map(|built| built.path.as_path())
         .ok_or_else(|| Failure::new(format!("cargo has built no program {name}")))
 }
@@ -58,7 +58,7 @@ impl Workspace {
     /// # Errors
     ///
     /// If cargo cannot be run or does not know the workspace.
-    pub fn find() -> Result<Self> {
+    pub fn find() -> Result<Self, Failure> {
         let arguments = ["metadata", "--no-deps", "--format-version", "1"];
         // The workspace that cargo runs in now. A program in a shared target folder may have been
         // built from another checkout.
@@ -100,7 +100,7 @@ impl Workspace {
     /// # Errors
     ///
     /// If cargo fails.
-    pub fn build_programs(&self) -> Result<Vec<Executable>> {
+    pub fn build_programs(&self) -> Result<Vec<Executable>, Failure> {
         build(self.cargo().arg("build").args(SCOPE).arg("--bins"))
     }
 
@@ -109,7 +109,7 @@ impl Workspace {
     /// # Errors
     ///
     /// If cargo fails.
-    pub fn build_tests(&self) -> Result<Vec<Executable>> {
+    pub fn build_tests(&self) -> Result<Vec<Executable>, Failure> {
         build(self.cargo().arg("test").args(SCOPE).arg("--no-run"))
     }
 
@@ -119,7 +119,7 @@ impl Workspace {
     /// # Errors
     ///
     /// If cargo fails.
-    pub fn build_quick_tests(&self) -> Result<Vec<Executable>> {
+    pub fn build_quick_tests(&self) -> Result<Vec<Executable>, Failure> {
         let mut command = self.cargo();
         command.arg("test").args(SCOPE).arg("--no-run");
         // Cargo builds the suite's program for the tests in `command`.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 
 use super::user::User;
-use crate::cargo::{Executable, Kind};
+use crate::cargo::{Executable, ExecutableKind};
 
 /// The program of the conformance suite, and its package.
 pub const SUITE: &str = "sandbox-conformance";
@@ -65,7 +65,7 @@ pub enum Extent {
 
 /// How the counts are read from a job's output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Output {
+pub enum OutputKind {
     /// It counts no tests.
     Plain,
     /// One test program.
@@ -86,7 +86,7 @@ pub struct Job {
     /// Its time limit.
     pub limit: Duration,
     /// How its counts are read.
-    pub output: Output,
+    pub output: OutputKind,
     /// The user that runs it, if not the caller.
     pub user: Option<Arc<User>>,
     /// A program to copy for that user before the job, and the target.
@@ -106,7 +106,7 @@ pub fn measured_by_suite(package: &str, test: &Executable) -> bool {
 /// The lane of a test program.
 pub fn lane_of(package: &str, test: &Executable) -> Lane {
     match (package, &*test.name, test.kind) {
-        (_, _, Kind::UnitTests) => Lane::Local,
+        (_, _, ExecutableKind::UnitTests) => Lane::Local,
         ("sandbox-docker", ..) | ("sandbox-cli", "docker", _) => Lane::Docker,
         ("sandbox-podman", ..) => Lane::Podman,
         ("sandbox-k8s", ..) => Lane::Kubernetes,

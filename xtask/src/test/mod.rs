@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
-use crate::cargo::{Executable, Kind, Workspace};
+use crate::cargo::{Executable, ExecutableKind, Workspace};
 use crate::engines;
-use crate::failure::Result;
+use crate::failure::Failure;
 use crate::process;
 
 mod job;
@@ -32,7 +32,7 @@ use user::User;
 
 /// What to run, and what is required.
 #[derive(Debug, clap::Args)]
-pub struct Arguments {
+pub struct TestArguments {
     /// Format, clippy, unit tests, and the local backend's main tests and probes, in minutes
     #[arg(long, conflicts_with_all = ["full", "require", "engines"])]
     quick: bool,
@@ -56,7 +56,7 @@ pub struct Arguments {
     list: bool,
 }
 
-impl Arguments {
+impl TestArguments {
     fn extent(&self) -> Extent {
         match (self.quick, self.full) {
             (true, _) => Extent::Quick,
@@ -77,7 +77,7 @@ impl Arguments {
 /// # Errors
 ///
 /// If the tests cannot be built, or something that is required is missing.
-pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub fn run(arguments: &TestArguments) -> Result<ExitCode, Failure> {
     let workspace = Workspace::find()?;
     let requirements = Requirements::check(&arguments.require, &arguments.engines)?;
     let mut summary = Summary::new(&requirements);
@@ -90,7 +90,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     summary.built(start.elapsed());
     let programs: Vec<&Executable> = built
         .iter()
-        .filter(|built| built.kind == Kind::Program)
+        .filter(|built| built.kind == ExecutableKind::Program)
         .collect();
     let as_root = process::is_root() && arguments.extent() != Extent::Quick && !arguments.list;
     let user = match as_root {

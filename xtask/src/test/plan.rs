@@ -5,12 +5,12 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::job::{Extent, Job, Lane, Output, SUITE, lane_of, measured_by_suite};
+use super::job::{Extent, Job, Lane, OutputKind, SUITE, lane_of, measured_by_suite};
 use super::requirements::{Requirement, Requirements};
 use super::user::User;
-use crate::cargo::{BACKENDS, Executable, Kind, SCOPE, Workspace};
+use crate::cargo::{BACKENDS, Executable, ExecutableKind, SCOPE, Workspace};
 use crate::conformance::PROFILES;
-use crate::failure::{Context, Failure, Result};
+use crate::failure::{Context, Failure};
 
 /// The time limit for one tool that checks the whole workspace on a slow machine.
 const TOOL_LIMIT: Duration = Duration::from_secs(40 * 60);
@@ -61,7 +61,7 @@ impl Planner<'_> {
     ///
     /// # Errors
     /// If a program was not built.
-    pub fn jobs(&self) -> Result<Vec<Job>> {
+    pub fn jobs(&self) -> Result<Vec<Job>, Failure> {
         let mut jobs = self.checks()?;
         jobs.extend(self.tests()?);
         jobs.extend(self.local_suites()?);
@@ -85,7 +85,7 @@ impl Planner<'_> {
         Ok(jobs)
     }
 
-    fn checks(&self) -> Result<Vec<Job>> {
+    fn checks(&self) -> Result<Vec<Job>, Failure> {
         // A file that was removed and is not committed yet is listed too.
         let format = "git ls-files --deduplicate '*.rs' | while read -r file; do \
                       [ ! -f \"$file\" ] || echo \"$file\"; done | xargs rustfmt --check";
@@ -123,7 +123,7 @@ impl Planner<'_> {
         examples.args(["test", "--doc"]).args(SCOPE);
         jobs.push(self.tool("docs", docs));
         jobs.push(Job {
-            output: Output::ManyTests,
+            output: OutputKind::ManyTests,
             ..self.tool("examples in the documentation", examples)
         });
         jobs.push(self.tool("benchmark, once", bench));
@@ -136,19 +136,19 @@ impl Planner<'_> {
             name: name.to_owned(),
             command,
             limit: TOOL_LIMIT,
-            output: Output::Plain,
+            output: OutputKind::Plain,
             user: None,
             copy: None,
         }
     }
 
     /// The test programs, as the caller.
-    fn tests(&self) -> Result<Vec<Job>> {
+    fn tests(&self) -> Result<Vec<Job>, Failure> {
         let mut jobs = Vec::new();
         for test in self
             .built
             .iter()
-            .filter(|built| built.kind != Kind::Program)
+            .filter(|built| built.kind != ExecutableKind::Program)
         {
             let package = self.package(test);
             let lane = lane_of(&package, test);
@@ -175,7 +175,7 @@ impl Planner<'_> {
                     }
                     continue;
                 }
-                (_, _, Extent::Quick) if test.kind == Kind::IntegrationTests => continue,
+                (_, _, Extent::Quick) if test.kind == ExecutableKind::IntegrationTests => continue,
                 (SUITE, "interrupts", _) => {
                     command.args(["--skip", "docker::", "--skip", "podman::"]);
                 }
@@ -239,7 +239,7 @@ impl Planner<'_> {
             name: self.test_name(test),
             command,
             limit: TEST_LIMIT,
-            output: Output::Tests,
+            output: OutputKind::Tests,
             user: None,
             copy: None,
         }
@@ -274,7 +274,7 @@ impl Planner<'_> {
     }
 
     /// The suite on the local backend, with its self-checks, as the caller and as an ordinary user.
-    fn local_suites(&self) -> Result<Vec<Job>> {
+    fn local_suites(&self) -> Result<Vec<Job>, Failure> {
         let mut command = self.suite_command(&["--tier", "local", "--check"]);
         match self.extent {
             Extent::Quick => drop(command.arg("--proven-elsewhere")),
@@ -288,7 +288,7 @@ impl Planner<'_> {
     }
 
     /// The suite on an engine, and that engine's mutants.
-    fn engine_suites(&self, requirement: Requirement, lane: Lane) -> Result<Vec<Job>> {
+    fn engine_suites(&self, requirement: Requirement, lane: Lane) -> Result<Vec<Job>, Failure> {
         let backend = requirement.name();
         let measure = |reports: &str| {
             let mut command =
@@ -322,7 +322,7 @@ impl Planner<'_> {
             name: name.to_owned(),
             command,
             limit: TEST_LIMIT,
-            output: Output::Plain,
+            output: OutputKind::Plain,
             user: None,
             copy: None,
         }
@@ -351,12 +351,12 @@ impl Planner<'_> {
     }
 
     /// The tests that depend on the user, as an ordinary user, and the local backend's suite.
-    fn tests_as_user(&self, user: &Arc<User>) -> Result<Vec<Job>> {
+    fn tests_as_user(&self, user: &Arc<User>) -> Result<Vec<Job>, Failure> {
         let mut jobs = Vec::new();
         let integration = self
             .built
             .iter()
-            .filter(|test| test.kind == Kind::IntegrationTests);
+            .filter(|test| test.kind == ExecutableKind::IntegrationTests);
         for test in integration {
             let package = self.package(test);
             let endurance = test.name == "endurance" && self.extent != Extent::Full;
@@ -389,7 +389,7 @@ impl Planner<'_> {
     }
 
     /// The tests of Podman and its suite as the user of rootless Podman.
-    fn rootless(&self, user: &Arc<User>) -> Result<Vec<Job>> {
+    fn rootless(&self, user: &Arc<User>) -> Result<Vec<Job>, Failure> {
         let is_required = self.requirements.requires(Requirement::PodmanRootless);
         let mut tests = vec![
             (self.test("sandbox-podman", "podman")?, ""),
@@ -434,7 +434,7 @@ impl Planner<'_> {
             name: format!("{} as user {}", self.test_name(test), user.uid()),
             command,
             limit: TEST_LIMIT,
-            output: Output::Tests,
+            output: OutputKind::Tests,
             user: Some(Arc::clone(user)),
             copy: Some((test.path.clone(), copy)),
         }
@@ -466,12 +466,12 @@ impl Planner<'_> {
 
     fn programs(&self) -> impl Iterator<Item = &Executable> {
         let programs = self.built.iter();
-        programs.filter(|built| built.kind == Kind::Program)
+        programs.filter(|built| built.kind == ExecutableKind::Program)
     }
 
-    fn test(&self, package: &str, name: &str) -> Result<&Executable> {
+    fn test(&self, package: &str, name: &str) -> Result<&Executable, Failure> {
         let is_wanted = |test: &&Executable| {
-            test.kind == Kind::IntegrationTests
+            test.kind == ExecutableKind::IntegrationTests
                 && test.name == name
                 && self.package(test) == package
         };
@@ -493,7 +493,7 @@ impl Planner<'_> {
 
     fn test_name(&self, test: &Executable) -> String {
         match test.kind {
-            Kind::IntegrationTests => format!("{} {}", self.package(test), test.name),
+            ExecutableKind::IntegrationTests => format!("{} {}", self.package(test), test.name),
             _ => format!("{} unit tests of {}", self.package(test), test.name),
         }
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use clap::ValueEnum;
 
 use crate::engines;
-use crate::failure::{Failure, Result};
+use crate::failure::Failure;
 use crate::process;
 
 /// What can be required.
@@ -49,7 +49,7 @@ impl Requirement {
 
     /// Checks that it can be used. If it `is_required`, missing test images are built into a
     /// running engine, and the cluster of `KUBECONFIG` may be used.
-    fn check(self, is_required: bool) -> Result<()> {
+    fn check(self, is_required: bool) -> Result<(), Failure> {
         match self {
             engine if engine.is_engine() => engines::check(engine.name(), is_required),
             Self::Root if !process::is_root() => Err(Failure::new(
@@ -78,7 +78,7 @@ impl Requirements {
     /// # Errors
     ///
     /// If something that is required is missing.
-    pub fn check(required: &[Requirement], wanted: &[Requirement]) -> Result<Self> {
+    pub fn check(required: &[Requirement], wanted: &[Requirement]) -> Result<Self, Failure> {
         let mut result = Self {
             required: required.iter().copied().collect(),
             ..Self::default()

@@ -6,14 +6,14 @@ use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use super::job::{Job, Lane, Output};
+use super::job::{Job, Lane, OutputKind};
 use super::results::{self, Counts};
 use super::user;
-use crate::failure::{Context, Failure, Result};
+use crate::failure::{Context, Failure};
 
 /// How a job ended.
 #[derive(Debug)]
-pub struct Done {
+pub struct JobReport {
     /// The lane.
     pub lane: Lane,
     /// The name within the lane.
@@ -29,7 +29,7 @@ pub struct Done {
 }
 
 /// Runs a job with its output in a file below `logs`.
-pub fn run(job: Job, logs: &Path) -> Done {
+pub fn run(job: Job, logs: &Path) -> JobReport {
     let (lane, name, kind) = (job.lane, job.name.clone(), job.output);
     let start = Instant::now();
     let file_name = format!("{}-{}.log", lane.name(), name.replace([' ', '/', ','], "-"));
@@ -42,7 +42,7 @@ pub fn run(job: Job, logs: &Path) -> Done {
     done
 }
 
-fn start_and_wait(job: Job, logs: &Path, log: &Path) -> Result<ExitStatus> {
+fn start_and_wait(job: Job, logs: &Path, log: &Path) -> Result<ExitStatus, Failure> {
     fs::create_dir_all(logs).context(|| format!("cannot create {}", logs.display()))?;
     let doing = || format!("cannot write {}", log.display());
     let file = File::create(log).context(doing)?;
@@ -64,7 +64,7 @@ fn start_and_wait(job: Job, logs: &Path, log: &Path) -> Result<ExitStatus> {
 }
 
 /// The job's command below a supervisor, with the same folder and environment.
-fn supervised(job: &Job) -> Result<Command> {
+fn supervised(job: &Job) -> Result<Command, Failure> {
     let program = env::current_exe().context(|| "cannot find this program".to_owned())?;
     let mut command = Command::new(program);
     command.arg("supervise");
@@ -93,11 +93,16 @@ fn supervised(job: &Job) -> Result<Command> {
     Ok(command)
 }
 
-fn judge(status: Result<ExitStatus>, output: &str, kind: Output, log: &Path) -> Done {
+fn judge(
+    status: Result<ExitStatus, Failure>,
+    output: &str,
+    kind: OutputKind,
+    log: &Path,
+) -> JobReport {
     let counts = match kind {
-        Output::Plain => Some(Counts::default()),
-        Output::Tests => results::last_counts(output),
-        Output::ManyTests => results::all_counts(output),
+        OutputKind::Plain => Some(Counts::default()),
+        OutputKind::Tests => results::last_counts(output),
+        OutputKind::ManyTests => results::all_counts(output),
     };
     let problem = match (&status, counts) {
         (Err(failure), _) => Some(failure.clone()),
@@ -118,7 +123,7 @@ fn judge(status: Result<ExitStatus>, output: &str, kind: Output, log: &Path) -> 
         lines.extend(results::explanation(output).iter().map(ToString::to_string));
         lines
     });
-    Done {
+    JobReport {
         lane: Lane::Checks,
         name: String::new(),
         took: Duration::ZERO,
@@ -136,20 +141,20 @@ mod tests {
 
     const OK: &str = "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out;";
 
-    fn judged(code: i32, output: &str, kind: Output) -> Done {
+    fn judged(code: i32, output: &str, kind: OutputKind) -> JobReport {
         let status = ExitStatus::from_raw(code << 8);
         judge(Ok(status), output, kind, Path::new("/log"))
     }
 
     #[test]
     fn run_without_a_result_or_with_a_bad_status_has_failed() {
-        assert!(judged(0, OK, Output::Tests).failure.is_none());
-        assert!(judged(0, "", Output::Plain).failure.is_none());
+        assert!(judged(0, OK, OutputKind::Tests).failure.is_none());
+        assert!(judged(0, "", OutputKind::Plain).failure.is_none());
         for bad in [
-            judged(0, "running 3 tests\n", Output::Tests),
-            judged(1, OK, Output::Tests),
-            judged(1, "", Output::Plain),
-            judge(Err(Failure::new("x")), "", Output::Plain, Path::new("")),
+            judged(0, "running 3 tests\n", OutputKind::Tests),
+            judged(1, OK, OutputKind::Tests),
+            judged(1, "", OutputKind::Plain),
+            judge(Err(Failure::new("x")), "", OutputKind::Plain, Path::new("")),
         ] {
             assert_eq!(bad.counts.failed, 1, "{bad:?}");
             assert!(bad.failure.is_some(), "{bad:?}");

@@ -8,9 +8,9 @@ use std::time::Duration;
 use super::job::Lane;
 use super::requirements::Requirements;
 use super::results::Counts;
-use super::runner::Done;
+use super::runner::JobReport;
 use crate::cargo::Workspace;
-use crate::failure::{Context, Result};
+use crate::failure::{Context, Failure};
 
 /// The maximum number of names of ignored tests for one reason.
 const MOST_NAMES: usize = 3;
@@ -54,7 +54,7 @@ impl Summary {
     }
 
     /// Adds a job that has ended, and reports it on stderr.
-    pub fn add(&mut self, done: Done) {
+    pub fn add(&mut self, done: JobReport) {
         let seconds = done.took.as_secs_f64();
         let name = format!("{}: {}", done.lane.name(), done.name);
         let word = if done.failure.is_some() {
@@ -86,7 +86,7 @@ impl Summary {
     /// # Errors
     ///
     /// If it cannot be written.
-    pub fn write(&self, workspace: &Workspace) -> Result<()> {
+    pub fn write(&self, workspace: &Workspace) -> Result<(), Failure> {
         let path = workspace.target.join(FILE);
         let doing = || format!("cannot write {}", path.display());
         if let Some(folder) = path.parent() {
@@ -130,8 +130,8 @@ impl fmt::Display for Summary {
 mod tests {
     use super::*;
 
-    fn done(passed: u64, failure: Option<&str>) -> Done {
-        Done {
+    fn done(passed: u64, failure: Option<&str>) -> JobReport {
+        JobReport {
             lane: Lane::Local,
             name: "job".into(),
             took: Duration::from_secs(2),

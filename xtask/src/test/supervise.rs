@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, set_child_subreaper, wait};
 
-use crate::failure::{Context, Failure, Result};
+use crate::failure::{Context, Failure};
 
 /// How often ended processes are collected.
 const PERIOD: Duration = Duration::from_millis(20);
@@ -23,7 +23,7 @@ const KILL_LIMIT: Duration = Duration::from_secs(5);
 
 /// What to run.
 #[derive(Debug, clap::Args)]
-pub struct Arguments {
+pub struct SuperviseArguments {
     /// Time limit of the program in seconds
     #[arg(long, value_name = "SECONDS")]
     limit: u64,
@@ -44,7 +44,7 @@ pub struct Arguments {
 /// # Errors
 ///
 /// If it cannot be started or waited for.
-pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub fn run(arguments: &SuperviseArguments) -> Result<ExitCode, Failure> {
     let mut command = Command::new(&arguments.program[0]);
     command.args(&arguments.program[1..]);
     if let (Some(user), Some(group)) = (arguments.user, arguments.group) {
@@ -82,7 +82,7 @@ impl Ended {
     }
 }
 
-fn supervise(command: &mut Command, limit: Duration) -> Result<Ended> {
+fn supervise(command: &mut Command, limit: Duration) -> Result<Ended, Failure> {
     let program = command.get_program().to_string_lossy().into_owned();
     // Any process number turns this on.
     set_child_subreaper(Pid::from_raw(1)).context(|| "cannot adopt orphans".to_owned())?;
@@ -125,10 +125,10 @@ fn supervise(command: &mut Command, limit: Duration) -> Result<Ended> {
 
 /// Calls `act` for each running process until none is left. Returns whether none is left.
 fn wait_until_gone(
-    running: impl Fn() -> Vec<Process>,
+    running: impl Fn() -> Vec<RunningProcess>,
     limit: Duration,
-    act: impl Fn(&Process) -> Result<()>,
-) -> Result<bool> {
+    act: impl Fn(&RunningProcess) -> Result<(), Failure>,
+) -> Result<bool, Failure> {
     let start = Instant::now();
     loop {
         reap(None)?;
@@ -142,7 +142,7 @@ fn wait_until_gone(
 }
 
 /// Collects every child that has ended, and returns the status of `wanted` when it is one of them.
-fn reap(wanted: Option<u32>) -> Result<Option<ExitStatus>> {
+fn reap(wanted: Option<u32>) -> Result<Option<ExitStatus>, Failure> {
     loop {
         match wait(WaitOptions::NOHANG) {
             Ok(Some((pid, status))) => {
@@ -157,7 +157,7 @@ fn reap(wanted: Option<u32>) -> Result<Option<ExitStatus>> {
     }
 }
 
-fn kill(process: &Process) -> Result<()> {
+fn kill(process: &RunningProcess) -> Result<(), Failure> {
     let Some(pid) = Pid::from_raw(process.pid) else {
         return Ok(());
     };
@@ -170,15 +170,15 @@ fn kill(process: &Process) -> Result<()> {
 /// A process. The start time, in clock ticks since boot, distinguishes it from a later process with
 /// the same number.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Process {
+struct RunningProcess {
     pid: i32,
     parent: i32,
     start: u64,
 }
 
 /// Every running process below this one.
-fn descendants() -> Vec<Process> {
-    let mut others: Vec<Process> = fs::read_dir("/proc")
+fn descendants() -> Vec<RunningProcess> {
+    let mut others: Vec<RunningProcess> = fs::read_dir("/proc")
         .into_iter()
         .flatten()
         .flatten()
@@ -190,28 +190,28 @@ fn descendants() -> Vec<Process> {
     while let Some(parent) = parents.pop() {
         let (children, rest) = others.into_iter().partition(|p| p.parent == parent);
         others = rest;
-        parents.extend(children.iter().map(|child: &Process| child.pid));
+        parents.extend(children.iter().map(|child: &RunningProcess| child.pid));
         below.extend(children);
     }
     below
 }
 
 /// Fields 3, 4 and 22 of proc(5): state, parent and start time. Ended processes are left out.
-fn parse(pid: i32, stat: &str) -> Option<Process> {
+fn parse(pid: i32, stat: &str) -> Option<RunningProcess> {
     // The name may hold spaces and parentheses; the last parenthesis ends it.
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_ascii_whitespace();
     if matches!(fields.next()?, "Z" | "X") {
         return None;
     }
-    Some(Process {
+    Some(RunningProcess {
         pid,
         parent: fields.next()?.parse().ok()?,
         start: fields.nth(22 - 5)?.parse().ok()?,
     })
 }
 
-fn describe(process: &Process) -> String {
+fn describe(process: &RunningProcess) -> String {
     let arguments = fs::read(format!("/proc/{}/cmdline", process.pid)).unwrap_or_default();
     let arguments = String::from_utf8_lossy(&arguments).replace('\0', " ");
     let text: String = arguments.trim().chars().take(200).collect();

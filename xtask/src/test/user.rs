@@ -11,8 +11,8 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
 use crate::cargo::{Executable, Workspace};
-use crate::engines::Owner;
-use crate::failure::{Context, Failure, Result};
+use crate::engines::Account;
+use crate::failure::{Context, Failure};
 
 /// Where the folder may be created, in this order. The paths are short because tests put sockets
 /// below them, and the path of a socket has at most 107 bytes.
@@ -25,7 +25,7 @@ const INHERITED: [&str; 4] = ["LANG", "LC_ALL", "TERM", "RUST_BACKTRACE"];
 /// A user with its own folder, which is removed when this is dropped.
 #[derive(Debug)]
 pub struct User {
-    account: Owner,
+    account: Account,
     folder: PathBuf,
 }
 
@@ -35,7 +35,7 @@ impl User {
     /// # Errors
     ///
     /// If the user's number is in use, or the folder cannot be created.
-    pub fn ordinary(workspace: &Workspace, programs: &[&Executable]) -> Result<Self> {
+    pub fn ordinary(workspace: &Workspace, programs: &[&Executable]) -> Result<Self, Failure> {
         let number = ORDINARY_USER.to_string();
         let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
         if passwd.lines().any(|l| l.split(':').nth(2) == Some(&number)) {
@@ -43,7 +43,7 @@ impl User {
                 "user {number} has an account; tests need a number without one"
             )));
         }
-        let account = Owner {
+        let account = Account {
             user: ORDINARY_USER,
             group: ORDINARY_USER,
             environment: Vec::new(),
@@ -57,10 +57,10 @@ impl User {
     ///
     /// If the folder cannot be created, or something cannot be copied.
     pub fn with_account(
-        account: Owner,
+        account: Account,
         workspace: &Workspace,
         programs: &[&Executable],
-    ) -> Result<Self> {
+    ) -> Result<Self, Failure> {
         let temporary = env::temp_dir();
         let parent = [temporary.as_path()]
             .into_iter()
@@ -157,7 +157,7 @@ fn is_open_to_all(folder: &Path) -> bool {
 }
 
 /// Copies a folder without build output and version control data.
-fn copy_folder(from: &Path, to: &Path, target: &Path) -> Result<()> {
+fn copy_folder(from: &Path, to: &Path, target: &Path) -> Result<(), Failure> {
     let doing = || format!("cannot copy {}", from.display());
     create_folder(to)?;
     for entry in fs::read_dir(from).context(doing)? {
@@ -181,7 +181,7 @@ fn copy_folder(from: &Path, to: &Path, target: &Path) -> Result<()> {
 /// # Errors
 ///
 /// If it cannot be copied.
-pub fn copy_file(from: &Path, to: &Path) -> Result<()> {
+pub fn copy_file(from: &Path, to: &Path) -> Result<(), Failure> {
     let doing = || format!("cannot copy {} to {}", from.display(), to.display());
     fs::copy(from, to).context(doing)?;
     let executable = from.metadata().context(doing)?.permissions().mode() & 0o100 != 0;
@@ -189,7 +189,7 @@ pub fn copy_file(from: &Path, to: &Path) -> Result<()> {
     fs::set_permissions(to, Permissions::from_mode(mode)).context(doing)
 }
 
-fn create_folder(path: &Path) -> Result<()> {
+fn create_folder(path: &Path) -> Result<(), Failure> {
     fs::create_dir(path)
         .and_then(|()| fs::set_permissions(path, Permissions::from_mode(0o755)))
         .context(|| format!("cannot create {}", path.display()))

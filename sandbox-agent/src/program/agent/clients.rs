@@ -14,7 +14,7 @@ use crate::{
         pending_client::{AuthenticatedClient, refuse, too_many, unknown_link},
         poll_set::{MonotonicMicros, after, now},
     },
-    protocol::{Failure, Kind, MAX_CLIENTS, ProtocolError, Resume},
+    protocol::{Failure, FrameKind, MAX_CLIENTS, ProtocolError, Resume},
 };
 
 /// How long a later client may be silent, or not read its answers, without a lease in the settings.
@@ -148,7 +148,7 @@ impl Agent {
         let mut connection = Connection::from_socket(socket).with_link(link);
         connection
             .outgoing
-            .message(0, Kind::Welcome, &self.welcome.encode());
+            .message(0, FrameKind::Welcome, &self.welcome.encode());
         let expires_at = after(now(), self.client_timeout());
         self.clients
             .push(Client::new(number, connection, expires_at));

@@ -22,7 +22,7 @@ use super::{
     reaping::{self, Reaped, reap},
     shared::{SharedState, StreamName},
 };
-use crate::protocol::{FailStep, Failure, Kind, Settings, Welcome};
+use crate::protocol::{AgentSettings, FailStep, Failure, FrameKind, Welcome};
 
 /// The number of the client that started the agent.
 const FIRST_CLIENT: u32 = 0;
@@ -77,7 +77,7 @@ impl Agent {
     /// When memory for the log is missing, or `listener` is not a listening socket.
     pub(super) fn new(
         sandbox: PreparedSandbox,
-        settings: &Settings,
+        settings: &AgentSettings,
         welcome: Welcome,
         listener: Option<Fd>,
         read_buffer: ReadBuffer,
@@ -122,7 +122,7 @@ impl Agent {
     pub(super) fn run(mut self, mut connection: Connection) -> ExitReason {
         connection
             .outgoing
-            .message(0, Kind::Welcome, &self.welcome.encode());
+            .message(0, FrameKind::Welcome, &self.welcome.encode());
         self.clients
             .push(Client::new(FIRST_CLIENT, connection, MonotonicMicros::MAX));
         let ending = match self.serve_until_exit() {
@@ -133,7 +133,7 @@ impl Agent {
             self.kill_all();
         }
         if let Some(failure) = ending.failure() {
-            self.broadcast(Kind::Failed, &failure.encode());
+            self.broadcast(FrameKind::Failed, &failure.encode());
         }
         for client in &mut self.clients {
             client.connection.finish();

@@ -14,7 +14,7 @@ use crate::{
         reaping,
         relay::SHUTDOWN_WRITING,
     },
-    protocol::{ExitKind, Kind},
+    protocol::{ExitKind, FrameKind},
 };
 
 /// How long killing and reporting may take after the grace period of a stop, in milliseconds.
@@ -107,11 +107,11 @@ impl Agent {
         // The client that asked for the stop destroys the sandbox on its answer, so all other
         // output is written first.
         self.send_all();
-        self.broadcast(Kind::Stopped, &[]);
+        self.broadcast(FrameKind::Stopped, &[]);
         ExitReason::Stopped
     }
 
-    pub(super) fn broadcast(&mut self, kind: Kind, message: &[u8]) {
+    pub(super) fn broadcast(&mut self, kind: FrameKind, message: &[u8]) {
         for client in &mut self.clients {
             client.connection.outgoing.message(0, kind, message);
         }

@@ -3,7 +3,7 @@
 use alloc::vec;
 
 use crate::runtime::{
-    Errno, Fd, Result, fs,
+    Errno, Fd, fs,
     fs::{O_CLOEXEC, O_DIRECTORY, O_NOCTTY, O_NOFOLLOW, O_NONBLOCK, O_PATH, O_RDONLY},
     io,
     path::terminated,
@@ -16,7 +16,7 @@ use super::{BuiltinError, file_error};
 const CHUNK_BYTES: usize = 256 * 1024;
 
 /// Writes a regular file to standard output.
-pub(super) fn get(path: &[u8]) -> core::result::Result<(), BuiltinError> {
+pub(super) fn get(path: &[u8]) -> Result<(), BuiltinError> {
     let file = open_without_links(path).map_err(file_error(path))?;
     if !stat_of(&file).map_err(file_error(path))?.is_file() {
         return Err(BuiltinError::File(Errno::EINVAL, super::text(path)));
@@ -33,7 +33,7 @@ pub(super) fn get(path: &[u8]) -> core::result::Result<(), BuiltinError> {
 
 /// Opens a file for reading, folder by folder, so that no component is a link. `openat2` would do
 /// the same, but older seccomp profiles of engines deny it. Never blocks.
-fn open_without_links(path: &[u8]) -> Result<Fd> {
+fn open_without_links(path: &[u8]) -> Result<Fd, Errno> {
     let mut folder = fs::open(c"/", O_PATH | O_DIRECTORY | O_CLOEXEC, 0)?;
     let mut parts = path
         .split(|byte| *byte == b'/')

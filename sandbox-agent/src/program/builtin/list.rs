@@ -10,7 +10,7 @@ use crate::runtime::{
 };
 
 use super::{BuiltinError, file_error, walk::TreeWalk};
-use crate::protocol::Writer;
+use crate::protocol::MessageWriter;
 
 /// Records are written in chunks of about this size, in bytes.
 const CHUNK_BYTES: usize = 64 * 1024;
@@ -87,7 +87,7 @@ impl Listing {
         if errno == Errno::ENOENT {
             return Ok(());
         }
-        let mut record = Writer::new();
+        let mut record = MessageWriter::new();
         record
             .u8(b'!')
             .u32(0)
@@ -98,7 +98,7 @@ impl Listing {
     }
 
     fn record(&mut self, letter: u8, metadata: &Stat) -> Result<(), BuiltinError> {
-        let mut record = Writer::new();
+        let mut record = MessageWriter::new();
         record.u8(letter).u32(metadata.mode & 0o7777);
         record
             .u64(metadata.size.cast_unsigned())

@@ -60,7 +60,7 @@ fn fill(file: &Fd, path: &[u8], complete: Option<RawFd>) -> Result<(), BuiltinEr
 }
 
 /// Creates a file with an unused name.
-fn create(folder: &Fd) -> crate::runtime::Result<(Fd, CString)> {
+fn create(folder: &Fd) -> Result<(Fd, CString), Errno> {
     loop {
         let name = format!(
             ".sandbox-put-{}-{:x}",

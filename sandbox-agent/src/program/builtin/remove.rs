@@ -4,7 +4,7 @@ use alloc::ffi::CString;
 use core::ffi::CStr;
 
 use crate::runtime::{
-    Errno, Result, fs,
+    Errno, fs,
     fs::{AT_FDCWD, AT_REMOVEDIR},
     path::terminated,
 };
@@ -12,7 +12,7 @@ use crate::runtime::{
 use super::{BuiltinError, file_error, walk::TreeWalk};
 
 /// Removes a file, or a folder with all its content.
-pub(super) fn remove(path: &[u8]) -> core::result::Result<(), BuiltinError> {
+pub(super) fn remove(path: &[u8]) -> Result<(), BuiltinError> {
     let start = terminated(path).map_err(file_error(path))?;
     match fs::unlink(AT_FDCWD, &start, 0) {
         Ok(()) => return Ok(()),
@@ -27,7 +27,7 @@ pub(super) fn remove(path: &[u8]) -> core::result::Result<(), BuiltinError> {
 /// # Errors
 ///
 /// `ENOTDIR` if it is not a folder, and what `unlink` and `open` report.
-pub(in crate::program) fn remove_tree(path: &[u8]) -> Result<()> {
+pub(in crate::program) fn remove_tree(path: &[u8]) -> Result<(), Errno> {
     let start = terminated(path)?;
     TreeWalk::new(AT_FDCWD, &start).and_then(empty)?;
     fs::unlink(AT_FDCWD, &start, AT_REMOVEDIR)
@@ -35,7 +35,7 @@ pub(in crate::program) fn remove_tree(path: &[u8]) -> Result<()> {
 
 /// Removes everything below the start of a walk, including the content of folders without write or
 /// search permission.
-fn empty(mut walk: TreeWalk) -> Result<()> {
+fn empty(mut walk: TreeWalk) -> Result<(), Errno> {
     loop {
         let Some(name) = walk.next_name() else {
             let Some(name) = walk.ascend()? else {
@@ -55,7 +55,7 @@ fn empty(mut walk: TreeWalk) -> Result<()> {
 }
 
 /// Removes an entry of the current folder; adds the owner's permissions if needed.
-fn unlink(walk: &TreeWalk, name: &CStr, flags: i32) -> Result<()> {
+fn unlink(walk: &TreeWalk, name: &CStr, flags: i32) -> Result<(), Errno> {
     match fs::unlink(walk.folder(), name, flags) {
         Err(Errno::EACCES) => {
             fs::change_mode_of(walk.folder(), 0o700)?;
@@ -66,7 +66,7 @@ fn unlink(walk: &TreeWalk, name: &CStr, flags: i32) -> Result<()> {
 }
 
 /// Enters a folder; adds the owner's permissions if needed.
-fn descend(walk: &mut TreeWalk, name: CString) -> Result<()> {
+fn descend(walk: &mut TreeWalk, name: CString) -> Result<(), Errno> {
     match walk.descend(name.clone()) {
         Err(Errno::EACCES) => {
             // Code could replace the folder with a link. It gains nothing: this process has the
@@ -79,7 +79,7 @@ fn descend(walk: &mut TreeWalk, name: CString) -> Result<()> {
 }
 
 /// Treats an entry that is already gone as removed.
-fn ignore_missing(removed: Result<()>) -> Result<()> {
+fn ignore_missing(removed: Result<(), Errno>) -> Result<(), Errno> {
     match removed {
         Err(Errno::ENOENT) => Ok(()),
         other => other,

@@ -4,7 +4,7 @@ use alloc::{ffi::CString, vec::Vec};
 use core::ffi::CStr;
 
 use crate::runtime::{
-    Errno, Fd, Result,
+    Errno, Fd,
     directory::Directory,
     fs,
     fs::{O_CLOEXEC, O_DIRECTORY, O_NOFOLLOW, O_RDONLY},
@@ -36,7 +36,7 @@ fn identity(metadata: &Stat) -> (u64, u64) {
     (metadata.device, metadata.inode)
 }
 
-fn open(parent: i32, name: &CStr) -> Result<Fd> {
+fn open(parent: i32, name: &CStr) -> Result<Fd, Errno> {
     fs::open_at(
         parent,
         name,
@@ -45,7 +45,7 @@ fn open(parent: i32, name: &CStr) -> Result<Fd> {
     )
 }
 
-fn list_names(folder: &Fd) -> Result<Vec<CString>> {
+fn list_names(folder: &Fd) -> Result<Vec<CString>, Errno> {
     let mut entries = Directory::new(folder);
     let mut names = Vec::new();
     while let Some(entry) = entries.next_entry()? {
@@ -60,7 +60,7 @@ impl TreeWalk {
     /// # Errors
     ///
     /// What opening and reading the folder reports; `ENOTDIR` for a link.
-    pub(super) fn new(parent: i32, name: &CStr) -> Result<Self> {
+    pub(super) fn new(parent: i32, name: &CStr) -> Result<Self, Errno> {
         let folder = open(parent, name)?;
         let identity = identity(&stat_of(&folder)?);
         let names = list_names(&folder)?;
@@ -92,7 +92,7 @@ impl TreeWalk {
     /// # Errors
     ///
     /// As [`TreeWalk::new`]; the current folder stays the same.
-    pub(super) fn descend(&mut self, name: CString) -> Result<()> {
+    pub(super) fn descend(&mut self, name: CString) -> Result<(), Errno> {
         let below = Self::new(self.folder.as_raw(), &name)?;
         let above = core::mem::replace(self, below);
         self.above = above.above;
@@ -109,7 +109,7 @@ impl TreeWalk {
     /// # Errors
     ///
     /// `ESTALE` if a folder was moved meanwhile, so that `..` is another one.
-    pub(super) fn ascend(&mut self) -> Result<Option<CString>> {
+    pub(super) fn ascend(&mut self) -> Result<Option<CString>, Errno> {
         let Some(level) = self.above.pop() else {
             return Ok(None);
         };

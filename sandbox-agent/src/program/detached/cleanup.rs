@@ -3,7 +3,7 @@
 use alloc::collections::BTreeSet;
 
 use crate::runtime::{
-    Errno, RawFd, Result, fs,
+    Errno, RawFd, fs,
     fs::{AT_FDCWD, AT_REMOVEDIR},
     path::{PathBuffer, terminated},
     process::reap,
@@ -68,7 +68,7 @@ fn sweep() -> bool {
     false
 }
 
-fn remove_group(group: &[u8]) -> Result<()> {
+fn remove_group(group: &[u8]) -> Result<(), Errno> {
     let path = terminated(group)?;
     let mut pause = 500;
     let mut result = Ok(());
@@ -87,7 +87,7 @@ fn remove_group(group: &[u8]) -> Result<()> {
 }
 
 /// Removes the record first, so that clients do not find a partly removed sandbox.
-fn remove_folder(folder: &[u8]) -> Result<()> {
+fn remove_folder(folder: &[u8]) -> Result<(), Errno> {
     let record = PathBuffer::concat(&[folder, b"/", files::RECORD.to_bytes()])?;
     match fs::unlink(AT_FDCWD, &record, 0) {
         Ok(()) | Err(Errno::ENOENT) => {}

@@ -4,7 +4,7 @@
 use alloc::vec::Vec;
 
 use crate::runtime::{
-    Pid, Result,
+    Errno, Pid,
     directory::Directory,
     fs, io,
     path::PathBuffer,
@@ -38,7 +38,7 @@ struct ProcessMemory {
 }
 
 impl Sampler {
-    pub(super) fn new(limit: u64, kills: MemoryKillsFile) -> Result<Self> {
+    pub(super) fn new(limit: u64, kills: MemoryKillsFile) -> Result<Self, Errno> {
         Ok(Self {
             limit,
             kills,

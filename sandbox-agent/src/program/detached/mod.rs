@@ -14,7 +14,7 @@ mod memory;
 use alloc::vec::Vec;
 
 use crate::runtime::{
-    Errno, Fd, RawFd, Result, fs, io, poll,
+    Errno, Fd, RawFd, fs, io, poll,
     signal::{self, SIGTERM, SignalSet},
     time::boottime_microseconds,
 };
@@ -94,7 +94,7 @@ pub(super) fn supervise() -> i32 {
 }
 
 /// Blocks every signal and returns a signalfd for SIGTERM.
-fn signals() -> Result<Fd> {
+fn signals() -> Result<Fd, Errno> {
     signal::set_mask(SignalSet::ALL)?;
     signal::descriptor(SignalSet::default().with(SIGTERM))
 }
@@ -104,7 +104,7 @@ fn protocol(_: ProtocolError) -> Errno {
 }
 
 impl DetachedSupervisor {
-    fn begin(terminate: Fd) -> Result<Self> {
+    fn begin(terminate: Fd) -> Result<Self, Errno> {
         io::set_nonblocking(CONTROL, true)?;
         let (mut bytes, mut control_open) = (Vec::new(), true);
         let deadline = after(now(), CREATION_TIMEOUT_MS);
@@ -186,13 +186,13 @@ impl DetachedSupervisor {
     }
 
     /// Reads and handles the creator's messages.
-    fn receive_messages(&mut self) -> Result<()> {
+    fn receive_messages(&mut self) -> Result<(), Errno> {
         self.control_open = receive(&mut self.bytes)?;
         self.handle_messages()
     }
 
     /// Handles the messages that were read.
-    fn handle_messages(&mut self) -> Result<()> {
+    fn handle_messages(&mut self) -> Result<(), Errno> {
         while let Some((message, length)) = next_message(&self.bytes).map_err(protocol)? {
             match (&self.phase, message) {
                 (Phase::Creation { .. }, message) if !message.is_empty() => {
@@ -222,7 +222,7 @@ impl DetachedSupervisor {
         let _ = io::write_all(CONTROL, &answer.encode());
     }
 
-    fn store_record(&mut self, keep: &Keep) -> Result<()> {
+    fn store_record(&mut self, keep: &Keep) -> Result<(), Errno> {
         let store = DetachedFiles::open(&self.plan.folder)?;
         let sampler = match keep.sampled_memory {
             0 => None,
@@ -239,7 +239,7 @@ impl DetachedSupervisor {
 }
 
 /// Reads available bytes; returns whether the stream is open.
-fn receive(bytes: &mut Vec<u8>) -> Result<bool> {
+fn receive(bytes: &mut Vec<u8>) -> Result<bool, Errno> {
     let mut chunk = [0; 4096];
     loop {
         match io::read(CONTROL, &mut chunk) {

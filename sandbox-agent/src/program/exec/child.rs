@@ -4,7 +4,7 @@ use alloc::{ffi::CString, string::String, vec::Vec};
 use core::ffi::{CStr, c_char};
 
 use crate::runtime::{
-    Errno, Fd, Result,
+    Errno, Fd,
     descriptor::Descriptor,
     fs, io, landlock, limits,
     path::terminated,
@@ -22,7 +22,7 @@ use crate::{
         failures::{failure, refusal, text},
         prepared_sandbox::PreparedSandbox,
     },
-    protocol::{ExecRequest, FailStep, Failure, MAX_MESSAGE, Program},
+    protocol::{ExecProgram, ExecRequest, FailStep, Failure, MAX_MESSAGE},
 };
 
 /// Exit code of a child that has reported a failure. It is ignored.
@@ -55,7 +55,7 @@ fn start(
     request: Option<&ExecRequest>,
     ends: &ChildEnds,
     notify: Option<Fd>,
-) -> core::result::Result<i32, Failure> {
+) -> Result<i32, Failure> {
     let spawn = |what: &'static str| move |errno| failure(FailStep::Spawn, errno, what);
     process::new_session().map_err(spawn("setsid"))?;
     let pid = process::current().0.to_le_bytes();
@@ -80,12 +80,12 @@ fn start(
     take_streams(&ends.stdin, ends)?;
     change_folder(sandbox, request)?;
     match &request.program {
-        Program::Command { argv } => {
+        ExecProgram::Command { argv } => {
             let prepared = PreparedProgram::new(argv, request)?;
             confine(sandbox, notify)?;
             prepared.execute()
         }
-        Program::Builtin(builtin) => {
+        ExecProgram::Builtin(builtin) => {
             let mut keep = Vec::from([0, 1, 2, ends.progress.raw()]);
             keep.extend(ends.complete.iter().map(Fd::raw));
             keep.extend(sandbox.landlock.iter().map(Fd::raw));
@@ -102,7 +102,7 @@ fn wait_and_execute(
     sandbox: &PreparedSandbox,
     ends: &ChildEnds,
     notify: Option<Fd>,
-) -> core::result::Result<i32, Failure> {
+) -> Result<i32, Failure> {
     let Some(waiting) = &ends.waiting else {
         return Err(refusal(
             FailStep::Request,
@@ -126,12 +126,12 @@ fn wait_and_execute(
     take_streams(stdin, ends)?;
     change_folder(sandbox, &request)?;
     match &request.program {
-        Program::Command { argv } => PreparedProgram::new(argv, &request)?.execute(),
-        Program::Builtin(_) => Err(refusal(FailStep::Request, "a builtin does not wait")),
+        ExecProgram::Command { argv } => PreparedProgram::new(argv, &request)?.execute(),
+        ExecProgram::Builtin(_) => Err(refusal(FailStep::Request, "a builtin does not wait")),
     }
 }
 
-fn read_request(pipe: &Fd) -> Result<Vec<u8>> {
+fn read_request(pipe: &Fd) -> Result<Vec<u8>, Errno> {
     let mut message = Vec::new();
     let mut chunk = [0; 4096];
     loop {
@@ -146,7 +146,7 @@ fn read_request(pipe: &Fd) -> Result<Vec<u8>> {
     }
 }
 
-fn take_streams(stdin: &Fd, ends: &ChildEnds) -> core::result::Result<(), Failure> {
+fn take_streams(stdin: &Fd, ends: &ChildEnds) -> Result<(), Failure> {
     for (source, target) in [(stdin, 0), (&ends.stdout, 1), (&ends.stderr, 2)] {
         io::duplicate_onto(source, target, 0)
             .map_err(|errno| failure(FailStep::Spawn, errno, "standard streams"))?;
@@ -154,7 +154,7 @@ fn take_streams(stdin: &Fd, ends: &ChildEnds) -> core::result::Result<(), Failur
     Ok(())
 }
 
-fn set_limits(sandbox: &PreparedSandbox) -> core::result::Result<(), Failure> {
+fn set_limits(sandbox: &PreparedSandbox) -> Result<(), Failure> {
     let failed = |resource: u32| {
         move |errno| {
             failure(
@@ -185,10 +185,7 @@ fn set_limits(sandbox: &PreparedSandbox) -> core::result::Result<(), Failure> {
     Ok(())
 }
 
-fn change_folder(
-    sandbox: &PreparedSandbox,
-    request: &ExecRequest,
-) -> core::result::Result<(), Failure> {
+fn change_folder(sandbox: &PreparedSandbox, request: &ExecRequest) -> Result<(), Failure> {
     let changed = if request.workdir.is_empty() {
         fs::change_directory(&sandbox.workdir)
     } else {
@@ -205,7 +202,7 @@ fn change_folder(
 }
 
 /// `no_new_privs` is inherited from the agent.
-fn confine(sandbox: &PreparedSandbox, notify: Option<Fd>) -> core::result::Result<(), Failure> {
+fn confine(sandbox: &PreparedSandbox, notify: Option<Fd>) -> Result<(), Failure> {
     let failed = |what: &'static str| move |errno| failure(FailStep::Confinement, errno, what);
     if let Some(rules) = &sandbox.landlock {
         landlock::restrict_self(rules).map_err(failed("landlock_restrict_self"))?;
@@ -220,17 +217,17 @@ fn confine(sandbox: &PreparedSandbox, notify: Option<Fd>) -> core::result::Resul
 }
 
 /// The agent and its supervisors block every signal. Pending signals take effect here.
-fn unblock() -> core::result::Result<(), Failure> {
+fn unblock() -> Result<(), Failure> {
     signal::set_mask(SignalSet::default())
         .map(drop)
         .map_err(|errno| failure(FailStep::Spawn, errno, "rt_sigprocmask"))
 }
 
-fn strings(items: &[Vec<u8>]) -> core::result::Result<Vec<CString>, Failure> {
+fn strings(items: &[Vec<u8>]) -> Result<Vec<CString>, Failure> {
     items
         .iter()
         .map(|item| terminated(&item[..]))
-        .collect::<Result<_>>()
+        .collect::<Result<_, Errno>>()
         .map_err(|errno| failure(FailStep::Request, errno, "a NUL byte in a string"))
 }
 
@@ -242,7 +239,7 @@ struct PreparedProgram {
 }
 
 impl PreparedProgram {
-    fn new(argv: &[Vec<u8>], request: &ExecRequest) -> core::result::Result<Self, Failure> {
+    fn new(argv: &[Vec<u8>], request: &ExecRequest) -> Result<Self, Failure> {
         let name = argv.first().map_or(&[][..], Vec::as_slice);
         let path = lookup::resolve(name, &request.env)
             .map_err(|(step, errno)| failure(step, errno, text(name)))?;
@@ -253,7 +250,7 @@ impl PreparedProgram {
         })
     }
 
-    fn execute(&self) -> core::result::Result<i32, Failure> {
+    fn execute(&self) -> Result<i32, Failure> {
         let arguments = pointers(&self.arguments);
         let environment = pointers(&self.environment);
         unblock()?;

@@ -6,7 +6,7 @@ use crate::runtime::process::Wait;
 
 use crate::{
     program::{exec_once::RefusedCounts, poll_set::MonotonicMicros},
-    protocol::{ProtocolError, Reader, Writer},
+    protocol::{MessageReader, MessageWriter, ProtocolError},
 };
 
 /// The largest packet in bytes.
@@ -68,7 +68,7 @@ pub(in crate::program) struct SupervisorReport {
 impl SupervisorReport {
     /// Encodes the packet.
     pub(super) fn encode(&self) -> Vec<u8> {
-        let mut packet = Writer::new();
+        let mut packet = MessageWriter::new();
         let (kind, code) = match self.end {
             Some(Wait::Exited(code)) => (0, code),
             Some(Wait::Signaled(signal)) => (1, signal),
@@ -95,7 +95,7 @@ impl SupervisorReport {
     ///
     /// When the packet is malformed.
     pub(super) fn decode(packet: &[u8]) -> Result<Self, ProtocolError> {
-        let mut reader = Reader::new(packet);
+        let mut reader = MessageReader::new(packet);
         let report = Self {
             end: match (reader.u8()?, reader.u8()?) {
                 (0, code) => Some(Wait::Exited(code)),

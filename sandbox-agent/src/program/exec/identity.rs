@@ -1,7 +1,7 @@
 //! Switching to the code's identity.
 
 use crate::runtime::{
-    Result,
+    Errno,
     credentials::{Capabilities, set_group, set_groups, set_user},
 };
 
@@ -11,7 +11,7 @@ use crate::runtime::{
 /// # Errors
 ///
 /// `EINVAL` if an ID is not mapped in the user namespace, `EAGAIN` at the limit of processes.
-pub(super) fn become_identity(user: u32, group: u32) -> Result<()> {
+pub(super) fn become_identity(user: u32, group: u32) -> Result<(), Errno> {
     set_groups(&[])?;
     set_group(group)?;
     set_user(user)?;

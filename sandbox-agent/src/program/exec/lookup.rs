@@ -4,7 +4,7 @@ use alloc::{ffi::CString, vec::Vec};
 use core::ffi::CStr;
 
 use crate::runtime::{
-    Errno, Result, fs,
+    Errno, fs,
     path::terminated,
     stat::stat_at,
     syscall::{check, nr, syscall3},
@@ -21,10 +21,7 @@ const DEFAULT_PATH: &[u8] = b"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:
 /// # Errors
 ///
 /// The failure's step and error number.
-pub(super) fn resolve(
-    name: &[u8],
-    environment: &[Vec<u8>],
-) -> core::result::Result<CString, (FailStep, Errno)> {
+pub(super) fn resolve(name: &[u8], environment: &[Vec<u8>]) -> Result<CString, (FailStep, Errno)> {
     if name.contains(&b'/') {
         return terminated(name).map_err(|errno| (FailStep::Request, errno));
     }
@@ -57,7 +54,7 @@ pub(super) fn resolve(
     )
 }
 
-fn executable(path: &CStr) -> Result<()> {
+fn executable(path: &CStr) -> Result<(), Errno> {
     if !stat_at(fs::AT_FDCWD, path, 0)?.is_file() {
         return Err(Errno::EACCES);
     }

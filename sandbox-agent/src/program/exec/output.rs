@@ -11,7 +11,7 @@ use crate::{
         output_log::OutputLog,
         poll_set::{POLLHUP, poll_events},
     },
-    protocol::{Kind, MAX_PAYLOAD, WINDOW},
+    protocol::{FrameKind, MAX_PAYLOAD, WINDOW},
 };
 
 /// How many frames to read from one pipe before other events are handled.
@@ -19,8 +19,8 @@ const MAX_FRAMES_PER_READ: usize = 4;
 
 /// The agent's end of one of a program's outputs.
 #[derive(Debug)]
-pub(super) struct Output {
-    kind: Kind,
+pub(super) struct OutputPipe {
+    kind: FrameKind,
     pipe: Option<Fd>,
     /// How many more bytes the client accepts.
     credit: u64,
@@ -30,8 +30,8 @@ pub(super) struct Output {
     remaining: Option<u64>,
 }
 
-impl Output {
-    pub(super) fn new(kind: Kind, pipe: Fd) -> Self {
+impl OutputPipe {
+    pub(super) fn new(kind: FrameKind, pipe: Fd) -> Self {
         Self {
             kind,
             pipe: Some(pipe),

@@ -5,7 +5,7 @@
 //! It exists only while no code runs, so code cannot interfere with it. The first is forked after
 //! the first execution has ended, so a sandbox for one execution does not pay for it.
 
-use crate::runtime::{Fd, Pid, Result, fs::O_CLOEXEC, io};
+use crate::runtime::{Errno, Fd, Pid, fs::O_CLOEXEC, io};
 
 use super::spawn::{Spawned, WaitingEnds, check, exec_channels, input_pipe, no_stdin, supervise};
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
         poll_set::{POLLIN, poll_events},
         prepared_sandbox::PreparedSandbox,
     },
-    protocol::{ExecRequest, FailStep, Failure, Program},
+    protocol::{ExecProgram, ExecRequest, FailStep, Failure},
 };
 
 /// The largest request that a waiting process gets, in bytes. It fits into an empty pipe (64 KiB),
@@ -34,11 +34,9 @@ impl PreforkedExec {
     /// # Errors
     ///
     /// When processes, descriptors or memory run out.
-    pub(in crate::program) fn start(
-        sandbox: &PreparedSandbox,
-    ) -> core::result::Result<Self, Failure> {
+    pub(in crate::program) fn start(sandbox: &PreparedSandbox) -> Result<Self, Failure> {
         let failed = |errno| failure(FailStep::Spawn, errno, "pipes of an execution to come");
-        let (agent_ends, mut child_ends, request) = (|| -> Result<_> {
+        let (agent_ends, mut child_ends, request) = (|| -> Result<_, Errno> {
             let (stdin, child_stdin) = input_pipe()?;
             let (agent_ends, child_ends) = exec_channels(Some(stdin), child_stdin)?;
             Ok((agent_ends, child_ends, io::pipe(O_CLOEXEC)?))
@@ -61,7 +59,7 @@ impl PreforkedExec {
 
     /// Whether it can run this request, encoded as `message`.
     pub(in crate::program) fn can_run(request: &ExecRequest, message: &[u8]) -> bool {
-        matches!(request.program, Program::Command { .. })
+        matches!(request.program, ExecProgram::Command { .. })
             && message.len() <= MAX_REQUEST
             && check(request).is_ok()
     }

@@ -3,7 +3,7 @@
 use alloc::{string::ToString, vec};
 
 use crate::runtime::{
-    Descriptor, Errno, Fd, Pid, Result,
+    Descriptor, Errno, Fd, Pid,
     clone::fork,
     fs::{O_CLOEXEC, O_NONBLOCK},
     io, net,
@@ -16,7 +16,7 @@ use crate::{
         failures::{failure, refusal},
         prepared_sandbox::PreparedSandbox,
     },
-    protocol::{Builtin, ExecRequest, FailStep, Failure, Program},
+    protocol::{Builtin, ExecProgram, ExecRequest, FailStep, Failure},
 };
 
 /// Capacity of programs' pipes, if the system allows it: it makes reads fewer and larger.
@@ -64,10 +64,7 @@ pub(super) struct WaitingEnds {
 /// # Errors
 ///
 /// When the request is invalid, or processes, descriptors or memory run out.
-pub(super) fn spawn(
-    sandbox: &PreparedSandbox,
-    request: &ExecRequest,
-) -> core::result::Result<Spawned, Failure> {
+pub(super) fn spawn(sandbox: &PreparedSandbox, request: &ExecRequest) -> Result<Spawned, Failure> {
     check(request)?;
     let (agent_ends, child_ends) = pipes(sandbox, request)
         .map_err(|errno| failure(FailStep::Spawn, errno, "pipes of the execution"))?;
@@ -80,7 +77,7 @@ pub(super) fn supervise(
     request: Option<&ExecRequest>,
     agent_ends: Spawned,
     child_ends: ChildEnds,
-) -> core::result::Result<Spawned, Failure> {
+) -> Result<Spawned, Failure> {
     let make = || {
         // SAFETY: the agent has one thread.
         unsafe { fork() }
@@ -120,11 +117,11 @@ pub(super) fn supervise(
 }
 
 /// Refuses NUL bytes in strings.
-pub(super) fn check(request: &ExecRequest) -> core::result::Result<(), Failure> {
+pub(super) fn check(request: &ExecRequest) -> Result<(), Failure> {
     let nul = |bytes: &[u8]| bytes.contains(&0);
     let field = match &request.program {
-        Program::Command { argv } if argv.iter().any(|argument| nul(argument)) => "an argument",
-        Program::Builtin(
+        ExecProgram::Command { argv } if argv.iter().any(|argument| nul(argument)) => "an argument",
+        ExecProgram::Builtin(
             Builtin::Put { path, .. }
             | Builtin::Get { path }
             | Builtin::List { path, .. }
@@ -141,7 +138,7 @@ pub(super) fn check(request: &ExecRequest) -> core::result::Result<(), Failure> 
     ))
 }
 
-fn pipes(sandbox: &PreparedSandbox, request: &ExecRequest) -> Result<(Spawned, ChildEnds)> {
+fn pipes(sandbox: &PreparedSandbox, request: &ExecRequest) -> Result<(Spawned, ChildEnds), Errno> {
     let (stdin, child_stdin) = if request.stdin {
         let (agent_ends, child_ends) = input_pipe()?;
         (Some(agent_ends), child_ends)
@@ -149,7 +146,7 @@ fn pipes(sandbox: &PreparedSandbox, request: &ExecRequest) -> Result<(Spawned, C
         (None, no_stdin(sandbox)?)
     };
     let (mut agent_ends, mut child_ends) = exec_channels(stdin, child_stdin)?;
-    if let Program::Builtin(Builtin::Put { .. }) = request.program {
+    if let ExecProgram::Builtin(Builtin::Put { .. }) = request.program {
         let (child_complete, complete) = io::pipe(O_CLOEXEC | O_NONBLOCK)?;
         agent_ends.complete = Some(complete);
         child_ends.complete = Some(child_complete);
@@ -158,7 +155,10 @@ fn pipes(sandbox: &PreparedSandbox, request: &ExecRequest) -> Result<(Spawned, C
 }
 
 /// All channels between the agent and an execution, with these two ends of standard input.
-pub(super) fn exec_channels(stdin: Option<Fd>, child_stdin: Fd) -> Result<(Spawned, ChildEnds)> {
+pub(super) fn exec_channels(
+    stdin: Option<Fd>,
+    child_stdin: Fd,
+) -> Result<(Spawned, ChildEnds), Errno> {
     let (control, child_control) = net::socket_pair(net::SOCK_SEQPACKET | net::SOCK_CLOEXEC)?;
     io::set_nonblocking(&control, true)?;
     let (progress, child_progress) = io::pipe(O_CLOEXEC)?;
@@ -187,7 +187,7 @@ pub(super) fn exec_channels(stdin: Option<Fd>, child_stdin: Fd) -> Result<(Spawn
 }
 
 /// The agent's and the program's end of standard input.
-pub(super) fn input_pipe() -> Result<(Fd, Fd)> {
+pub(super) fn input_pipe() -> Result<(Fd, Fd), Errno> {
     let (child_ends, agent_ends) = io::pipe(O_CLOEXEC)?;
     io::set_nonblocking(&agent_ends, true)?;
     enlarge(&agent_ends)?;
@@ -195,7 +195,7 @@ pub(super) fn input_pipe() -> Result<(Fd, Fd)> {
 }
 
 /// An empty standard input.
-pub(super) fn no_stdin(sandbox: &PreparedSandbox) -> Result<Fd> {
+pub(super) fn no_stdin(sandbox: &PreparedSandbox) -> Result<Fd, Errno> {
     match &sandbox.null {
         Some(null) => io::duplicate(null),
         // Without /dev/null, the read end of a closed pipe behaves the same.
@@ -203,14 +203,14 @@ pub(super) fn no_stdin(sandbox: &PreparedSandbox) -> Result<Fd> {
     }
 }
 
-fn output_pipe() -> Result<(Fd, Fd)> {
+fn output_pipe() -> Result<(Fd, Fd), Errno> {
     let (agent_ends, child_ends) = io::pipe(O_CLOEXEC)?;
     io::set_nonblocking(&agent_ends, true)?;
     enlarge(&agent_ends)?;
     Ok((agent_ends, child_ends))
 }
 
-fn enlarge(pipe: &Fd) -> Result<()> {
+fn enlarge(pipe: &Fd) -> Result<(), Errno> {
     match io::set_pipe_capacity(pipe, PIPE_CAPACITY) {
         // Above the system's or the user's limit, the default capacity works too.
         Ok(_) | Err(Errno::EPERM) => Ok(()),

@@ -6,7 +6,7 @@ use crate::runtime::{Fd, RawFd, io};
 
 use crate::{
     program::outgoing_frames::{OutgoingFrames, write_some},
-    protocol::{Channel, Kind, ProtocolError, WINDOW},
+    protocol::{Channel, FrameKind, ProtocolError, WINDOW},
 };
 
 /// Credit is granted again in units of this many bytes.
@@ -124,7 +124,7 @@ impl Stdin {
             Some(Err(_)) => {
                 self.pipe = None;
                 if !self.ended {
-                    outgoing.message(stream, Kind::Credit, &Channel::Stdin.credit(0));
+                    outgoing.message(stream, FrameKind::Credit, &Channel::Stdin.credit(0));
                 }
                 0
             }
@@ -144,7 +144,11 @@ impl Stdin {
     fn consume(&mut self, stream: u32, count: usize, outgoing: &mut OutgoingFrames) {
         self.consumed += u32::try_from(count).unwrap_or(WINDOW);
         if self.consumed >= GRANT && !self.ended {
-            outgoing.message(stream, Kind::Credit, &Channel::Stdin.credit(self.consumed));
+            outgoing.message(
+                stream,
+                FrameKind::Credit,
+                &Channel::Stdin.credit(self.consumed),
+            );
             self.allowed = self.allowed.saturating_add(self.consumed);
             self.consumed = 0;
         }

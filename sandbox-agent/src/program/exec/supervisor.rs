@@ -26,7 +26,7 @@ use crate::{
         prepared_sandbox::PreparedSandbox,
         procfs::Procfs,
     },
-    protocol::{ExecRequest, FailStep, Program},
+    protocol::{ExecProgram, ExecRequest, FailStep},
 };
 
 /// Timeout for killing a tree, in milliseconds.
@@ -103,7 +103,8 @@ fn start(
     }
     // Not the agent's signalfd: on gVisor it reports the agent's children only.
     let child_ended = signal::descriptor(SignalSet::default().with(SIGCHLD))?;
-    let program = request.is_none_or(|request| matches!(request.program, Program::Command { .. }));
+    let program =
+        request.is_none_or(|request| matches!(request.program, ExecProgram::Command { .. }));
     let once = sandbox.exec_once && program;
     let (listening, notify) = if once {
         let (agent_ends, child_ends) = net::socket_pair(net::SOCK_SEQPACKET | net::SOCK_CLOEXEC)?;

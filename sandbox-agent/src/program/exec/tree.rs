@@ -3,7 +3,7 @@
 use alloc::{collections::BTreeSet, vec::Vec};
 
 use crate::runtime::{
-    Errno, Pid, Result,
+    Errno, Pid,
     directory::Directory,
     fs, io,
     path::{PathBuffer, decimal},
@@ -31,7 +31,7 @@ pub(in crate::program) fn snapshot(
     procfs: &Procfs,
     known: &BTreeSet<Pid>,
     processes: &mut Vec<ProcessInfo>,
-) -> Result<()> {
+) -> Result<(), Errno> {
     // The read position belongs to the open file, which supervisors share: open the folder anew.
     let folder = fs::open_at(
         procfs,
@@ -60,14 +60,14 @@ pub(in crate::program) fn snapshot(
 /// # Errors
 ///
 /// When the process has ended.
-pub(in crate::program) fn has_parent(procfs: &Procfs, pid: Pid) -> Result<bool> {
+pub(in crate::program) fn has_parent(procfs: &Procfs, pid: Pid) -> Result<bool, Errno> {
     let mut digits = [0; 20];
     let number = u64::from(pid.0.unsigned_abs());
     let process = read_process(procfs, pid, decimal(number, &mut digits))?;
     Ok(process.parent != Pid(0))
 }
 
-fn read_process(procfs: &Procfs, pid: Pid, name: &[u8]) -> Result<ProcessInfo> {
+fn read_process(procfs: &Procfs, pid: Pid, name: &[u8]) -> Result<ProcessInfo, Errno> {
     let path = PathBuffer::concat(&[name, b"/stat"])?;
     let file = fs::open_at(procfs, &path, fs::O_RDONLY | fs::O_CLOEXEC, 0)?;
     let mut text = [0; 256];

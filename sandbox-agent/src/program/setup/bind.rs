@@ -3,7 +3,7 @@
 use alloc::{ffi::CString, vec::Vec};
 
 use crate::runtime::{
-    Errno, Fd, Result, fs,
+    Errno, Fd, fs,
     fs::{AT_EMPTY_PATH, AT_FDCWD, AT_NO_AUTOMOUNT, AT_RECURSIVE, AT_SYMLINK_NOFOLLOW},
     mount::{
         MOUNT_ATTR_NODEV, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY, MOVE_MOUNT_F_EMPTY_PATH,
@@ -18,7 +18,7 @@ use super::{
     classic,
     mount_point::{self, MountPoint},
 };
-use crate::{program::failures::is_object, protocol::Object};
+use crate::{program::failures::is_object, protocol::HostObject};
 
 /// Restrictions of a mount of the host's files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub(super) enum BindSource {
     Tree(Fd),
     /// Without the newer calls: the path, to be resolved in the old root, and the object that it
     /// must lead to.
-    Path(CString, Option<Object>),
+    Path(CString, Option<HostObject>),
     /// An optional source that does not exist.
     Missing,
 }
@@ -48,8 +48,8 @@ pub(super) fn take(
     path: &[u8],
     restriction: MountRestriction,
     optional: bool,
-    object: Option<Object>,
-) -> Result<BindSource> {
+    object: Option<HostObject>,
+) -> Result<BindSource, Errno> {
     let point = terminated(path)?;
     let recursive = AT_RECURSIVE | AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT;
     let flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | recursive.cast_unsigned();
@@ -86,14 +86,14 @@ pub(super) const REPLACED: Errno = Errno::ESTALE;
 /// # Errors
 ///
 /// [`REPLACED`].
-pub(super) fn check(metadata: &Stat, object: Option<Object>) -> Result<()> {
+pub(super) fn check(metadata: &Stat, object: Option<HostObject>) -> Result<(), Errno> {
     match object {
         Some(object) if !is_object(metadata, object) => Err(REPLACED),
         _ => Ok(()),
     }
 }
 
-fn restrict(tree: &Fd, restriction: MountRestriction) -> Result<()> {
+fn restrict(tree: &Fd, restriction: MountRestriction) -> Result<(), Errno> {
     // Flags are only added: inside a user namespace, those of the host's mounts are locked.
     let mut set = MOUNT_ATTR_NOSUID;
     if restriction.read_only {
@@ -125,7 +125,7 @@ pub(super) fn attach(
     target: &[u8],
     restriction: MountRestriction,
     old_root: &Fd,
-) -> Result<()> {
+) -> Result<(), Errno> {
     match source {
         BindSource::Missing => Ok(()),
         BindSource::Tree(tree) => {
@@ -151,7 +151,7 @@ pub(super) fn attach(
 /// # Errors
 ///
 /// What `move_mount` reports.
-pub(super) fn attach_tree(tree: &Fd, point: &MountPoint) -> Result<()> {
+pub(super) fn attach_tree(tree: &Fd, point: &MountPoint) -> Result<(), Errno> {
     let flags = MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH;
     move_mount(tree, &point.object, c"", flags)
 }
@@ -161,7 +161,7 @@ pub(super) fn attach_tree(tree: &Fd, point: &MountPoint) -> Result<()> {
 /// # Errors
 ///
 /// Errors of the kernel.
-pub(super) fn pin(point: &MountPoint) -> Result<()> {
+pub(super) fn pin(point: &MountPoint) -> Result<(), Errno> {
     let recursive = (AT_EMPTY_PATH | AT_RECURSIVE).cast_unsigned();
     let flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | recursive;
     match open_tree(&point.object, c"", flags) {
@@ -172,7 +172,7 @@ pub(super) fn pin(point: &MountPoint) -> Result<()> {
 }
 
 /// The path relative to the old root, which is the working directory.
-fn relative(path: &CString) -> Result<CString> {
+fn relative(path: &CString) -> Result<CString, Errno> {
     let bytes = path.to_bytes();
     let start = bytes
         .iter()
@@ -190,7 +190,7 @@ fn relative(path: &CString) -> Result<CString> {
 /// # Errors
 ///
 /// Errors of the kernel.
-pub(super) fn mirror(from: &CString, point: &MountPoint, attributes: u64) -> Result<()> {
+pub(super) fn mirror(from: &CString, point: &MountPoint, attributes: u64) -> Result<(), Errno> {
     let flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_SYMLINK_NOFOLLOW.cast_unsigned();
     match open_tree(AT_FDCWD, from, flags) {
         Ok(tree) => {
@@ -213,6 +213,6 @@ pub(super) fn mirror(from: &CString, point: &MountPoint, attributes: u64) -> Res
 /// # Errors
 ///
 /// What `fchdir` reports.
-pub(super) fn enter_old_root(old_root: &Fd) -> Result<()> {
+pub(super) fn enter_old_root(old_root: &Fd) -> Result<(), Errno> {
     fs::change_directory_to(old_root)
 }

@@ -5,7 +5,7 @@ use alloc::{ffi::CString, vec::Vec};
 use core::ffi::CStr;
 
 use crate::runtime::{
-    Errno, Fd, Result, fs,
+    Errno, Fd, fs,
     fs::{O_CLOEXEC, O_RDONLY},
     io,
     mount::{
@@ -45,7 +45,7 @@ pub(super) fn bind(
     point: &CString,
     restriction: MountRestriction,
     old_root: &Fd,
-) -> Result<()> {
+) -> Result<(), Errno> {
     mount(Some(source), point, None, MS_BIND | MS_REC, None)?;
     let mut flags = MS_NOSUID;
     if restriction.read_only {
@@ -75,7 +75,7 @@ pub(super) fn bind(
 /// # Errors
 ///
 /// What `mount` reports.
-pub(super) fn bind_single(from: &CStr, point: &CStr, attributes: u64) -> Result<()> {
+pub(super) fn bind_single(from: &CStr, point: &CStr, attributes: u64) -> Result<(), Errno> {
     mount(Some(from), point, None, MS_BIND, None)?;
     let flags = [
         (MOUNT_ATTR_RDONLY, MS_RDONLY),
@@ -94,7 +94,7 @@ pub(super) fn bind_single(from: &CStr, point: &CStr, attributes: u64) -> Result<
 /// # Errors
 ///
 /// What `mount` reports.
-pub(super) fn pin(point: &CStr) -> Result<()> {
+pub(super) fn pin(point: &CStr) -> Result<(), Errno> {
     mount(Some(point), point, None, MS_BIND | MS_REC, None)
 }
 
@@ -103,7 +103,7 @@ pub(super) fn pin(point: &CStr) -> Result<()> {
 /// # Errors
 ///
 /// What `mount` reports.
-pub(super) fn remount(point: &CStr, flags: u64) -> Result<()> {
+pub(super) fn remount(point: &CStr, flags: u64) -> Result<(), Errno> {
     let present = file_system_at(point)?.flags;
     let locked = LOCKED_FLAGS
         .into_iter()

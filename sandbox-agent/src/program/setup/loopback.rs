@@ -1,6 +1,6 @@
 //! The loopback interface of a new network namespace.
 
-use crate::runtime::Result;
+use crate::runtime::Errno;
 
 use super::super::interface;
 
@@ -9,6 +9,6 @@ use super::super::interface;
 /// # Errors
 ///
 /// `EPERM` without power over the network namespace.
-pub(super) fn bring_up() -> Result<()> {
+pub(super) fn bring_up() -> Result<(), Errno> {
     interface::set_up(b"lo", true)
 }

@@ -27,7 +27,7 @@ use super::{
     procfs::Procfs,
     serve::expect,
 };
-use crate::protocol::{FailStep, Failure, Kind, Setup};
+use crate::protocol::{FailStep, Failure, FrameKind, Setup};
 
 /// Builds the environment. Returns a procfs of the sandbox's processes, if one could be mounted.
 ///
@@ -92,9 +92,9 @@ fn enter_user_namespace(
         move |errno| -> ExitReason { ExitReason::Refused(failure(FailStep::Identity, errno, what)) }
     };
     unshare(CLONE_NEWUSER).map_err(failed("unshare(CLONE_NEWUSER)"))?;
-    connection.outgoing.message(0, Kind::NeedMaps, &[]);
+    connection.outgoing.message(0, FrameKind::NeedMaps, &[]);
     connection.send_all(WRITE_TIMEOUT_MS);
-    let message = expect(connection, read_buffer, Kind::Mapped)?;
+    let message = expect(connection, read_buffer, FrameKind::Mapped)?;
     if !message.is_empty() {
         return Err(ExitReason::Protocol(
             crate::protocol::ProtocolError::TrailingBytes,

@@ -3,7 +3,7 @@
 use alloc::{ffi::CString, vec::Vec};
 
 use crate::runtime::{
-    Errno, Fd, Result, fs,
+    Errno, Fd, fs,
     fs::{
         AT_FDCWD, O_CLOEXEC, O_CREAT, O_EXCL, O_NOFOLLOW, O_PATH, O_WRONLY, OpenHow,
         RESOLVE_NO_SYMLINKS,
@@ -28,7 +28,7 @@ pub(super) struct MountPoint {
 /// # Errors
 ///
 /// `ELOOP` for a link, `EINVAL` as [`path`], and what `open` reports.
-pub(super) fn existing(target: &[u8]) -> Result<MountPoint> {
+pub(super) fn existing(target: &[u8]) -> Result<MountPoint, Errno> {
     let path = path(target)?;
     let how = OpenHow {
         flags: (O_PATH | O_CLOEXEC) as u64,
@@ -48,7 +48,7 @@ pub(super) fn existing(target: &[u8]) -> Result<MountPoint> {
     })
 }
 
-fn open_by_component(target: &[u8]) -> Result<Fd> {
+fn open_by_component(target: &[u8]) -> Result<Fd, Errno> {
     let flags = O_PATH | O_NOFOLLOW | O_CLOEXEC;
     let mut object = fs::open(c"/", flags, 0)?;
     for part in target.split(|byte| *byte == b'/') {
@@ -68,7 +68,7 @@ fn open_by_component(target: &[u8]) -> Result<Fd> {
 /// # Errors
 ///
 /// `EINVAL` unless it is absolute and has no `..`.
-pub(super) fn path(target: &[u8]) -> Result<CString> {
+pub(super) fn path(target: &[u8]) -> Result<CString, Errno> {
     let has_parent_component = target.split(|byte| *byte == b'/').any(|part| part == b"..");
     if target.first() != Some(&b'/') || has_parent_component {
         return Err(Errno::EINVAL);
@@ -81,7 +81,7 @@ pub(super) fn path(target: &[u8]) -> Result<CString> {
 /// # Errors
 ///
 /// What `mkdir` reports.
-pub(super) fn make_parents(target: &[u8]) -> Result<()> {
+pub(super) fn make_parents(target: &[u8]) -> Result<(), Errno> {
     match target.iter().rposition(|byte| *byte == b'/') {
         None | Some(0) => Ok(()),
         Some(at) => make_path(&target[..at], 0o755, None),
@@ -93,7 +93,7 @@ pub(super) fn make_parents(target: &[u8]) -> Result<()> {
 /// # Errors
 ///
 /// `ENOTDIR` or `EISDIR` if the other kind exists, and what `mkdir` and `open` report.
-pub(super) fn create_if_missing(target: &[u8], folder: bool) -> Result<MountPoint> {
+pub(super) fn create_if_missing(target: &[u8], folder: bool) -> Result<MountPoint, Errno> {
     match existing(target) {
         Err(Errno::ENOENT) if folder => make_path(target, 0o755, None)?,
         Err(Errno::ENOENT) => {
@@ -112,7 +112,7 @@ pub(super) fn create_if_missing(target: &[u8], folder: bool) -> Result<MountPoin
 /// # Errors
 ///
 /// `EEXIST`, and what `open` reports.
-pub(super) fn create(point: &CString, mode: u32) -> Result<crate::runtime::Fd> {
+pub(super) fn create(point: &CString, mode: u32) -> Result<crate::runtime::Fd, Errno> {
     fs::open(
         point,
         O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,

@@ -1,7 +1,7 @@
 //! A procfs for the agent alone.
 
 use crate::runtime::{
-    Fd, Result,
+    Errno, Fd,
     fs::{O_CLOEXEC, O_DIRECTORY, O_RDONLY, open_at},
     mount::{MOUNT_ATTR_NODEV, MOUNT_ATTR_NOEXEC, MOUNT_ATTR_NOSUID},
     syscall::{check, nr, result, syscall2, syscall3, syscall5},
@@ -16,7 +16,7 @@ pub(super) fn mount_detached() -> Option<Procfs> {
     detached_procfs().and_then(Procfs::new).ok()
 }
 
-fn detached_procfs() -> Result<Fd> {
+fn detached_procfs() -> Result<Fd, Errno> {
     const FSOPEN_CLOEXEC: usize = 1;
     const FSMOUNT_CLOEXEC: usize = 1;
     const FSCONFIG_CMD_CREATE: usize = 6;

@@ -4,7 +4,7 @@ use alloc::{ffi::CString, format, vec::Vec};
 use core::ffi::CStr;
 
 use crate::runtime::{
-    Errno, Fd, Result, fs,
+    Errno, Fd, fs,
     fs::{AT_FDCWD, AT_SYMLINK_NOFOLLOW, O_CLOEXEC, O_DIRECTORY, O_PATH},
     io,
     mount::{
@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     program::failures::{failure, replaced_failure},
-    protocol::{FailStep, Failure, Mount, Object},
+    protocol::{FailStep, Failure, HostObject, Mount},
 };
 
 /// Folders of the host on which the new root can be mounted until it is the root. The mount hides
@@ -36,7 +36,7 @@ const TEMPORARY_MOUNT_POINTS: [&CStr; 6] = [c"/tmp", c"/run", c"/proc", c"/dev",
 /// # Errors
 ///
 /// The step that failed, with its target.
-pub(super) fn build(mounts: &[Mount], owner: (u32, u32)) -> core::result::Result<(), Failure> {
+pub(super) fn build(mounts: &[Mount], owner: (u32, u32)) -> Result<(), Failure> {
     let failed = |what: &'static str| move |errno| failure(FailStep::Setup, errno, what);
     mount(None, c"/", None, MS_REC | MS_PRIVATE, None).map_err(failed("private mounts"))?;
     let sources = take_sources(mounts)?;
@@ -66,7 +66,7 @@ pub(super) fn build(mounts: &[Mount], owner: (u32, u32)) -> core::result::Result
 }
 
 /// Opens all sources before any mount hides them.
-fn take_sources(mounts: &[Mount]) -> core::result::Result<Vec<Option<BindSource>>, Failure> {
+fn take_sources(mounts: &[Mount]) -> Result<Vec<Option<BindSource>>, Failure> {
     mounts
         .iter()
         .map(|mount| match mount {
@@ -98,7 +98,7 @@ fn take_sources(mounts: &[Mount]) -> core::result::Result<Vec<Option<BindSource>
         .collect()
 }
 
-fn enter_new_root() -> Result<()> {
+fn enter_new_root() -> Result<(), Errno> {
     let mut last = Errno::ENOENT;
     for mount_point in TEMPORARY_MOUNT_POINTS {
         let options = c"size=1m,nr_inodes=16384,mode=0755";
@@ -151,7 +151,7 @@ struct Masked {
 const COVER: u64 = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
 
 impl Builder {
-    fn step(&mut self, step: &Mount, source: Option<BindSource>) -> Result<()> {
+    fn step(&mut self, step: &Mount, source: Option<BindSource>) -> Result<(), Errno> {
         match step {
             Mount::Bind {
                 target,
@@ -212,7 +212,7 @@ impl Builder {
         mode: u32,
         exec: bool,
         owned: bool,
-    ) -> Result<()> {
+    ) -> Result<(), Errno> {
         if size == 0 {
             // The kernel takes 0 for "no limit".
             return Err(Errno::EINVAL);
@@ -236,7 +236,7 @@ impl Builder {
         )
     }
 
-    fn folder(&self, target: &[u8], mode: u32, owned: bool) -> Result<()> {
+    fn folder(&self, target: &[u8], mode: u32, owned: bool) -> Result<(), Errno> {
         let point = mount_point::path(target)?;
         mount_point::make_parents(target)?;
         match fs::make_directory(AT_FDCWD, &point, mode & 0o7777) {
@@ -254,7 +254,7 @@ impl Builder {
         Ok(())
     }
 
-    fn file(&mut self, target: &[u8], content: &[u8], mode: u32) -> Result<()> {
+    fn file(&mut self, target: &[u8], content: &[u8], mode: u32) -> Result<(), Errno> {
         if let Ok(point) = mount_point::existing(target) {
             // The target exists, for example in a folder of the host: cover it.
             let scratch = self.new_scratch()?;
@@ -265,7 +265,7 @@ impl Builder {
         write_file(&mount_point::path(target)?, content, mode)
     }
 
-    fn mask(&mut self, target: &[u8], object: Option<Object>) -> Result<()> {
+    fn mask(&mut self, target: &[u8], object: Option<HostObject>) -> Result<(), Errno> {
         let point = match mount_point::existing(target) {
             Ok(point) => point,
             Err(Errno::ENOENT | Errno::ENOTDIR) if object.is_none() => return Ok(()),
@@ -294,26 +294,26 @@ impl Builder {
     }
 
     /// Unlinks the empty file; the mounts stay.
-    fn unlink_mask(&mut self) -> Result<()> {
+    fn unlink_mask(&mut self) -> Result<(), Errno> {
         match self.masked.take() {
             Some(masked) => fs::unlink(AT_FDCWD, &masked.empty, 0),
             None => Ok(()),
         }
     }
 
-    fn new_scratch(&mut self) -> Result<CString> {
+    fn new_scratch(&mut self) -> Result<CString, Errno> {
         self.scratch_count += 1;
         terminated(mount_point::scratch(self.scratch_count))
     }
 
     /// Mounts a scratch file over a mount point, read-only, and unlinks the file.
-    fn cover_with(&self, scratch: &CString, point: &MountPoint) -> Result<()> {
+    fn cover_with(&self, scratch: &CString, point: &MountPoint) -> Result<(), Errno> {
         let covered = bind::mirror(scratch, point, COVER);
         covered.and(fs::unlink(AT_FDCWD, scratch, 0))
     }
 }
 
-fn mount_special(target: &[u8], kind: &CStr) -> Result<()> {
+fn mount_special(target: &[u8], kind: &CStr) -> Result<(), Errno> {
     let point = mount_point::create_if_missing(target, true)?.path;
     mount(
         Some(kind),
@@ -324,7 +324,7 @@ fn mount_special(target: &[u8], kind: &CStr) -> Result<()> {
     )
 }
 
-fn write_file(point: &CString, content: &[u8], mode: u32) -> Result<()> {
+fn write_file(point: &CString, content: &[u8], mode: u32) -> Result<(), Errno> {
     let file = mount_point::create(point, 0o600)?;
     io::write_all(&file, content)?;
     fs::change_mode_of(&file, mode & 0o7777)?;
@@ -332,7 +332,7 @@ fn write_file(point: &CString, content: &[u8], mode: u32) -> Result<()> {
 }
 
 /// Makes a mount read-only, without its submounts.
-fn read_only(target: &[u8]) -> Result<()> {
+fn read_only(target: &[u8]) -> Result<(), Errno> {
     let point = mount_point::path(target)?;
     let attributes = MountAttributes {
         set: MOUNT_ATTR_RDONLY,
@@ -345,7 +345,7 @@ fn read_only(target: &[u8]) -> Result<()> {
 }
 
 /// Mounts a part of a mount over itself, read-only.
-fn read_only_part(target: &[u8]) -> Result<()> {
+fn read_only_part(target: &[u8]) -> Result<(), Errno> {
     match mount_point::existing(target) {
         Ok(point) => bind::mirror(&point.path, &point, MOUNT_ATTR_NOEXEC | COVER),
         Err(Errno::ENOENT | Errno::ENOTDIR) => Ok(()),

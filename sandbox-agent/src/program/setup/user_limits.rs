@@ -3,7 +3,7 @@
 use alloc::{format, string::ToString};
 
 use crate::runtime::{
-    Descriptor, Fd, Result, fs,
+    Descriptor, Errno, Fd, fs,
     fs::{AT_FDCWD, O_CLOEXEC, O_DIRECTORY, O_PATH, O_WRONLY},
     io,
     path::terminated,
@@ -24,7 +24,10 @@ use crate::{
 /// # Errors
 ///
 /// What opening `/proc` reports.
-pub(super) fn open_procfs(limits: &[UserLimit], procfs: Option<&Procfs>) -> Result<Option<Fd>> {
+pub(super) fn open_procfs(
+    limits: &[UserLimit],
+    procfs: Option<&Procfs>,
+) -> Result<Option<Fd>, Errno> {
     if limits.is_empty() {
         return Ok(None);
     }
@@ -41,7 +44,7 @@ pub(super) fn open_procfs(limits: &[UserLimit], procfs: Option<&Procfs>) -> Resu
 /// # Errors
 ///
 /// The limit that could not be set.
-pub(super) fn set(limits: &[UserLimit], procfs: &Fd) -> core::result::Result<(), Failure> {
+pub(super) fn set(limits: &[UserLimit], procfs: &Fd) -> Result<(), Failure> {
     for limit in limits {
         let path = format!("sys/user/{}", text(&limit.name));
         let written = terminated(path.as_bytes())

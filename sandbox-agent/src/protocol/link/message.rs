@@ -2,26 +2,24 @@
 
 use alloc::vec::Vec;
 
-use crate::protocol::attach::read_key;
-use crate::protocol::{Key, ProtocolError, Reader, VERSION, Writer};
+use crate::protocol::attach::{decode_key, encode_key, read_key};
+use crate::protocol::{ClientKey, MessageReader, ProtocolError};
 
 /// The host's first frame on a stream that begins a link: packets follow.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Link {
+pub struct BeginLink {
     /// The secret that resuming the link requires: random bytes.
-    pub secret: Key,
+    pub secret: ClientKey,
 }
 
-impl Link {
+impl BeginLink {
     /// Size of the message in bytes.
-    pub const LEN: usize = 2 + 4 + Key::LEN;
+    pub const LEN: usize = 2 + 4 + ClientKey::LEN;
 
     /// Encodes the message.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut message = Writer::new();
-        message.u16(VERSION).bytes(self.secret.as_bytes());
-        message.finish()
+        encode_key(&self.secret)
     }
 
     /// Decodes the message.
@@ -31,43 +29,38 @@ impl Link {
     /// [`ProtocolError::Version`] for another version; otherwise when fields are missing, out of
     /// range or left over.
     pub fn decode(message: &[u8]) -> Result<Self, ProtocolError> {
-        let mut reader = Reader::new(message);
-        reader.version()?;
-        let secret = read_key(&mut reader)?;
-        reader.end()?;
-        Ok(Self { secret })
+        decode_key(message).map(|secret| Self { secret })
     }
 }
 
 /// The host's first frame on a stream that resumes a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resume {
-    /// The secret of its [`Link`].
-    pub secret: Key,
+    /// The secret of its [`BeginLink`].
+    pub secret: ClientKey,
     /// How many bytes the host has received on this link.
     pub received: u64,
 }
 
 impl Resume {
     /// Size of the message in bytes.
-    pub const LEN: usize = Link::LEN + 8;
+    pub const LEN: usize = BeginLink::LEN + 8;
 
     /// Encodes the message.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut message = Writer::new();
-        message.u16(VERSION).bytes(self.secret.as_bytes());
-        message.u64(self.received);
-        message.finish()
+        let mut message = encode_key(&self.secret);
+        message.extend(self.received.to_le_bytes());
+        message
     }
 
     /// Decodes the message.
     ///
     /// # Errors
     ///
-    /// As [`Link::decode`].
+    /// As [`BeginLink::decode`].
     pub fn decode(message: &[u8]) -> Result<Self, ProtocolError> {
-        let mut reader = Reader::new(message);
+        let mut reader = MessageReader::new(message);
         reader.version()?;
         let secret = read_key(&mut reader)?;
         let received = reader.u64()?;
@@ -99,7 +92,7 @@ impl Resumed {
     ///
     /// If it has another length.
     pub fn decode(message: &[u8]) -> Result<Self, ProtocolError> {
-        let mut reader = Reader::new(message);
+        let mut reader = MessageReader::new(message);
         let received = reader.u64()?;
         reader.end()?;
         Ok(Self { received })

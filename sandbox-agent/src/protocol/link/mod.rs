@@ -31,7 +31,7 @@ mod message;
 mod packet;
 
 pub use end::{LinkEnd, Outbound, Received};
-pub use message::{Link, Resume, Resumed};
+pub use message::{BeginLink, Resume, Resumed};
 pub use packet::{MAX_PACKET, PACKET_HEADER, Packet, PacketKind};
 
 /// Maximum number of unacknowledged bytes in one direction.

@@ -4,7 +4,7 @@
 //! number, which [`result`] turns into an [`Errno`]. Nothing here allocates or touches thread-local
 //! storage.
 
-use crate::runtime::errno::{Errno, Result};
+use crate::runtime::errno::Errno;
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
@@ -47,6 +47,7 @@ pub mod nr {
         };
     }
 
+    include!("../../syscall_numbers/common.rs");
     #[cfg(target_arch = "aarch64")]
     include!("../../syscall_numbers/aarch64.rs");
     #[cfg(target_arch = "x86_64")]
@@ -58,7 +59,7 @@ pub mod nr {
 /// # Errors
 /// The [`Errno`] that a word in `-4095..0` stands for.
 #[inline]
-pub fn result(word: isize) -> Result<usize> {
+pub fn result(word: isize) -> Result<usize, Errno> {
     if (-4095..0).contains(&word) {
         Err(Errno(-word as i32))
     } else {
@@ -71,7 +72,7 @@ pub fn result(word: isize) -> Result<usize> {
 /// # Errors
 /// As [`result`].
 #[inline]
-pub fn check(word: isize) -> Result<()> {
+pub fn check(word: isize) -> Result<(), Errno> {
     result(word).map(drop)
 }
 
@@ -80,7 +81,7 @@ pub fn check(word: isize) -> Result<()> {
 /// # Errors
 /// Any other error of `call`.
 #[inline]
-pub fn retry<T>(mut call: impl FnMut() -> Result<T>) -> Result<T> {
+pub fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     loop {
         match call() {
             Err(Errno::EINTR) => continue,

@@ -30,11 +30,11 @@ pub struct LiveOutput {
     /// How many bytes of each stream may still be written.
     remaining: [u64; 2],
     written: WrittenOutput,
-    writer: Option<Writer>,
+    writer: Option<WriterThread>,
 }
 
 #[derive(Debug)]
-struct Writer {
+struct WriterThread {
     chunks: mpsc::Sender<OutputChunk>,
     done: oneshot::Receiver<io::Result<()>>,
 }
@@ -61,7 +61,7 @@ impl LiveOutput {
     /// Waits until everything is written.
     pub async fn finish(self) -> Result<WrittenOutput, CommandError> {
         let mut written = self.written;
-        let Some(Writer { chunks, done }) = self.writer else {
+        let Some(WriterThread { chunks, done }) = self.writer else {
             return Ok(written);
         };
         drop(chunks);
@@ -114,7 +114,7 @@ pub async fn exec_live(
     }
 }
 
-fn start() -> Writer {
+fn start() -> WriterThread {
     let (chunks, mut receiver) = mpsc::channel::<OutputChunk>(CHUNKS);
     let (report, done) = oneshot::channel();
     let write = move || {
@@ -130,7 +130,7 @@ fn start() -> Writer {
             "warning: no thread for the program's output: {error}"
         ));
     }
-    Writer { chunks, done }
+    WriterThread { chunks, done }
 }
 
 fn write_all(chunks: &mut mpsc::Receiver<OutputChunk>) -> io::Result<()> {

@@ -10,7 +10,7 @@ use sandbox::{ByteSize, Error, ErrorKind, ExecRequest};
 
 use super::language::Language;
 use crate::command_error::CommandError;
-use crate::options::{Mounts, existing};
+use crate::options::{PathMap, existing};
 
 /// The largest file that is copied into a sandbox.
 const MAX_FILE: ByteSize = ByteSize::mib(256);
@@ -73,7 +73,7 @@ impl Program {
         path: &Path,
         language: Option<Language>,
         arguments: &[OsString],
-        mounts: &Mounts,
+        mounts: &PathMap,
     ) -> Result<Self, CommandError> {
         let content = read(path)?;
         let is_executable = content.starts_with(b"#!") || content.starts_with(b"\x7fELF");
@@ -196,7 +196,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(name);
         std::fs::write(&path, content).unwrap();
-        Program::of_file(&path, None, &["x".into()], &Mounts::default())
+        Program::of_file(&path, None, &["x".into()], &PathMap::default())
     }
 
     fn commands(program: &Program) -> Vec<String> {

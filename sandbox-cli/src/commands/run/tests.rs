@@ -7,7 +7,7 @@ use sandbox::{
 };
 
 use super::*;
-use crate::arguments::{Arguments, Command};
+use crate::arguments::{CliArguments, Command};
 use crate::exit::Exit;
 use crate::output::Format;
 
@@ -15,7 +15,7 @@ fn parse(line: &[&str]) -> Box<RunArguments> {
     let line = ["sandbox", "run", "--quiet", "--no-stdin"]
         .iter()
         .chain(line);
-    match Arguments::try_parse_from(line).unwrap().command {
+    match CliArguments::try_parse_from(line).unwrap().command {
         Command::Run(arguments) => arguments,
         other => panic!("{other:?}"),
     }
@@ -139,7 +139,7 @@ fn ambiguous_command_lines_are_refused() {
     ];
     for line in bad {
         let full = ["sandbox", "run"].iter().chain(line);
-        let refused = match Arguments::try_parse_from(full) {
+        let refused = match CliArguments::try_parse_from(full) {
             Err(error) => CommandError::usage(&error, Some("run")),
             Ok(_) => run_on(ends_with(Ending::Exited { code: 0 }), line, None).unwrap_err(),
         };

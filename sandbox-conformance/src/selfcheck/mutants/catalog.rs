@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sandbox_core::policy::NetworkPolicy;
 use sandbox_core::{ExecEnd, ExecRequest, Outcome};
-use sandbox_local::Mutation;
+use sandbox_local::LocalMutation;
 
 use super::altered::{Alteration, ExecAlteration, ExportAlteration};
 use crate::host_fixture::SECRET_VARIABLE;
@@ -29,15 +29,15 @@ type HostRequirement = (&'static str, &'static [&'static str]);
 #[derive(Debug, Clone, Copy)]
 pub(super) enum MutantChange {
     /// A mechanism of the local backend is left out.
-    Mechanism(Mutation),
+    Mechanism(LocalMutation),
     /// Results of the local backend are altered.
     Alteration(Alteration),
     /// An engine option is left out.
     #[cfg(feature = "engines")]
-    EngineOption(sandbox_container::Mutation),
+    EngineOption(sandbox_container::ContainerMutation),
     /// A part of the pod is left out.
     #[cfg(feature = "k8s")]
-    Pod(sandbox_k8s::Mutation),
+    Pod(sandbox_k8s::PodMutation),
 }
 
 impl Mutant {
@@ -85,7 +85,11 @@ pub(super) const PLAIN: Mutant = Mutant {
     needs: None,
 };
 
-const fn mechanism(name: &'static str, mutation: Mutation, own: &'static [&'static str]) -> Mutant {
+const fn mechanism(
+    name: &'static str,
+    mutation: LocalMutation,
+    own: &'static [&'static str],
+) -> Mutant {
     Mutant {
         name,
         own,
@@ -119,7 +123,7 @@ const fn exec(name: &'static str, exec: ExecAlteration, own: &'static [&'static 
 pub(super) const MUTANTS: &[Mutant] = &[
     mechanism(
         "no network namespace",
-        Mutation::NetworkNamespace,
+        LocalMutation::NetworkNamespace,
         &["network::tcp4_host_listener", "network::udp4_host_listener"],
     )
     .may(&[
@@ -130,7 +134,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ]),
     mechanism(
         "no ipc namespace",
-        Mutation::IpcNamespace,
+        LocalMutation::IpcNamespace,
         &["neighbors::system_v_memory"],
     )
     .may(&["neighbors::message_queue"]),
@@ -138,7 +142,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         needs: Some(SECCOMP),
         ..mechanism(
             "no seccomp",
-            Mutation::Seccomp,
+            LocalMutation::Seccomp,
             &[
                 "kernel::io_uring",
                 "kernel::keyring",
@@ -166,7 +170,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         needs: Some(CONTROL_GROUPS),
         ..mechanism(
             "no cgroup",
-            Mutation::ControlGroups,
+            LocalMutation::ControlGroups,
             &["memory::many_processes", "cpus::spinners"],
         )
         .may(&[
@@ -178,7 +182,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     mechanism(
         "no resource limits",
-        Mutation::ResourceLimits,
+        LocalMutation::ResourceLimits,
         &[
             "open_files::many",
             "layers::limit_pids",
@@ -187,65 +191,74 @@ pub(super) const MUTANTS: &[Mutant] = &[
     ),
     mechanism(
         "unbounded storage",
-        Mutation::Storage,
+        LocalMutation::Storage,
         &["disk::one_file", "disk::many_files"],
     )
     .may(&["disk::"]),
     mechanism(
         "writable root",
-        Mutation::ReadOnly,
+        LocalMutation::ReadOnly,
         &["filesystem::write_read_root", "layers::read_only"],
     )
     .may(&["filesystem::"]),
     Mutant {
         needs: Some(LANDLOCK),
-        ..mechanism("no Landlock", Mutation::Landlock, &["layers::landlock"]).may(&[
-            "filesystem::",
-            "processes::",
-            "network::unix_abstract_full",
-        ])
+        ..mechanism(
+            "no Landlock",
+            LocalMutation::Landlock,
+            &["layers::landlock"],
+        )
+        .may(&["filesystem::", "processes::", "network::unix_abstract_full"])
     },
     Mutant {
         needs: Some(LANDLOCK_SCOPES),
         ..mechanism(
             "no Landlock scopes",
-            Mutation::LandlockScopes,
+            LocalMutation::LandlockScopes,
             &["network::unix_abstract_full"],
         )
         .may(&["processes::"])
     },
     mechanism(
         "writable kernel settings",
-        Mutation::KernelSettings,
+        LocalMutation::KernelSettings,
         &["layers::kernel_settings"],
     )
     .may(&["kernel::"]),
     Mutant {
         // Another user does not see root's keys.
         needs: Some(("user", &["root"])),
-        ..mechanism("keys shown", Mutation::KeyRings, &["kernel::key_names"])
+        ..mechanism(
+            "keys shown",
+            LocalMutation::KeyRings,
+            &["kernel::key_names"],
+        )
     },
     mechanism(
         "users without limits",
-        Mutation::UserLimits,
+        LocalMutation::UserLimits,
         &["layers::user_limits"],
     ),
     mechanism(
         "host /proc",
-        Mutation::Processes,
+        LocalMutation::Processes,
         &["processes::host_invisible"],
     ),
-    mechanism("host /dev", Mutation::Devices, &["kernel::host_devices"])
-        .may(&["disk::shared_memory", "neighbors::shared_memory_folder"]),
+    mechanism(
+        "host /dev",
+        LocalMutation::Devices,
+        &["kernel::host_devices"],
+    )
+    .may(&["disk::shared_memory", "neighbors::shared_memory_folder"]),
     mechanism(
         "roots by path",
-        Mutation::RootsByPath,
+        LocalMutation::RootsByPath,
         &["two_sandboxes::workspace_parent"],
     )
     .may(&["two_sandboxes::"]),
     mechanism(
         "links followed",
-        Mutation::FollowLinks,
+        LocalMutation::FollowLinks,
         &[
             "second_run::read_root",
             "second_run::read_root_other_policy",
@@ -257,7 +270,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     .may(&["second_run::", "two_sandboxes::"]),
     mechanism(
         "movable mount points",
-        Mutation::MovableMountPoints,
+        LocalMutation::MovableMountPoints,
         &["second_run::nested_read_root"],
     )
     .may(&["packages::"]),

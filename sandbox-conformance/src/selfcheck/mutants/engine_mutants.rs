@@ -1,19 +1,19 @@
 //! Mutants of engines: an option that is claimed and not set. The run must fail and name the probe.
 
-use sandbox_container::Mutation;
+use sandbox_container::ContainerMutation;
 
 use super::catalog::{Mutant, MutantChange, PLAIN};
 use super::shared_mutants;
 
 const fn engine_mutant(
     name: &'static str,
-    mutation: Mutation,
+    mutation: ContainerMutation,
     own: &'static [&'static str],
 ) -> Mutant {
     of(mutation, Mutant { name, own, ..PLAIN })
 }
 
-const fn of(mutation: Mutation, mutant: Mutant) -> Mutant {
+const fn of(mutation: ContainerMutation, mutant: Mutant) -> Mutant {
     Mutant {
         change: MutantChange::EngineOption(mutation),
         ..mutant
@@ -24,33 +24,41 @@ const fn of(mutation: Mutation, mutant: Mutant) -> Mutant {
 pub(super) const ENGINE_MUTANTS: &[Mutant] = &[
     engine_mutant(
         "the host's network",
-        Mutation::Network,
+        ContainerMutation::Network,
         &["network::tcp4_host_listener"],
     )
     .may(&["network::", "neighbors::unix_abstract", "denials::network"]),
-    of(Mutation::Seccomp, shared_mutants::SECCOMP),
-    of(Mutation::EngineFilter, shared_mutants::CONTAINER_FILTER),
-    of(Mutation::Root, shared_mutants::ROOT),
-    of(Mutation::User, shared_mutants::USER),
-    of(Mutation::Memory, shared_mutants::MEMORY),
-    engine_mutant("no swap limit", Mutation::Swap, &["layers::group_swap"]).may(&["memory::"]),
-    of(Mutation::Processes, shared_mutants::PROCESSES),
+    of(ContainerMutation::Seccomp, shared_mutants::SECCOMP),
+    of(
+        ContainerMutation::EngineFilter,
+        shared_mutants::CONTAINER_FILTER,
+    ),
+    of(ContainerMutation::Root, shared_mutants::ROOT),
+    of(ContainerMutation::User, shared_mutants::USER),
+    of(ContainerMutation::Memory, shared_mutants::MEMORY),
+    engine_mutant(
+        "no swap limit",
+        ContainerMutation::Swap,
+        &["layers::group_swap"],
+    )
+    .may(&["memory::"]),
+    of(ContainerMutation::Processes, shared_mutants::PROCESSES),
     engine_mutant(
         "writable read roots",
-        Mutation::ReadOnly,
+        ContainerMutation::ReadOnly,
         &["filesystem::write_read_root"],
     )
     .may(&["filesystem::"]),
     // Nothing is compared if the caller is root and the suite's folders belong to another user.
     engine_mutant(
         "folders not compared",
-        Mutation::Folders,
+        ContainerMutation::Folders,
         &["two_sandboxes::read_root"],
     )
     .may(&["two_sandboxes::"]),
     engine_mutant(
         "the image's environment",
-        Mutation::Environment,
+        ContainerMutation::Environment,
         &["environment::exact_set"],
     )
     .may(&["environment::"]),

@@ -8,7 +8,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tables::Mounts;
+use tables::Hierarchies;
 
 use crate::spawn::clone;
 use crate::systemd::{PendingScope, Scope, Unavailable};
@@ -64,7 +64,7 @@ pub(crate) enum Swap {
 
 /// A detection in progress; systemd works in the meantime.
 pub(crate) struct Detection {
-    mounts: Result<Mounts, String>,
+    mounts: Result<Hierarchies, String>,
     /// `None` if systemd was not asked.
     scope: Option<Result<PendingScope, Unavailable>>,
 }
@@ -73,7 +73,7 @@ impl Detection {
     /// Starts the detection for a process of this user.
     pub(crate) fn begin(user: u32) -> Self {
         let mounts = read("/proc/self/cgroup")
-            .and_then(|own| Ok(Mounts::parse(&own, &read("/proc/self/mountinfo")?)));
+            .and_then(|own| Ok(Hierarchies::parse(&own, &read("/proc/self/mountinfo")?)));
         let unified = mounts
             .as_ref()
             .is_ok_and(|mounts| mounts.v2.is_some() && !v1::is_in_use(mounts));
@@ -105,7 +105,7 @@ fn scope(pending: PendingScope) -> Result<Scope, Unavailable> {
         let group = read(&format!("/proc/{pid}/cgroup")).map_err(io::Error::other)?;
         let mounts = read("/proc/self/mountinfo").map_err(io::Error::other)?;
         let hidden = || io::Error::other("its group is not in reach of this process' mounts");
-        let found = Mounts::parse(&group, &mounts).v2.ok_or_else(hidden)?;
+        let found = Hierarchies::parse(&group, &mounts).v2.ok_or_else(hidden)?;
         Ok(found.own)
     })
 }
@@ -117,7 +117,11 @@ impl Cgroups {
     }
 
     /// Chooses from the mounted hierarchies and systemd's answer, if it was asked.
-    fn choose(mounts: &Mounts, has_swap: bool, scope: Option<Result<Scope, Unavailable>>) -> Self {
+    fn choose(
+        mounts: &Hierarchies,
+        has_swap: bool,
+        scope: Option<Result<Scope, Unavailable>>,
+    ) -> Self {
         let first = v1::detect(mounts, has_swap);
         let scope = scope.map(|scope| scope.and_then(|scope| v2::of_scope(scope, has_swap)));
         let second = match scope {

@@ -17,12 +17,12 @@ pub(super) struct Hierarchy {
 
 /// The hierarchies of this process.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Mounts {
+pub(super) struct Hierarchies {
     pub(super) v1: Vec<Hierarchy>,
     pub(super) v2: Option<Hierarchy>,
 }
 
-impl Mounts {
+impl Hierarchies {
     /// Parses `/proc/self/cgroup` and `/proc/self/mountinfo`.
     pub(super) fn parse(own: &str, mountinfo: &str) -> Self {
         let own = own.lines().filter_map(|line| {
@@ -33,7 +33,7 @@ impl Mounts {
         let own = own.collect::<Vec<_>>();
         let mut mounts = Self::default();
         for line in mountinfo.lines() {
-            let Some(mount) = Mount::parse(line) else {
+            let Some(mount) = CgroupMount::parse(line) else {
                 continue;
             };
             let ours = own.iter().find(|(controllers, _)| match mount.version {
@@ -65,14 +65,14 @@ impl Mounts {
     }
 }
 
-struct Mount<'a> {
+struct CgroupMount<'a> {
     version: u8,
     root: PathBuf,
     at: PathBuf,
     options: Vec<&'a str>,
 }
 
-impl<'a> Mount<'a> {
+impl<'a> CgroupMount<'a> {
     fn parse(line: &'a str) -> Option<Self> {
         let (before, after) = line.split_once(" - ")?;
         let mut before = before.split(' ').skip(3);
@@ -139,7 +139,7 @@ mod tests {
             31 30 0:25 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu,cpuacct\n\
             32 30 0:26 / /sys/fs/cgroup/memory rw,relatime shared:3 - cgroup cgroup rw,memory\n\
             33 30 0:27 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw\n";
-        let mounts = Mounts::parse(own, mountinfo);
+        let mounts = Hierarchies::parse(own, mountinfo);
         assert_eq!(mounts.v1.len(), 2);
         assert_eq!(mounts.v1[0].own, Path::new("/sys/fs/cgroup/cpu"));
         assert_eq!(mounts.v1[1].own, Path::new("/sys/fs/cgroup/memory/jobs/a"));
@@ -151,14 +151,14 @@ mod tests {
     fn partially_visible_hierarchy_is_resolved() {
         let own = "0::/docker/abc/init\n";
         let mountinfo = "31 30 0:25 /docker/abc /sys/fs/cg\\040roup rw - cgroup2 cgroup rw\n";
-        let v2 = Mounts::parse(own, mountinfo).v2.expect("a hierarchy");
+        let v2 = Hierarchies::parse(own, mountinfo).v2.expect("a hierarchy");
         assert_eq!(v2.mount, Path::new("/sys/fs/cg roup"));
         assert_eq!(v2.own, Path::new("/sys/fs/cg roup/init"));
 
         let elsewhere = "31 30 0:25 /docker/other /sys/fs/cgroup rw - cgroup2 cgroup rw\n";
-        assert_eq!(Mounts::parse(own, elsewhere).v2, None);
+        assert_eq!(Hierarchies::parse(own, elsewhere).v2, None);
         let outside = "0::/../x\n";
         let mountinfo = "31 30 0:25 / /sys/fs/cgroup rw - cgroup2 cgroup rw\n";
-        assert_eq!(Mounts::parse(outside, mountinfo).v2, None);
+        assert_eq!(Hierarchies::parse(outside, mountinfo).v2, None);
     }
 }

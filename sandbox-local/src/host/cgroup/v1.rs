@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-use super::tables::Mounts;
+use super::tables::Hierarchies;
 use super::{Swap, V1, writable};
 
 /// The folders in which groups can be created. `None` if there is none.
-pub(super) fn detect(mounts: &Mounts, has_swap: bool) -> Option<V1> {
+pub(super) fn detect(mounts: &Hierarchies, has_swap: bool) -> Option<V1> {
     let own = |controller: &str| -> Option<PathBuf> {
         let hierarchy = mounts
             .v1
@@ -33,7 +33,7 @@ pub(super) fn detect(mounts: &Mounts, has_swap: bool) -> Option<V1> {
 }
 
 /// Whether the host has its controllers on v1, usable for this user or not.
-pub(super) fn is_in_use(mounts: &Mounts) -> bool {
+pub(super) fn is_in_use(mounts: &Hierarchies) -> bool {
     let wanted = ["memory", "cpu", "pids"];
     mounts
         .v1
@@ -60,7 +60,7 @@ mod tests {
     fn missing_hierarchies_are_not_used() {
         let folder = tempfile::tempdir().expect("a folder");
         let here = folder.path();
-        let mounts = Mounts {
+        let mounts = Hierarchies {
             v1: vec![
                 hierarchy(here, &["rw", "cpu", "cpuacct"]),
                 hierarchy(&here.join("gone"), &["rw", "pids"]),
@@ -70,14 +70,14 @@ mod tests {
         let groups = detect(&mounts, true).expect("cpu is there");
         assert_eq!(groups.cpu.as_deref(), Some(here));
         assert_eq!((groups.memory, groups.pids), (None, None));
-        assert_eq!(detect(&Mounts::default(), true), None);
+        assert_eq!(detect(&Hierarchies::default(), true), None);
     }
 
     #[test]
     fn swap_accounting_is_detected() {
         let folder = tempfile::tempdir().expect("a folder");
         let here = folder.path();
-        let mounts = Mounts {
+        let mounts = Hierarchies {
             v1: vec![hierarchy(here, &["memory"])],
             v2: None,
         };

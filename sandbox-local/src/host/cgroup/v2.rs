@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::tables::Mounts;
+use super::tables::Hierarchies;
 use super::{Swap, V2, writable};
 use crate::systemd::{Scope, Unavailable};
 
@@ -47,7 +47,7 @@ fn swap(group: &Path, has_swap: bool) -> Swap {
 }
 
 /// The nearest usable group, or why there is none and what would help.
-pub(super) fn detect(mounts: &Mounts, has_swap: bool) -> Result<V2, Unavailable> {
+pub(super) fn detect(mounts: &Hierarchies, has_swap: bool) -> Result<V2, Unavailable> {
     let Some(hierarchy) = &mounts.v2 else {
         let fix = "mount -t cgroup2 none /sys/fs/cgroup";
         return Err(Unavailable {
@@ -95,13 +95,13 @@ mod tests {
     use super::super::tables::Hierarchy;
     use super::*;
 
-    fn mounts(mount: &Path, own: &Path) -> Mounts {
+    fn mounts(mount: &Path, own: &Path) -> Hierarchies {
         let v2 = Hierarchy {
             controllers: Vec::new(),
             mount: mount.into(),
             own: own.into(),
         };
-        Mounts {
+        Hierarchies {
             v1: Vec::new(),
             v2: Some(v2),
         }
@@ -132,7 +132,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let refusal = detect(&mounts(folder.path(), folder.path()), true).expect_err("empty");
         assert!(refusal.reason.contains("hands down"), "{refusal:?}");
-        let refusal = detect(&Mounts::default(), true).expect_err("no mount");
+        let refusal = detect(&Hierarchies::default(), true).expect_err("no mount");
         assert!(refusal.reason.contains("no hierarchy"), "{refusal:?}");
     }
 }

@@ -154,7 +154,7 @@ fn folders_above_a_mount_point_in_a_writable_folder_are_pinned() {
 #[test]
 fn packages_are_mounted_read_only() {
     let mut plan = plan(&spec(), &CapabilityPolicy::new());
-    plan.provided = vec![sandbox_core::ProvidedFolder {
+    plan.provided_folders = vec![sandbox_core::ProvidedFolder {
         source: "/home/me/.cache/sandbox/packages/entries/1/base".into(),
         target: "/packages".into(),
     }];

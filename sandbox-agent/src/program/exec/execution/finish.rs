@@ -5,7 +5,7 @@ use crate::runtime::process::Wait;
 use super::{Execution, ExecutionEnd};
 use crate::{
     program::{builtin::ABANDONED, outgoing_frames::OutgoingFrames, poll_set::now},
-    protocol::{ExitKind, ExitReport, Kind},
+    protocol::{ExitKind, ExitReport, FrameKind},
 };
 
 impl Execution {
@@ -24,11 +24,11 @@ impl Execution {
             .get(4..)
             .filter(|bytes| !bytes.is_empty())
         {
-            outgoing.message(self.stream, Kind::Failed, failure);
+            outgoing.message(self.stream, FrameKind::Failed, failure);
             return true;
         }
         let report = self.exit_report();
-        outgoing.message(self.stream, Kind::Exited, &report.encode());
+        outgoing.message(self.stream, FrameKind::Exited, &report.encode());
         true
     }
 

@@ -11,7 +11,7 @@ use crate::runtime::{
 
 use super::{
     control::{MAX_PACKET, SupervisorCommand, SupervisorReport},
-    output::Output,
+    output::OutputPipe,
     preforked::PreforkedExec,
     spawn::spawn,
     stdin::Stdin,
@@ -25,7 +25,7 @@ use crate::{
         poll_set::{MonotonicMicros, POLLIN, POLLOUT, PollSet, after, now},
         prepared_sandbox::PreparedSandbox,
     },
-    protocol::{Channel, ExecRequest, ExitKind, Failure, Kind, Program, ProtocolError},
+    protocol::{Channel, ExecProgram, ExecRequest, ExitKind, Failure, FrameKind, ProtocolError},
 };
 
 /// How long to read pipes after the tree has ended, in milliseconds: processes outside of the tree
@@ -80,8 +80,8 @@ pub(in crate::program) struct Execution {
     check_start_at: Option<MonotonicMicros>,
     started: bool,
     stdin: Stdin,
-    stdout: Output,
-    stderr: Output,
+    stdout: OutputPipe,
+    stderr: OutputPipe,
     logged: bool,
     started_at: MonotonicMicros,
     /// When the time limit expires.
@@ -121,7 +121,7 @@ impl Execution {
             Some(spawned) => spawned,
             None => spawn(sandbox, request)?,
         };
-        let builtin = matches!(request.program, Program::Builtin(_));
+        let builtin = matches!(request.program, ExecProgram::Builtin(_));
         let deadline = (request.timeout_ms > 0).then(|| after(started_at, request.timeout_ms));
         Ok(Self {
             stream,
@@ -134,8 +134,8 @@ impl Execution {
             check_start_at: (!builtin).then(|| after(started_at, START_CHECK_DELAY_MS)),
             started: false,
             stdin: Stdin::new(spawned.stdin, spawned.complete),
-            stdout: Output::new(Kind::Stdout, spawned.stdout),
-            stderr: Output::new(Kind::Stderr, spawned.stderr),
+            stdout: OutputPipe::new(FrameKind::Stdout, spawned.stdout),
+            stderr: OutputPipe::new(FrameKind::Stderr, spawned.stderr),
             logged: request.log,
             started_at,
             deadline,
@@ -262,14 +262,14 @@ impl Execution {
     /// When the frame violates the protocol.
     pub(in crate::program) fn frame(
         &mut self,
-        kind: Kind,
+        kind: FrameKind,
         message: &[u8],
         outgoing: &mut OutgoingFrames,
     ) -> Result<(), ProtocolError> {
         match kind {
-            Kind::Stdin => self.stdin.receive(self.stream, message, outgoing)?,
-            Kind::StdinEnd if message.is_empty() => self.stdin.end(),
-            Kind::Signal => {
+            FrameKind::Stdin => self.stdin.receive(self.stream, message, outgoing)?,
+            FrameKind::StdinEnd if message.is_empty() => self.stdin.end(),
+            FrameKind::Signal => {
                 let number = u32::from_le_bytes(
                     message
                         .try_into()
@@ -280,13 +280,13 @@ impl Execution {
                     _ => return Err(ProtocolError::BadValue("signal")),
                 }
             }
-            Kind::Kill if message.is_empty() => self.kill(ExitKind::Killed),
-            Kind::Credit => match Channel::read_credit(message)? {
+            FrameKind::Kill if message.is_empty() => self.kill(ExitKind::Killed),
+            FrameKind::Credit => match Channel::read_credit(message)? {
                 (Channel::Stdout, bytes) => self.stdout.grant(bytes),
                 (Channel::Stderr, bytes) => self.stderr.grant(bytes),
                 (Channel::Stdin, _) => return Err(ProtocolError::Unexpected("credit")),
             },
-            Kind::StdinEnd | Kind::Kill => return Err(ProtocolError::TrailingBytes),
+            FrameKind::StdinEnd | FrameKind::Kill => return Err(ProtocolError::TrailingBytes),
             _ => return Err(ProtocolError::Unexpected("frame of an execution")),
         }
         Ok(())
@@ -413,7 +413,7 @@ impl Execution {
             self.started = true;
             self.check_start_at = None;
             let pid = &self.progress_bytes[..4];
-            outgoing.message(self.stream, Kind::Started, pid);
+            outgoing.message(self.stream, FrameKind::Started, pid);
         }
     }
 
