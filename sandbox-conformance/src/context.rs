@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use sandbox_core::matrix::Subject;
-use sandbox_core::{Enforcement, ErrorKind, ExecResult};
+use sandbox_core::{Enforcement, ErrorKind, ExecResult, Mechanism};
 
 use crate::evidence::{Attempt, Evidence, HostCheck, Step};
 use crate::host;
@@ -163,20 +163,17 @@ impl ProbeContext {
         self.execute_in(SlotRole::Attack, call).await
     }
 
-    /// Whether the enforcement that the backend declares for the probe's subject names this layer.
+    /// Whether the enforcement that the backend declares for the probe's subject has such a
+    /// mechanism.
     ///
     /// # Errors
     ///
     /// If there is no sandbox.
-    pub async fn declares(&mut self, layer: &str) -> Result<bool, Attempt> {
+    pub async fn declares(&mut self, is: fn(&Mechanism) -> bool) -> Result<bool, Attempt> {
         self.with_sandbox(async |_| ()).await?;
-        let mechanism = match &self.evidence.declared {
-            Some(Enforcement::Enforced { mechanism } | Enforcement::Partial { mechanism, .. }) => {
-                mechanism.as_str()
-            }
-            Some(Enforcement::Unenforced { .. }) | None => "",
-        };
-        Ok(mechanism.contains(layer))
+        let declared = self.evidence.declared.as_ref();
+        let mechanisms = declared.map_or(&[][..], Enforcement::mechanisms);
+        Ok(mechanisms.iter().any(is))
     }
 
     /// Calls `act` with the attacked sandbox, under a lock.

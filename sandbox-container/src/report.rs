@@ -1,13 +1,15 @@
 //! Reports what this engine enforces of a plan.
 
 use sandbox_core::policy::NetworkPolicy;
-use sandbox_core::{Capability, Enforcement, EnforcementReport, Plan};
+use sandbox_core::{
+    Capability, CgroupController, Enforcement, EnforcementReport, Mechanism, Mechanisms, Plan,
+};
 use sandbox_host::confinement::{self, Kernel, Mode};
 use sandbox_lang::packages;
 
 use crate::Family;
 use crate::detached::mounts_host_folders;
-use crate::engine::EngineFacts;
+use crate::engine::{EngineFacts, KernelIsolation};
 use crate::lowering::{RootFilesystem, StorageSplit};
 use crate::packages::cache_unreachable;
 
@@ -46,27 +48,25 @@ fn entry(
     mode: Mode,
     storage: &StorageSplit,
 ) -> Enforcement {
-    let cgroup = match facts.cgroup {
-        0 => "cgroup".to_owned(),
-        version => format!("cgroup v{version}"),
-    };
     match capability {
         Capability::FilesystemReadRoots => {
-            let mechanism = "mount namespace, image as root, read-only binds of the roots";
-            binds(mechanism.to_owned(), plan, facts)
+            let mechanisms = [
+                Mechanism::MountNamespace,
+                Mechanism::ImageRoot,
+                Mechanism::ReadOnlyRootBinds,
+            ];
+            binds(mechanisms, plan, facts)
         }
         Capability::FilesystemWriteRoots => {
             let root = match storage.root {
-                RootFilesystem::ReadOnly => "read-only root",
-                _ => "layer of the sandbox's own over the image",
+                RootFilesystem::ReadOnly => Mechanism::ReadOnlyRoot,
+                _ => Mechanism::OwnLayer,
             };
             // Containers do not use Landlock, and a read-only mount does not protect named pipes.
-            let pipes = match plan.read_roots.is_empty() || !facts.kernel_isolation.shares_kernel()
-            {
-                true => "",
-                false => " (named pipes in read roots can be written)",
-            };
-            binds(format!("{root}, binds of the roots{pipes}"), plan, facts)
+            let open_pipes = !plan.read_roots.is_empty() && facts.kernel_isolation.shares_kernel();
+            let mut mechanisms = vec![root, Mechanism::RootBinds];
+            mechanisms.extend(open_pipes.then_some(Mechanism::OpenPipes));
+            binds(mechanisms, plan, facts)
         }
         Capability::NetworkAccess | Capability::Egress => match &plan.network {
             NetworkPolicy::Allow(_) => {
@@ -74,46 +74,43 @@ fn entry(
             }
             _ => network(kernel),
         },
-        Capability::EnvVarAccess => Enforcement::enforced("environment made from nothing"),
-        Capability::Processes => {
-            Enforcement::enforced("pid and ipc namespaces, ended with the owner's stream")
-        }
+        Capability::Processes => Enforcement::enforced([
+            Mechanism::PidAndIpcNamespaces,
+            Mechanism::EndedWithOwnerStream,
+        ]),
         Capability::Privileges => privileges(facts, kernel, mode),
-        Capability::SubprocessExecution => confinement::subprocess_execution(kernel),
         Capability::Timeout => timeout(facts, kernel, mode),
         Capability::Lifetime => lifetime(plan),
-        // The host counts what it takes from the stream.
-        Capability::StdoutMaxBytes | Capability::StderrMaxBytes => {
-            Enforcement::enforced("bounded capture")
+        Capability::Memory => memory(facts),
+        Capability::Cpus => {
+            let quota = limit(
+                facts.cpu_quota,
+                facts,
+                CgroupController::Quota,
+                "processors",
+            );
+            shared_with_runtime(facts)
+                .into_iter()
+                .fold(quota, Enforcement::and)
         }
-        Capability::Memory => memory(&cgroup, facts),
-        Capability::Cpus => limit(
-            facts.cpu_quota,
-            format!("{cgroup} quota{}", runtime_share(facts)),
-            "processors",
-        ),
-        Capability::Pids => pids(&cgroup, facts),
-        Capability::OpenFiles => agent_enforced("RLIMIT_NOFILE", kernel, mode),
-        Capability::ArtifactExportPaths => Enforcement::enforced(
-            "copied by the agent as the code's user, opened beneath the folder",
-        ),
+        Capability::Pids => pids(facts),
         Capability::PackageInstallation => packages::denied(plan),
         Capability::Packages => match cache_unreachable(facts) {
             None => packages::installed(),
             Some((why, _)) => Enforcement::unenforced(why),
         },
         Capability::Secrets => Enforcement::unenforced(NOT_IMPLEMENTED),
-        _ => Enforcement::unenforced("this backend does not know the capability"),
+        _ => confinement::by_agent(capability, kernel, mode),
     }
 }
 
 /// An engine opens host folders by path. The agent can compare them only on the same kernel.
-fn binds(mechanism: String, plan: &Plan, facts: &EngineFacts) -> Enforcement {
+fn binds(mechanisms: impl Into<Mechanisms>, plan: &Plan, facts: &EngineFacts) -> Enforcement {
+    let binds = Enforcement::enforced(mechanisms);
     if !mounts_host_folders(plan) || facts.compares_folders() {
-        return Enforcement::enforced(mechanism);
+        return binds;
     }
-    Enforcement::partial(
-        mechanism,
+    binds.weakened(
         "the engine opens folders of the host by path, in another kernel than this one: a program that can rename a folder on the way could swap it between check and mount",
     )
 }
@@ -125,126 +122,112 @@ fn privileges(facts: &EngineFacts, kernel: &Kernel, mode: Mode) -> Enforcement {
     if facts.kernel_isolation.shares_kernel() {
         // A separate kernel does not apply the host's filters to the code's system calls.
         if facts.seccomp {
-            layers.push("seccomp profile of the container".to_owned());
+            layers.push(Mechanism::ContainerSeccompProfile);
         }
         if facts.apparmor {
-            layers.push("AppArmor".to_owned());
+            layers.push(Mechanism::AppArmor);
         }
         if facts.selinux {
-            layers.push("SELinux".to_owned());
+            layers.push(Mechanism::SeLinux);
         }
-    } else {
-        layers.push(format!("{} ({})", facts.kernel_isolation, facts.runtime));
+    }
+    let runtime = || facts.runtime.clone();
+    match facts.kernel_isolation {
+        KernelIsolation::Namespaces => {}
+        KernelIsolation::UserKernel => layers.push(Mechanism::UserSpaceKernel(runtime())),
+        KernelIsolation::Machine => layers.push(Mechanism::VirtualMachine(runtime())),
     }
     if facts.user_namespace || facts.rootless {
-        layers.push("user namespace".to_owned());
+        layers.push(Mechanism::UserNamespace);
     }
-    let and = |mechanism: String| {
-        let all = std::iter::once(mechanism).chain(layers.iter().cloned());
-        all.collect::<Vec<_>>().join(", ")
-    };
-    match confinement::privileges(kernel, mode) {
-        Enforcement::Enforced { mechanism } => Enforcement::enforced(and(mechanism)),
-        Enforcement::Partial { mechanism, gap } => Enforcement::partial(and(mechanism), gap),
-        Enforcement::Unenforced { reason } => Enforcement::unenforced(reason),
-    }
+    let of_agent = confinement::privileges(kernel, mode);
+    layers.into_iter().fold(of_agent, Enforcement::and)
 }
 
 /// Under gVisor the cgroup limit also covers the runtime itself; the report says so.
-fn runtime_share(facts: &EngineFacts) -> String {
-    match facts.kernel_isolation.shares_kernel() {
-        true => String::new(),
-        false => format!(" of {} and the code together", facts.runtime),
-    }
+fn shared_with_runtime(facts: &EngineFacts) -> Option<Mechanism> {
+    let shares_kernel = facts.kernel_isolation.shares_kernel();
+    (!shares_kernel).then(|| Mechanism::SharedWithRuntime(facts.runtime.clone()))
 }
 
-fn pids(cgroup: &str, facts: &EngineFacts) -> Enforcement {
-    let limit = limit(facts.pids_limit, format!("{cgroup} pids"), "processes");
-    match limit {
-        Enforcement::Enforced { mechanism } if !facts.kernel_isolation.shares_kernel() => {
-            let runtime = &facts.runtime;
-            let gap = format!(
-                "the host counts threads of {runtime}, many for each process: code may have more processes than that"
-            );
-            Enforcement::partial(mechanism, gap)
-        }
-        limit => limit,
+fn pids(facts: &EngineFacts) -> Enforcement {
+    let limit = limit(facts.pids_limit, facts, CgroupController::Pids, "processes");
+    if facts.kernel_isolation.shares_kernel() {
+        return limit;
     }
+    let runtime = &facts.runtime;
+    limit.weakened(format!(
+        "the host counts threads of {runtime}, many for each process: code may have more processes than that"
+    ))
 }
 
 fn network(kernel: &Kernel) -> Enforcement {
-    let mechanism = "network namespace without interfaces";
+    let namespace = Enforcement::enforced(Mechanism::EmptyNetworkNamespace);
     if kernel.seccomp {
-        Enforcement::enforced(format!("{mechanism}, seccomp"))
+        namespace.and(Mechanism::Seccomp)
     } else {
-        Enforcement::partial(
-            mechanism,
-            "sockets outside of the namespace (vsock) are open: no seccomp",
-        )
+        namespace.weakened("sockets outside of the namespace (vsock) are open: no seccomp")
     }
 }
 
 fn timeout(facts: &EngineFacts, kernel: &Kernel, mode: Mode) -> Enforcement {
-    let mechanism = "agent, host clock";
-    match agent_enforced(mechanism, kernel, mode) {
-        Enforcement::Enforced { mechanism } if !facts.kernel_isolation.shares_kernel() => {
-            let gap = format!(
-                "{} may have no child subreapers: a process that leaves its parent then outlives its execution, until the sandbox ends",
-                facts.runtime
-            );
-            Enforcement::partial(mechanism, gap)
-        }
-        enforcement => enforcement,
+    let timeout = confinement::by_agent(Capability::Timeout, kernel, mode);
+    if facts.kernel_isolation.shares_kernel() {
+        return timeout;
     }
+    timeout.weakened(format!(
+        "{} may have no child subreapers: a process that leaves its parent then outlives its execution, until the sandbox ends",
+        facts.runtime
+    ))
 }
 
 /// The engines' API has no time limit for containers.
 fn lifetime(plan: &Plan) -> Enforcement {
     if plan.detached {
         return Enforcement::partial(
-            "agent's clock, and the next client's",
+            Mechanism::AgentAndClientClocks,
             "nobody outside ends the container at that time once its creator has gone",
         );
     }
-    Enforcement::enforced(
-        "agent's clock, and the owner's, who removes the container; ended with the owner",
-    )
+    Enforcement::enforced(Mechanism::AgentAndOwnerClocks)
 }
 
-fn agent_enforced(mechanism: &str, kernel: &Kernel, mode: Mode) -> Enforcement {
-    match confinement::disturbance(kernel, mode) {
-        None => Enforcement::enforced(mechanism),
-        Some(gap) => Enforcement::partial(mechanism, gap),
+fn memory(facts: &EngineFacts) -> Enforcement {
+    let memory = limit(
+        facts.memory_limit,
+        facts,
+        CgroupController::Memory,
+        "memory",
+    );
+    let swap = facts.swap_limit.then_some(Mechanism::SwapLimit);
+    // The agent reads the container's counters, so the host relies on its word.
+    let counted_inside = facts.kernel_isolation.shares_kernel() && !facts.local;
+    let remarks = swap
+        .into_iter()
+        .chain(counted_inside.then_some(Mechanism::KillsCountedInside))
+        .chain(shared_with_runtime(facts));
+    let memory = remarks.fold(memory, Enforcement::and);
+    if !facts.swap_limit {
+        memory
+            .weakened("swap is not limited: the kernel does not count it (boot with swapaccount=1)")
+    } else if !facts.kernel_isolation.shares_kernel() {
+        memory.weakened(format!(
+            "{} takes some 50 MiB of it, and beyond it the sandbox ends: an execution's end is then unknown",
+            facts.runtime
+        ))
+    } else {
+        memory
     }
 }
 
-fn memory(cgroup: &str, facts: &EngineFacts) -> Enforcement {
-    let suffix = match facts.kernel_isolation.shares_kernel() {
-        // The agent reads the container's counters, so the host relies on its word.
-        true if !facts.local => ", kills counted inside".to_owned(),
-        true => String::new(),
-        false => runtime_share(facts),
-    };
-    match (facts.memory_limit, facts.swap_limit) {
-        (true, true) if !facts.kernel_isolation.shares_kernel() => Enforcement::partial(
-            format!("{cgroup} memory, swap included{suffix}"),
-            format!(
-                "{} takes some 50 MiB of it, and beyond it the sandbox ends: an execution's end is then unknown",
-                facts.runtime
-            ),
-        ),
-        (true, true) => Enforcement::enforced(format!("{cgroup} memory, swap included{suffix}")),
-        (true, false) => Enforcement::partial(
-            format!("{cgroup} memory{suffix}"),
-            "swap is not limited: the kernel does not count it (boot with swapaccount=1)",
-        ),
-        (false, _) => limit(false, String::new(), "memory"),
-    }
-}
-
-fn limit(works: bool, mechanism: String, what: &str) -> Enforcement {
+fn limit(
+    works: bool,
+    facts: &EngineFacts,
+    controller: CgroupController,
+    what: &str,
+) -> Enforcement {
     if works {
-        return Enforcement::enforced(mechanism);
+        return Enforcement::enforced(Mechanism::Cgroup(facts.cgroup_limit(controller)));
     }
     Enforcement::unenforced(format!(
         "the engine cannot limit {what} (a rootless engine needs cgroup v2 and delegated controllers)"
@@ -273,10 +256,11 @@ fn disk(family: &Family, facts: &EngineFacts, mode: Mode, storage: &StorageSplit
     if mode == Mode::Shared {
         gaps.push("user 0 can also fill /dev (64 MiB)");
     }
+    let storage = Enforcement::enforced(storage.mechanisms());
     if gaps.is_empty() {
-        Enforcement::enforced(storage.describe())
+        storage
     } else {
-        Enforcement::partial(storage.describe(), gaps.join(", "))
+        storage.weakened(gaps.join(", "))
     }
 }
 
@@ -311,6 +295,9 @@ mod tests {
                 demand.capability
             );
         }
+        let json = serde_json::to_value(&report).expect("JSON");
+        let read: EnforcementReport = serde_json::from_value(json).expect("a report");
+        assert_eq!(read, report);
         report
     }
 
@@ -333,16 +320,13 @@ mod tests {
             ..EngineFacts::sample()
         };
         let report = report_of(&spec(), &facts, SPLIT);
-        let privileges = report
-            .get(Capability::Privileges)
-            .expect("an entry")
-            .to_string();
+        let privileges = report.get(Capability::Privileges).expect("an entry");
         for layer in [
-            "seccomp profile of the container",
-            "AppArmor",
-            "user namespace",
+            Mechanism::ContainerSeccompProfile,
+            Mechanism::AppArmor,
+            Mechanism::UserNamespace,
         ] {
-            assert!(privileges.contains(layer), "{privileges}");
+            assert!(privileges.mechanisms().contains(&layer), "{privileges}");
         }
     }
 

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Capability;
+use crate::{Capability, Mechanism, Mechanisms};
 
 /// How far one capability is enforced.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -13,13 +13,15 @@ use crate::Capability;
 pub enum Enforcement {
     /// It holds against code that tries to bypass it.
     Enforced {
-        /// The mechanism in a few words ("network namespace, seccomp").
-        mechanism: String,
+        /// The mechanisms ("network namespace, seccomp").
+        #[serde(rename = "mechanism")]
+        mechanisms: Mechanisms,
     },
     /// It holds except for a gap.
     Partial {
-        /// The mechanism.
-        mechanism: String,
+        /// The mechanisms.
+        #[serde(rename = "mechanism")]
+        mechanisms: Mechanisms,
         /// What it does not cover.
         gap: String,
     },
@@ -31,17 +33,17 @@ pub enum Enforcement {
 }
 
 impl Enforcement {
-    /// [`Enforcement::Enforced`] by this mechanism.
-    pub fn enforced(mechanism: impl Into<String>) -> Self {
+    /// [`Enforcement::Enforced`] by these mechanisms.
+    pub fn enforced(mechanisms: impl Into<Mechanisms>) -> Self {
         Self::Enforced {
-            mechanism: mechanism.into(),
+            mechanisms: mechanisms.into(),
         }
     }
 
-    /// [`Enforcement::Partial`] by this mechanism, with this gap.
-    pub fn partial(mechanism: impl Into<String>, gap: impl Into<String>) -> Self {
+    /// [`Enforcement::Partial`] by these mechanisms, with this gap.
+    pub fn partial(mechanisms: impl Into<Mechanisms>, gap: impl Into<String>) -> Self {
         Self::Partial {
-            mechanism: mechanism.into(),
+            mechanisms: mechanisms.into(),
             gap: gap.into(),
         }
     }
@@ -50,6 +52,34 @@ impl Enforcement {
     pub fn unenforced(reason: impl Into<String>) -> Self {
         Self::Unenforced {
             reason: reason.into(),
+        }
+    }
+
+    /// The same with one more mechanism. What nothing enforces stays so.
+    #[must_use]
+    pub fn and(mut self, mechanism: Mechanism) -> Self {
+        if let Self::Enforced { mechanisms } | Self::Partial { mechanisms, .. } = &mut self {
+            mechanisms.push(mechanism);
+        }
+        self
+    }
+
+    /// [`Enforcement::Partial`] with this gap, where it was [`Enforcement::Enforced`]. What is
+    /// weaker stays as it is.
+    #[must_use]
+    pub fn weakened(self, gap: impl Into<String>) -> Self {
+        match self {
+            Self::Enforced { mechanisms } => Self::partial(mechanisms, gap),
+            weaker => weaker,
+        }
+    }
+
+    /// The mechanisms that enforce it, without a gap or with one.
+    #[must_use]
+    pub fn mechanisms(&self) -> &[Mechanism] {
+        match self {
+            Self::Enforced { mechanisms } | Self::Partial { mechanisms, .. } => mechanisms,
+            Self::Unenforced { .. } => &[],
         }
     }
 
@@ -73,8 +103,8 @@ impl Enforcement {
 impl fmt::Display for Enforcement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Enforced { mechanism } => write!(f, "enforced ({mechanism})"),
-            Self::Partial { mechanism, gap } => write!(f, "partial ({mechanism}; gap: {gap})"),
+            Self::Enforced { mechanisms } => write!(f, "enforced ({mechanisms})"),
+            Self::Partial { mechanisms, gap } => write!(f, "partial ({mechanisms}; gap: {gap})"),
             Self::Unenforced { reason } => write!(f, "not enforced ({reason})"),
         }
     }

@@ -28,6 +28,7 @@ mod image;
 mod info;
 mod input;
 pub mod matrix;
+mod mechanism;
 mod one_shot;
 mod outcome;
 pub mod plan;
@@ -58,6 +59,9 @@ pub use image::{
 };
 pub use info::{SandboxInfo, SandboxOwner, SandboxState};
 pub use matrix::CompatibilityMatrix;
+pub use mechanism::{
+    CgroupController, CgroupLimit, CgroupVersion, LimitOwner, Mechanism, Mechanisms,
+};
 pub use one_shot::{OneShot, OneShotResult};
 pub use outcome::Outcome;
 pub use plan::{Demand, Level, Plan, ProvidedFolder, Unmet};

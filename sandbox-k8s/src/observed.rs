@@ -153,12 +153,12 @@ fn root_is_read_only(table: &str) -> bool {
 
 /// Adds a gap to a reported enforcement.
 fn add_gap(report: &mut EnforcementReport, capability: Capability, more: &str) {
-    let partial = match report.get(capability) {
-        Some(Enforcement::Enforced { mechanism }) => Enforcement::partial(mechanism, more),
-        Some(Enforcement::Partial { mechanism, gap }) if !gap.contains(more) => {
-            Enforcement::partial(mechanism, format!("{gap}; {more}"))
+    let partial = match report.get(capability).cloned() {
+        Some(Enforcement::Partial { mechanisms, gap }) if !gap.contains(more) => {
+            Enforcement::partial(mechanisms, format!("{gap}; {more}"))
         }
-        _ => return,
+        Some(entry) => entry.weakened(more),
+        None => return,
     };
     report.set(capability, partial);
 }

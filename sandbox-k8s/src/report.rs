@@ -6,7 +6,10 @@
 
 use sandbox_agent::protocol::LandlockRules;
 use sandbox_core::policy::NetworkPolicy;
-use sandbox_core::{Capability, Enforcement, EnforcementReport, Plan};
+use sandbox_core::{
+    Capability, CgroupController, CgroupLimit, CgroupVersion, Enforcement, EnforcementReport,
+    LimitOwner, Mechanism, Mechanisms, Plan,
+};
 use sandbox_host::confinement::{self, Kernel, Mode};
 use sandbox_lang::packages;
 
@@ -45,45 +48,36 @@ pub(crate) fn report(plan: &Plan, facts: &PodFacts<'_>) -> EnforcementReport {
 
 /// Notes in the entry for processes that the sandbox came from a warm pool.
 pub(crate) fn from_pool(report: &mut EnforcementReport, pod: &str) {
-    if let Some(Enforcement::Enforced { mechanism }) = report.get(Capability::Processes) {
-        let mechanism = format!("{mechanism}; pod {pod} of the warm pool, started ahead");
-        report.set(Capability::Processes, Enforcement::enforced(mechanism));
+    let entry = report.get(Capability::Processes).cloned();
+    if let Some(entry) = entry.filter(Enforcement::is_enforced) {
+        let pod = Mechanism::WarmPoolPod(pod.to_owned());
+        report.set(Capability::Processes, entry.and(pod));
     }
 }
 
 fn entry(capability: Capability, plan: &Plan, facts: &PodFacts<'_>) -> Enforcement {
     let PodFacts { kernel, mode, .. } = *facts;
     match capability {
-        Capability::FilesystemReadRoots => behind(
-            "pod with an image as root and no folder of the node",
+        Capability::FilesystemReadRoots => {
+            with_landlock(Mechanism::PodWithoutNodeFolders.into(), kernel)
+        }
+        Capability::FilesystemWriteRoots => with_landlock(
+            [Mechanism::ReadOnlyRoot, Mechanism::PodVolumes].into(),
             kernel,
         ),
-        Capability::FilesystemWriteRoots => {
-            behind("read-only root, volumes of the pod's own", kernel)
-        }
         Capability::NetworkAccess | Capability::Egress => network(plan, facts),
-        Capability::EnvVarAccess => Enforcement::enforced("environment made from nothing"),
-        Capability::Processes => Enforcement::enforced(
-            "pid and ipc namespaces, ended by the agent with the owner's stream, or for want of its pings, and by the kubelet",
-        ),
+        Capability::Processes => Enforcement::enforced([
+            Mechanism::PidAndIpcNamespaces,
+            Mechanism::EndedByAgentOrKubelet,
+        ]),
         Capability::Privileges => privileges(kernel, mode),
-        Capability::SubprocessExecution => confinement::subprocess_execution(kernel),
-        Capability::Timeout => by_agent("agent, host clock", kernel, mode),
-        Capability::Lifetime => Enforcement::enforced("activeDeadlineSeconds of the pod"),
-        // The host counts the bytes that it receives.
-        Capability::StdoutMaxBytes | Capability::StderrMaxBytes => {
-            Enforcement::enforced("bounded capture")
-        }
+        Capability::Lifetime => Enforcement::enforced(Mechanism::PodDeadline),
         Capability::Memory => {
-            Enforcement::enforced("pod limit: cgroup memory, kills counted inside")
+            limited(LimitOwner::Pod, CgroupController::Memory).and(Mechanism::KillsCountedInside)
         }
-        Capability::Cpus => Enforcement::enforced("pod limit: cgroup quota"),
+        Capability::Cpus => limited(LimitOwner::Pod, CgroupController::Quota),
         Capability::Pids => pids(facts),
         Capability::Disk => disk(facts),
-        Capability::OpenFiles => by_agent("RLIMIT_NOFILE", kernel, mode),
-        Capability::ArtifactExportPaths => Enforcement::enforced(
-            "copied by the agent as the code's user, opened beneath the folder",
-        ),
         Capability::PackageInstallation if plan.packages.is_empty() => {
             match network(plan, facts) {
                 // A network that should be denied but is not allows package downloads.
@@ -94,8 +88,14 @@ fn entry(capability: Capability, plan: &Plan, facts: &PodFacts<'_>) -> Enforceme
         Capability::Packages | Capability::PackageInstallation | Capability::Secrets => {
             Enforcement::unenforced(NOT_BUILT)
         }
-        _ => Enforcement::unenforced("this backend does not know the capability"),
+        _ => confinement::by_agent(capability, kernel, mode),
     }
+}
+
+/// By a limit of the specification. The cluster does not tell the version of the control groups.
+pub(crate) fn limited(owner: LimitOwner, controller: CgroupController) -> Enforcement {
+    let limit = CgroupLimit::new(CgroupVersion::Unknown, controller).owned_by(owner);
+    Enforcement::enforced(Mechanism::Cgroup(limit))
 }
 
 const KEPT: &str = "the pod keeps its network";
@@ -106,14 +106,14 @@ fn network(plan: &Plan, facts: &PodFacts<'_>) -> Enforcement {
         NetworkPolicy::Allow(_) => {
             Enforcement::unenforced(format!("rules by host name are {NOT_BUILT}"))
         }
-        NetworkPolicy::Full => Enforcement::enforced("the pod's network, as asked for"),
-        NetworkPolicy::None if takes_network_down(plan, profile) => Enforcement::enforced(
-            "interfaces taken down by the agent before anybody is served, and the capability given up; seccomp",
-        ),
+        NetworkPolicy::Full => Enforcement::enforced(Mechanism::PodNetwork),
+        NetworkPolicy::None if takes_network_down(plan, profile) => {
+            Enforcement::enforced([Mechanism::InterfacesDown, Mechanism::Seccomp])
+        }
         NetworkPolicy::None => match facts.denial {
-            Some(NetworkDenial::Proven { .. }) => Enforcement::enforced(
-                "NetworkPolicy without rules, shown by a canary to be enforced, and awaited by an init step",
-            ),
+            Some(NetworkDenial::Proven { .. }) => {
+                Enforcement::enforced(Mechanism::ProvenNetworkPolicy)
+            }
             Some(NetworkDenial::Unproven(why)) => Enforcement::unenforced(format!("{KEPT}: {why}")),
             None => Enforcement::unenforced(format!(
                 "{KEPT}: in the profile {} nobody may take it down",
@@ -125,26 +125,19 @@ fn network(plan: &Plan, facts: &PodFacts<'_>) -> Enforcement {
 }
 
 fn privileges(kernel: &Kernel, mode: Mode) -> Enforcement {
-    match confinement::privileges(kernel, mode) {
-        Enforcement::Enforced { mechanism } => Enforcement::enforced(format!(
-            "{mechanism}, the runtime's default seccomp profile"
-        )),
-        other => other,
+    let of_agent = confinement::privileges(kernel, mode);
+    match of_agent.is_enforced() {
+        true => of_agent.and(Mechanism::RuntimeSeccompProfile),
+        false => of_agent,
     }
 }
 
 /// File isolation, with Landlock as a second layer if the agent found it.
-fn behind(mechanism: &str, kernel: &Kernel) -> Enforcement {
+fn with_landlock(mechanisms: Mechanisms, kernel: &Kernel) -> Enforcement {
+    let isolation = Enforcement::enforced(mechanisms);
     match kernel.landlock_abi {
-        0..LandlockRules::LEAST_ABI => Enforcement::enforced(mechanism),
-        _ => Enforcement::enforced(format!("{mechanism}, Landlock")),
-    }
-}
-
-fn by_agent(mechanism: &str, kernel: &Kernel, mode: Mode) -> Enforcement {
-    match confinement::disturbance(kernel, mode) {
-        None => Enforcement::enforced(mechanism),
-        Some(gap) => Enforcement::partial(mechanism, gap),
+        0..LandlockRules::LEAST_ABI => isolation,
+        _ => isolation.and(Mechanism::Landlock),
     }
 }
 
@@ -163,7 +156,7 @@ fn pids(facts: &PodFacts<'_>) -> Enforcement {
             "counted for the code's user, who is the agent's as well, and not for the pod"
         }
     };
-    Enforcement::partial("RLIMIT_NPROC", gap)
+    Enforcement::partial(Mechanism::RlimitNproc, gap)
 }
 
 /// The kubelet's last-message file is world-writable and on the node's disk. An agent without a
@@ -180,10 +173,10 @@ fn disk(facts: &PodFacts<'_>) -> Enforcement {
             "a kubelet older than 1.22 may give a volume in memory no size of its own: then the memory limit bounds it, and an eviction some seconds later",
         );
     }
-    let mechanism = facts.storage.describe();
+    let storage = Enforcement::enforced(facts.storage.mechanisms());
     match gaps.is_empty() {
-        true => Enforcement::enforced(mechanism),
-        false => Enforcement::partial(mechanism, gaps.join("; ")),
+        true => storage,
+        false => storage.weakened(gaps.join("; ")),
     }
 }
 
@@ -240,6 +233,9 @@ mod tests {
                 demand.capability
             );
         }
+        let json = serde_json::to_value(&report).expect("JSON");
+        let read: EnforcementReport = serde_json::from_value(json).expect("a report");
+        assert_eq!(read, report);
         report
     }
 
@@ -274,10 +270,10 @@ mod tests {
                 landlock_abi,
                 ..kernel()
             };
-            behind("image", &kernel).to_string()
+            with_landlock(Mechanism::ImageRoot.into(), &kernel).to_string()
         };
         assert!(!words(0).contains("Landlock") && !words(1).contains("Landlock"));
-        assert!(words(2).contains("image, Landlock"), "{}", words(2));
+        assert!(words(2).contains("root, Landlock"), "{}", words(2));
     }
 
     #[test]

@@ -104,8 +104,8 @@ fn text(document: &CheckDocument<'_>) -> String {
             Level::Wanted => "wanted",
         };
         let how = match row.enforcement {
-            Enforcement::Enforced { mechanism } => mechanism.clone(),
-            Enforcement::Partial { mechanism, gap } => format!("{mechanism}; gap: {gap}"),
+            Enforcement::Enforced { mechanisms } => mechanisms.to_string(),
+            Enforcement::Partial { mechanisms, gap } => format!("{mechanisms}; gap: {gap}"),
             Enforcement::Unenforced { reason } => reason.clone(),
         };
         let mark = if row.accepted { "" } else { "!" };

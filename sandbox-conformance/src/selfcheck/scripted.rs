@@ -40,7 +40,8 @@ impl ScriptedBackend {
 /// Claims that every layer enforces every demand.
 pub(super) fn claims(plan: &Plan) -> EnforcementReport {
     let mut report = EnforcementReport::new();
-    let all = layers::LAYERS.join(", ");
+    let all = layers::LAYERS.iter().map(|layer| layer.mechanism.clone());
+    let all = all.collect::<Vec<_>>();
     for demand in &plan.demands {
         report.set(demand.capability, Enforcement::enforced(all.clone()));
     }

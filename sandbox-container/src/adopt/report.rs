@@ -5,14 +5,17 @@ use std::path::Path;
 
 use bollard::models::{HostConfig, MountPoint};
 use sandbox_core::policy::NetworkPolicy;
-use sandbox_core::{ByteSize, Capability, Enforcement, EnforcementReport, Plan};
+use sandbox_core::{
+    ByteSize, Capability, CgroupController, Enforcement, EnforcementReport, LimitOwner, Mechanism,
+    Plan,
+};
 use sandbox_host::adopted;
 use sandbox_host::confinement::Kernel;
 use sandbox_lang::packages;
 
 use super::ForeignContainer;
 use super::holes::Hole;
-use crate::engine::Engine;
+use crate::engine::{Engine, EngineFacts};
 
 /// Reports the enforcement of each demand of a plan.
 pub(super) fn report(
@@ -23,12 +26,8 @@ pub(super) fn report(
     holes: &[Hole],
 ) -> EnforcementReport {
     let mut report = EnforcementReport::new();
-    let cgroup = match engine.facts.cgroup {
-        0 => "cgroup".to_owned(),
-        version => format!("cgroup v{version}"),
-    };
     for demand in &plan.demands {
-        let entry = entry(demand.capability, plan, container, kernel, &cgroup);
+        let entry = entry(demand.capability, plan, container, kernel, &engine.facts);
         let entry = weakened_by(demand.capability, holes).unwrap_or(entry);
         report.set(demand.capability, entry);
     }
@@ -47,7 +46,7 @@ fn entry(
     plan: &Plan,
     container: &ForeignContainer,
     kernel: &Kernel,
-    cgroup: &str,
+    facts: &EngineFacts,
 ) -> Enforcement {
     let host = &container.host;
     match capability {
@@ -56,14 +55,17 @@ fn entry(
         Capability::NetworkAccess | Capability::Egress => network(plan, host, kernel),
         Capability::Processes => match host.pid_mode.as_deref().unwrap_or_default() {
             "" | "private" => Enforcement::partial(
-                "the container's pid namespace, ended with the owner's stream",
+                [
+                    Mechanism::ContainerPidNamespace,
+                    Mechanism::EndedWithOwnerStream,
+                ],
                 "the container's own processes are seen, and signalled by the same user",
             ),
             mode => Enforcement::unenforced(format!("the container's pid mode is {mode}")),
         },
-        Capability::Memory => memory(plan, host, cgroup),
-        Capability::Cpus => cpus(plan, host, cgroup),
-        Capability::Pids => pids(plan, host, cgroup),
+        Capability::Memory => memory(plan, host, facts),
+        Capability::Cpus => cpus(plan, host, facts),
+        Capability::Pids => pids(plan, host, facts),
         Capability::PackageInstallation if plan.packages.is_empty() => packages::denied(plan),
         _ => adopted::entry(capability, kernel),
     }
@@ -94,16 +96,16 @@ fn files(plan: &Plan, container: &ForeignContainer, writing: bool) -> Enforcemen
         let sources = sources.join(", ");
         return Enforcement::unenforced(format!("the container {what} {sources} of the host"));
     }
-    let mechanism = "the container's mount namespace";
+    let namespace = Enforcement::enforced(Mechanism::ContainerMountNamespace);
     let volumes = mounts
         .filter(|mount| is(mount, "volume"))
         .filter_map(|mount| mount.name.as_deref().or(mount.destination.as_deref()))
         .collect::<Vec<_>>();
     if volumes.is_empty() {
-        Enforcement::enforced(mechanism)
+        namespace
     } else {
-        let gap = format!("volumes of the engine are in view: {}", volumes.join(", "));
-        Enforcement::partial(mechanism, gap)
+        let volumes = volumes.join(", ");
+        namespace.weakened(format!("volumes of the engine are in view: {volumes}"))
     }
 }
 
@@ -112,38 +114,36 @@ fn network(plan: &Plan, host: &HostConfig, kernel: &Kernel) -> Enforcement {
     if mode != "none" {
         return Enforcement::unenforced(format!("the container's network is {mode}"));
     }
+    let namespace = Enforcement::enforced(Mechanism::ContainerEmptyNetworkNamespace);
     match plan.network {
         NetworkPolicy::Allow(_) => {
             Enforcement::unenforced("the container has no network, and none can be given to it")
         }
-        _ if kernel.seccomp => {
-            Enforcement::enforced("the container's network namespace without interfaces, seccomp")
-        }
-        _ => Enforcement::partial(
-            "the container's network namespace without interfaces",
-            "sockets outside of the namespace (vsock) are open: no seccomp",
-        ),
+        _ if kernel.seccomp => namespace.and(Mechanism::Seccomp),
+        _ => namespace.weakened("sockets outside of the namespace (vsock) are open: no seccomp"),
     }
 }
 
-fn memory(plan: &Plan, host: &HostConfig, cgroup: &str) -> Enforcement {
+/// By the container's own control group.
+fn limited(facts: &EngineFacts, controller: CgroupController) -> Enforcement {
+    let limit = facts.cgroup_limit(controller);
+    Enforcement::enforced(Mechanism::Cgroup(limit.owned_by(LimitOwner::Container)))
+}
+
+fn memory(plan: &Plan, host: &HostConfig, facts: &EngineFacts) -> Enforcement {
+    let limited = limited(facts, CgroupController::Memory);
     let limit = host.memory.and_then(|limit| u64::try_from(limit).ok());
     match limit.filter(|limit| *limit > 0).map(ByteSize::bytes) {
         None => Enforcement::unenforced("the container has no memory limit"),
         Some(limit) if limit > plan.memory => {
             Enforcement::unenforced(format!("the container's memory limit is {limit}"))
         }
-        Some(_) if host.memory_swap == host.memory => {
-            Enforcement::enforced(format!("the container's {cgroup} memory, swap included"))
-        }
-        Some(_) => Enforcement::partial(
-            format!("the container's {cgroup} memory"),
-            "the container may swap beyond it",
-        ),
+        Some(_) if host.memory_swap == host.memory => limited.and(Mechanism::SwapLimit),
+        Some(_) => limited.weakened("the container may swap beyond it"),
     }
 }
 
-fn cpus(plan: &Plan, host: &HostConfig, cgroup: &str) -> Enforcement {
+fn cpus(plan: &Plan, host: &HostConfig, facts: &EngineFacts) -> Enforcement {
     let some = |value: Option<i64>| value.filter(|value| *value > 0);
     let milli = match (some(host.nano_cpus), some(host.cpu_quota)) {
         (Some(nano), _) => Some(nano / 1_000_000),
@@ -156,17 +156,17 @@ fn cpus(plan: &Plan, host: &HostConfig, cgroup: &str) -> Enforcement {
         Some(milli) if milli > i64::from(plan.cpus.as_milli()) => Enforcement::unenforced(format!(
             "the container may use {milli} thousandths of a processor"
         )),
-        Some(_) => Enforcement::enforced(format!("the container's {cgroup} quota")),
+        Some(_) => limited(facts, CgroupController::Quota),
     }
 }
 
-fn pids(plan: &Plan, host: &HostConfig, cgroup: &str) -> Enforcement {
+fn pids(plan: &Plan, host: &HostConfig, facts: &EngineFacts) -> Enforcement {
     match host.pids_limit.filter(|limit| *limit > 0) {
         None => Enforcement::unenforced("the container has no limit of processes"),
         Some(limit) if limit > i64::from(plan.pids) => {
             Enforcement::unenforced(format!("the container may have {limit} processes"))
         }
-        Some(_) => Enforcement::enforced(format!("the container's {cgroup} pids")),
+        Some(_) => limited(facts, CgroupController::Pids),
     }
 }
 
@@ -174,7 +174,6 @@ fn pids(plan: &Plan, host: &HostConfig, cgroup: &str) -> Enforcement {
 mod tests {
     use super::*;
     use crate::adopt::holes::holes;
-    use crate::engine::EngineFacts;
     use crate::family::samples::TIER;
     use crate::lowering::samples::plan;
     use sandbox_core::{CapabilityPolicy, SandboxSpec};
@@ -184,9 +183,10 @@ mod tests {
         policy: &CapabilityPolicy,
     ) -> Vec<(Capability, &'static str)> {
         let plan = plan(&SandboxSpec::new("sb"), policy);
-        let kernel = crate::backend::kernel(TIER, &EngineFacts::sample()).expect("kernel");
+        let facts = EngineFacts::sample();
+        let kernel = crate::backend::kernel(TIER, &facts).expect("kernel");
         let entries = plan.demands.iter().map(|demand| {
-            let entry = entry(demand.capability, &plan, container, &kernel, "cgroup v1");
+            let entry = entry(demand.capability, &plan, container, &kernel, &facts);
             let entry = weakened_by(demand.capability, &holes(container)).unwrap_or(entry);
             (demand.capability, entry.status())
         });

@@ -2,6 +2,7 @@
 
 use bollard::ClientVersion;
 use bollard::models::{SystemInfo, SystemInfoCgroupVersionEnum};
+use sandbox_core::{CgroupController, CgroupLimit, CgroupVersion};
 
 use super::{HardLimits, KernelIsolation};
 
@@ -72,6 +73,16 @@ pub struct EngineFacts {
 }
 
 impl EngineFacts {
+    /// A limit by the control groups of this engine, in a report.
+    pub(crate) fn cgroup_limit(&self, controller: CgroupController) -> CgroupLimit {
+        let version = match self.cgroup {
+            1 => CgroupVersion::V1,
+            2 => CgroupVersion::V2,
+            _ => CgroupVersion::Unknown,
+        };
+        CgroupLimit::new(version, controller)
+    }
+
     /// Reads the engine's response; missing fields count as unsupported.
     pub(crate) fn new(
         info: &SystemInfo,

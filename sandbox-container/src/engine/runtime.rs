@@ -1,7 +1,5 @@
 //! How far an OCI runtime separates code from the host's kernel.
 
-use std::fmt;
-
 /// How far an OCI runtime separates code from the host's kernel, by the runtime's name and program.
 /// The names come from the engine's configuration, which is trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,16 +41,6 @@ impl KernelIsolation {
     /// to the code.
     pub(crate) fn shares_kernel(self) -> bool {
         self == Self::Namespaces
-    }
-}
-
-impl fmt::Display for KernelIsolation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Namespaces => "namespaces",
-            Self::UserKernel => "a kernel in user space",
-            Self::Machine => "a virtual machine",
-        })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Splits the plan's disk limit over tmpfs mounts for the writable folders.
 
-use sandbox_core::{ByteSize, Plan};
+use sandbox_core::{ByteSize, Mechanism, Plan};
 use sandbox_host::WORK_FOLDER;
 use sandbox_host::disk_split::{self, SHARED_MEMORY, is_below};
 
@@ -134,26 +134,20 @@ impl StorageSplit {
                 .any(|(mounted, _)| is_below(folder, mounted))
     }
 
-    /// Describes the split for the enforcement report.
-    pub(crate) fn describe(&self) -> String {
-        let mut descriptions = self
+    /// The split in the enforcement report.
+    pub(crate) fn mechanisms(&self) -> [Mechanism; 2] {
+        let mut folders = self
             .tmpfs
             .iter()
             .map(|(folder, size)| format!("{folder} {}", rounded(*size)))
             .collect::<Vec<_>>();
-        descriptions.push(format!("{SHARED_MEMORY} {}", rounded(self.shared_memory)));
+        folders.push(format!("{SHARED_MEMORY} {}", rounded(self.shared_memory)));
         let root = match &self.root {
-            RootFilesystem::ReadOnly => "read-only root".to_owned(),
-            RootFilesystem::Bounded(size) => {
-                let size = rounded(*size);
-                format!("root in a layer of its own of {size} by the quota of the engine's storage")
-            }
-            RootFilesystem::Unbounded(_) => "root in a layer of its own".to_owned(),
+            RootFilesystem::ReadOnly => Mechanism::ReadOnlyRoot,
+            RootFilesystem::Bounded(size) => Mechanism::BoundedRootLayer(rounded(*size)),
+            RootFilesystem::Unbounded(_) => Mechanism::OwnRootLayer,
         };
-        format!(
-            "{root}, storage split over tmpfs: {}",
-            descriptions.join(", ")
-        )
+        [root, Mechanism::StorageInTmpfs(folders.join(", "))]
     }
 }
 
@@ -249,7 +243,7 @@ mod tests {
         };
         assert_eq!(storage.tmpfs, [("/tmp".to_owned(), layer)]);
         assert_eq!(storage.total(), ByteSize::mib(64).as_u64());
-        let text = storage.describe();
-        assert!(text.contains("layer of its own of 28MiB"), "{text}");
+        let root = &storage.mechanisms()[0];
+        assert_eq!(*root, Mechanism::BoundedRootLayer("28MiB".into()));
     }
 }

@@ -1,6 +1,6 @@
 //! Compares the requested with the observed state.
 
-use sandbox_core::{Capability, Enforcement};
+use sandbox_core::{Capability, Enforcement, Mechanism};
 
 use super::limits::{ObservedLimit, ObservedLimits};
 use super::mounts::{root_is_read_only, unexpected_mounts};
@@ -55,7 +55,7 @@ pub(super) fn limits(requested: &RequestedState, observed: &ObservedLimits) -> F
         );
         findings.push((
             Capability::Memory,
-            Enforcement::partial("control group", gap),
+            Enforcement::partial(Mechanism::ControlGroup, gap),
         ));
     }
     findings
@@ -92,8 +92,8 @@ pub(super) fn process(requested: &RequestedState, observed: &ObservedProcess) ->
     }
     if !gaps.is_empty() {
         let gap = format!("{}: whoever takes the agent over has them", gaps.join(", "));
-        let mechanism = "what the agent gives each execution";
-        findings.push((Capability::Privileges, Enforcement::partial(mechanism, gap)));
+        let partial = Enforcement::partial(Mechanism::ExecutionConfinement, gap);
+        findings.push((Capability::Privileges, partial));
     }
     for namespace in &observed.shared_namespaces {
         let reason = format!(

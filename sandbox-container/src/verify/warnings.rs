@@ -1,7 +1,7 @@
 //! Applies an engine's warnings about a new container: options that it did not apply.
 
 use sandbox_core::spi::escape;
-use sandbox_core::{Capability, Enforcement, EnforcementReport, Error, ErrorKind, Result};
+use sandbox_core::{Capability, EnforcementReport, Error, ErrorKind, Result};
 
 use crate::Tier;
 
@@ -30,10 +30,9 @@ pub(crate) fn apply_warnings(
             report.note(format!("{engine} warns: {}", escape(warning.trim())));
             continue;
         };
-        if let Some(Enforcement::Enforced { mechanism }) = report.get(capability) {
+        if let Some(entry) = report.get(capability).cloned() {
             let gap = format!("the engine says: {warning}");
-            let partial = Enforcement::partial(mechanism.clone(), gap);
-            report.set(capability, partial);
+            report.set(capability, entry.weakened(gap));
         }
     }
     Ok(())
@@ -57,6 +56,8 @@ fn affected_limit(warning: &str) -> Option<Capability> {
 
 #[cfg(test)]
 mod tests {
+    use sandbox_core::Enforcement;
+
     use super::*;
     use crate::family::samples::TIER;
 

@@ -1,6 +1,6 @@
 //! The enforcement that all foreign containers share, with any engine.
 
-use sandbox_core::{Capability, Enforcement};
+use sandbox_core::{Capability, Enforcement, Mechanism};
 
 use crate::confinement::{self, Kernel, Mode};
 
@@ -13,20 +13,21 @@ const NEIGHBORS: &str = "code runs beside the container's own processes and as t
 pub fn entry(capability: Capability, kernel: &Kernel) -> Enforcement {
     match capability {
         Capability::EnvVarAccess => Enforcement::partial(
-            "environment made from nothing",
+            Mechanism::FreshEnvironment,
             "the variables of the container's own processes can be read by the same user",
         ),
         Capability::Privileges => confinement::privileges(kernel, Mode::Shared),
-        Capability::SubprocessExecution => confinement::subprocess_execution(kernel),
-        Capability::Timeout => Enforcement::partial("agent, host clock", NEIGHBORS),
-        Capability::OpenFiles => Enforcement::partial("RLIMIT_NOFILE", NEIGHBORS),
-        Capability::StdoutMaxBytes | Capability::StderrMaxBytes => {
-            Enforcement::enforced("bounded capture")
+        Capability::Timeout => {
+            Enforcement::partial([Mechanism::Agent, Mechanism::HostClock], NEIGHBORS)
         }
+        Capability::OpenFiles => Enforcement::partial(Mechanism::RlimitNofile, NEIGHBORS),
         Capability::Disk => Enforcement::unenforced("the container's storage is not bounded by us"),
-        Capability::ArtifactExportPaths => Enforcement::enforced(
-            "copied by the agent as the code's user, opened beneath the folder",
-        ),
+        Capability::SubprocessExecution
+        | Capability::StdoutMaxBytes
+        | Capability::StderrMaxBytes
+        | Capability::ArtifactExportPaths => {
+            confinement::by_agent(capability, kernel, Mode::Shared)
+        }
         _ => Enforcement::unenforced("not done in a container that somebody else has made"),
     }
 }

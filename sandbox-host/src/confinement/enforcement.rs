@@ -1,6 +1,6 @@
 //! What the confinement of executions enforces, for a backend's report.
 
-use sandbox_core::Enforcement;
+use sandbox_core::{Capability, Enforcement, Mechanism, Mechanisms};
 
 use super::{Kernel, Mode};
 
@@ -10,12 +10,13 @@ const NO_FILTER: &str = "the kernel has no seccomp filters (CONFIG_SECCOMP_FILTE
 /// capabilities. In [`Mode::Split`] the agent ensures that, in [`Mode::Shared`] the backend must.
 #[must_use]
 pub fn privileges(kernel: &Kernel, mode: Mode) -> Enforcement {
+    use Mechanism::{EmptyBoundingSet, NoCapabilities, NoNewPrivileges, OwnUser};
     let capabilities = match mode {
-        Mode::Split { .. } => "no_new_privs, own user, empty capability bounding set",
-        Mode::Shared => "no_new_privs, no capabilities",
+        Mode::Split { .. } => Mechanisms::from([NoNewPrivileges, OwnUser, EmptyBoundingSet]),
+        Mode::Shared => [NoNewPrivileges, NoCapabilities].into(),
     };
     if kernel.seccomp {
-        Enforcement::enforced(format!("{capabilities}, seccomp"))
+        Enforcement::enforced(capabilities).and(Mechanism::Seccomp)
     } else {
         let gap = format!(
             "{NO_FILTER}: every system call that needs no capability is open, user namespaces too"
@@ -28,13 +29,40 @@ pub fn privileges(kernel: &Kernel, mode: Mode) -> Enforcement {
 #[must_use]
 pub fn subprocess_execution(kernel: &Kernel) -> Enforcement {
     match (kernel.seccomp, kernel.seccomp_notify) {
-        (true, true) => Enforcement::enforced("seccomp, seccomp notification on execve"),
+        (true, true) => Enforcement::enforced([Mechanism::Seccomp, Mechanism::SeccompNotification]),
         (true, false) => Enforcement::partial(
-            "seccomp",
+            Mechanism::Seccomp,
             "a program can replace itself by another one, again and again: to let through only the first execve takes seccomp \
              notification (Linux 5.5)",
         ),
         (false, _) => Enforcement::unenforced(NO_FILTER),
+    }
+}
+
+/// The entry of a capability that the agent enforces alike with every backend, or that no backend
+/// knows.
+#[must_use]
+pub fn by_agent(capability: Capability, kernel: &Kernel, mode: Mode) -> Enforcement {
+    let unless_disturbed = |enforced: Enforcement| match disturbance(kernel, mode) {
+        None => enforced,
+        Some(gap) => enforced.weakened(gap),
+    };
+    match capability {
+        Capability::EnvVarAccess => Enforcement::enforced(Mechanism::FreshEnvironment),
+        Capability::SubprocessExecution => subprocess_execution(kernel),
+        Capability::Timeout => unless_disturbed(Enforcement::enforced([
+            Mechanism::Agent,
+            Mechanism::HostClock,
+        ])),
+        Capability::OpenFiles => unless_disturbed(Enforcement::enforced(Mechanism::RlimitNofile)),
+        // The host counts what it reads from the stream.
+        Capability::StdoutMaxBytes | Capability::StderrMaxBytes => {
+            Enforcement::enforced(Mechanism::BoundedCapture)
+        }
+        Capability::ArtifactExportPaths => {
+            Enforcement::enforced([Mechanism::CopiedByAgent, Mechanism::OpenedBeneathFolder])
+        }
+        _ => Enforcement::unenforced("this backend does not know the capability"),
     }
 }
 

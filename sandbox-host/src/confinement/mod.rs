@@ -3,8 +3,7 @@
 //!
 //! [`confinement`] is pure. A backend describes the sandbox's [`Kernel`], the [`Mode`] in which
 //! code runs beside the agent, and the [`Profile`] of the environment. It sends the result to the
-//! agent, and reports what that enforces with [`privileges`], [`subprocess_execution`] and
-//! [`disturbance`].
+//! agent, and reports what that enforces with [`privileges`] and [`by_agent`].
 
 mod enforcement;
 mod filter;
@@ -17,7 +16,7 @@ mod profile;
 #[cfg(test)]
 mod tests;
 
-pub use enforcement::{disturbance, privileges, subprocess_execution};
+pub use enforcement::{by_agent, disturbance, privileges, subprocess_execution};
 pub use filter::{container_filter, filter};
 pub use kernel::{Kernel, Mode};
 pub use landlock::{FILE_RIGHTS, handled_fs, handled_net, landlock, scoped};

@@ -3,7 +3,9 @@
 
 use k8s_openapi::api::core::v1::Volume;
 use sandbox_core::policy::NetworkPolicy;
-use sandbox_core::{Capability, Enforcement, EnforcementReport, Plan};
+use sandbox_core::{
+    Capability, CgroupController, Enforcement, EnforcementReport, LimitOwner, Mechanism, Plan,
+};
 use sandbox_host::adopted;
 use sandbox_host::confinement::Kernel;
 use sandbox_lang::packages;
@@ -11,6 +13,7 @@ use sandbox_lang::packages;
 use super::ForeignPodContainer;
 use super::extra_access::ExtraAccess;
 use crate::quantity::thousandths;
+use crate::report::limited;
 
 /// The enforcement of each demand of a plan.
 pub(super) fn report(
@@ -87,15 +90,14 @@ fn files(container: &ForeignPodContainer, writing: bool) -> Enforcement {
         let folders = of_node.join(", ");
         return Enforcement::unenforced(format!("the container {what} {folders} of its node"));
     }
-    let mechanism = "the container's mount namespace";
+    let namespace = Enforcement::enforced(Mechanism::ContainerMountNamespace);
     if of_cluster.is_empty() {
-        return Enforcement::enforced(mechanism);
+        return namespace;
     }
     let names = of_cluster.join(", ");
-    let gap = format!(
+    namespace.weakened(format!(
         "volumes of the cluster are in view, its account's token where it has one: {names}"
-    );
-    Enforcement::partial(mechanism, gap)
+    ))
 }
 
 /// Whether a volume is read-only by its type.
@@ -111,7 +113,7 @@ fn network(plan: &Plan, container: &ForeignPodContainer) -> Enforcement {
         _ if container.spec.host_network == Some(true) => {
             Enforcement::unenforced("the pod is in its node's network")
         }
-        NetworkPolicy::Full => Enforcement::enforced("the pod's network, as asked for"),
+        NetworkPolicy::Full => Enforcement::enforced(Mechanism::PodNetwork),
         _ => Enforcement::unenforced(
             "the pod has a network, and that a NetworkPolicy bounds it was not proven",
         ),
@@ -139,7 +141,10 @@ fn processes(container: &ForeignPodContainer) -> Enforcement {
         false => "the container's own processes are seen, and signalled by the same user",
     };
     Enforcement::partial(
-        "the container's pid namespace, ended with the owner's stream",
+        [
+            Mechanism::ContainerPidNamespace,
+            Mechanism::EndedWithOwnerStream,
+        ],
         gap,
     )
 }
@@ -157,7 +162,7 @@ fn memory(plan: &Plan, container: &ForeignPodContainer) -> Enforcement {
             let bytes = limit / 1000;
             Enforcement::unenforced(format!("the container's memory limit is {bytes} bytes"))
         }
-        Some(_) => Enforcement::enforced("the container's limit: cgroup memory"),
+        Some(_) => limited(LimitOwner::PodContainer, CgroupController::Memory),
     }
 }
 
@@ -167,7 +172,7 @@ fn cpus(plan: &Plan, container: &ForeignPodContainer) -> Enforcement {
         Some(limit) if limit > u128::from(plan.cpus.as_milli()) => Enforcement::unenforced(
             format!("the container may use {limit} thousandths of a processor"),
         ),
-        Some(_) => Enforcement::enforced("the container's limit: cgroup quota"),
+        Some(_) => limited(LimitOwner::PodContainer, CgroupController::Quota),
     }
 }
 
@@ -188,7 +193,11 @@ mod tests {
             seccomp: true,
             seccomp_notify: false,
         };
-        report(&plan, &running_container(spec), &kernel)
+        let report = report(&plan, &running_container(spec), &kernel);
+        let json = serde_json::to_value(&report).expect("JSON");
+        let read: EnforcementReport = serde_json::from_value(json).expect("a report");
+        assert_eq!(read, report);
+        report
     }
 
     fn status(spec: serde_json::Value, capability: Capability) -> &'static str {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use k8s_openapi::api::core::v1::{EmptyDirVolumeSource, Volume, VolumeMount};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use sandbox_core::Plan;
+use sandbox_core::{Mechanism, Plan};
 use sandbox_host::WORK_FOLDER;
 use sandbox_host::disk_split::{SHARED_MEMORY, disk_shares, is_below, writable_folders};
 
@@ -83,17 +83,18 @@ impl PodStorage {
         })
     }
 
-    /// The description of the storage limits in the enforcement report.
-    pub(crate) fn describe(&self) -> String {
+    /// The storage limits in the enforcement report.
+    pub(crate) fn mechanisms(&self) -> [Mechanism; 2] {
         let places = self
             .folders
             .iter()
             .map(|(folder, size)| format!("{folder} {}KiB", size / 1024))
             .collect::<Vec<_>>();
-        format!(
-            "read-only root, storage split over memory volumes: {}",
-            places.join(", ")
-        )
+        let places = places.join(", ");
+        [
+            Mechanism::ReadOnlyRoot,
+            Mechanism::StorageInMemoryVolumes(places),
+        ]
     }
 }
 

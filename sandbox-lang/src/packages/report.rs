@@ -1,13 +1,13 @@
 //! The enforcement report entries for packages.
 
 use sandbox_core::policy::NetworkPolicy;
-use sandbox_core::{Enforcement, Plan};
+use sandbox_core::{Enforcement, Mechanism, Plan};
 
 /// The entry of [`sandbox_core::Capability::Packages`] for a backend that calls
 /// [`crate::packages::provide`].
 #[must_use]
 pub fn installed() -> Enforcement {
-    Enforcement::enforced("installed before the code runs, and read-only for it")
+    Enforcement::enforced(Mechanism::InstalledBefore)
 }
 
 /// The entry of [`sandbox_core::Capability::PackageInstallation`] if packages are requested, for a
@@ -20,7 +20,7 @@ pub fn provisioned(network: Option<&str>) -> Enforcement {
         Some(network) => format!("whatever is in the network {network:?}"),
     };
     Enforcement::partial(
-        "a sandbox of its own, wheels alone, no secrets, no workspace",
+        Mechanism::ProvisionSandbox,
         format!("that sandbox reaches {reach}, not the registry alone"),
     )
 }
@@ -29,7 +29,7 @@ pub fn provisioned(network: Option<&str>) -> Enforcement {
 #[must_use]
 pub fn denied(plan: &Plan) -> Enforcement {
     match plan.network {
-        NetworkPolicy::None => Enforcement::enforced("no network to a registry"),
+        NetworkPolicy::None => Enforcement::enforced(Mechanism::NoRegistry),
         _ => Enforcement::unenforced(
             "code with a network can fetch packages into folders of its own; network = \"none\" would deny that",
         ),

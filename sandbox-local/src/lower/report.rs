@@ -1,7 +1,10 @@
 //! The enforcement report of a plan on this host.
 
 use sandbox_core::policy::NetworkPolicy;
-use sandbox_core::{Capability, Enforcement, EnforcementReport, Plan};
+use sandbox_core::{
+    Capability, CgroupController, CgroupLimit, CgroupVersion, Enforcement, EnforcementReport,
+    Mechanism, Plan,
+};
 use sandbox_host::WORK_FOLDER;
 use sandbox_host::confinement::{self as executions, Mode, export_folders};
 use sandbox_lang::packages;
@@ -44,47 +47,47 @@ fn entry(
         Capability::FilesystemWriteRoots => write_roots(plan, context, roots),
         Capability::NetworkAccess | Capability::Egress => network(plan, context),
         Capability::EnvVarAccess => {
-            Enforcement::enforced("environment built from nothing, descriptors closed")
+            Enforcement::enforced(Mechanism::FreshEnvironmentAndDescriptors)
         }
         Capability::Processes => processes(context),
         Capability::Privileges => privileges(context, executions::privileges(&kernel, mode)),
-        Capability::SubprocessExecution => executions::subprocess_execution(&kernel),
         Capability::Timeout => timeout(context),
-        Capability::Lifetime if plan.detached => Enforcement::enforced("keeper outside"),
-        Capability::Lifetime => Enforcement::enforced("owner's clock, ended with the owner"),
+        Capability::Lifetime if plan.detached => Enforcement::enforced(Mechanism::Keeper),
+        Capability::Lifetime => {
+            Enforcement::enforced([Mechanism::OwnerClock, Mechanism::EndedWithOwner])
+        }
         // The host counts what it reads from the stream.
         Capability::StdoutMaxBytes | Capability::StderrMaxBytes => {
-            Enforcement::enforced("bounded capture on the host")
+            Enforcement::enforced(Mechanism::BoundedCaptureOnHost)
         }
         Capability::Memory => memory(context),
         Capability::Cpus => cpus(context),
         Capability::Pids => pids(context),
         Capability::Disk => disk(plan, context, roots),
-        Capability::OpenFiles => Enforcement::enforced("RLIMIT_NOFILE"),
+        Capability::OpenFiles => Enforcement::enforced(Mechanism::RlimitNofile),
         Capability::ArtifactExportPaths => export_paths(plan, context, roots),
         Capability::Packages => packages::installed(),
         Capability::PackageInstallation if plan.packages.is_empty() => packages::denied(plan),
         Capability::PackageInstallation => packages::provisioned(None),
         Capability::Secrets => Enforcement::unenforced(NOT_BUILT),
-        _ => Enforcement::unenforced("this backend does not know the capability"),
+        _ => executions::by_agent(capability, &kernel, mode),
     }
 }
 
-fn with_landlock(context: &LoweringContext<'_>, mechanism: &str) -> String {
-    if context.host.landlock_abi > 0 {
-        format!("{mechanism}, Landlock")
-    } else {
-        mechanism.to_owned()
+/// Separate mounts, with Landlock behind them if the kernel has it.
+fn mounts(context: &LoweringContext<'_>, mechanism: Mechanism) -> Enforcement {
+    let mounts = Enforcement::enforced([Mechanism::MountNamespace, mechanism]);
+    match context.host.landlock_abi {
+        0 => mounts,
+        _ => mounts.and(Mechanism::Landlock),
     }
 }
 
 fn read_roots(context: &LoweringContext<'_>) -> Enforcement {
     match context.isolation {
-        Isolation::Privileged | Isolation::UserNamespace => {
-            Enforcement::enforced(with_landlock(context, "mount namespace, pivot_root"))
-        }
+        Isolation::Privileged | Isolation::UserNamespace => mounts(context, Mechanism::PivotRoot),
         Isolation::Landlock => Enforcement::partial(
-            "Landlock",
+            Mechanism::Landlock,
             "names, sizes and dates of the caller's files outside can be seen (stat is not covered)",
         ),
     }
@@ -93,27 +96,27 @@ fn read_roots(context: &LoweringContext<'_>) -> Enforcement {
 /// Named pipes of the host that code can write to although they are in a read root. Read-only
 /// mounts do not protect pipes. Landlock does, but a rule for a folder covers everything mounted
 /// below it.
-fn open_pipes(plan: &Plan, context: &LoweringContext<'_>, roots: &Roots<'_>) -> &'static str {
+fn open_pipes(plan: &Plan, context: &LoweringContext<'_>, roots: &Roots<'_>) -> Option<Mechanism> {
     let workspace = plan.workspace.as_ref();
     let is_read_only = workspace.is_some_and(|workspace| workspace.read_only);
     let mut read_roots = plan.read_roots.iter();
     if context.host.landlock_abi == 0 && (is_read_only || !plan.read_roots.is_empty()) {
-        " (named pipes in read roots can be written)"
+        Some(Mechanism::OpenPipes)
     } else if read_roots.any(|root| root.starts_with("/tmp") || root.starts_with("/dev/shm"))
         || roots.has_read_only_below_writable()
     {
-        " (named pipes can be written in read roots that lie below /tmp, /dev/shm or a write root)"
+        Some(Mechanism::OpenPipesBelowWritable)
     } else {
-        ""
+        None
     }
 }
 
 fn write_roots(plan: &Plan, context: &LoweringContext<'_>, roots: &Roots<'_>) -> Enforcement {
     match context.isolation {
         Isolation::Privileged | Isolation::UserNamespace => {
-            let mechanism = with_landlock(context, "mount namespace, read-only mounts");
+            let mounts = mounts(context, Mechanism::ReadOnlyMounts);
             let pipes = open_pipes(plan, context, roots);
-            Enforcement::enforced(format!("{mechanism}{pipes}"))
+            pipes.into_iter().fold(mounts, Enforcement::and)
         }
         Isolation::Landlock => {
             let mut gap =
@@ -126,7 +129,7 @@ fn write_roots(plan: &Plan, context: &LoweringContext<'_>, roots: &Roots<'_>) ->
             if roots.has_read_only_below_writable() {
                 gap += ", and read roots that lie in a write root can be written";
             }
-            Enforcement::partial("Landlock", gap)
+            Enforcement::partial(Mechanism::Landlock, gap)
         }
     }
 }
@@ -138,12 +141,10 @@ fn network(plan: &Plan, context: &LoweringContext<'_>) -> Enforcement {
         ));
     }
     match (context.isolation, kernel(context.host).seccomp) {
-        (Isolation::Landlock, _) => {
-            Enforcement::enforced("seccomp (no sockets but connected unix pairs)")
-        }
-        (_, true) => Enforcement::enforced("network namespace, seccomp"),
+        (Isolation::Landlock, _) => Enforcement::enforced(Mechanism::SeccompWithoutSockets),
+        (_, true) => Enforcement::enforced([Mechanism::NetworkNamespace, Mechanism::Seccomp]),
         (_, false) => Enforcement::partial(
-            "network namespace",
+            Mechanism::NetworkNamespace,
             "sockets that are in no network namespace (vsock) are open: the kernel has no seccomp filters",
         ),
     }
@@ -154,35 +155,26 @@ fn privileges(context: &LoweringContext<'_>, of_executions: Enforcement) -> Enfo
     if context.isolation == Isolation::Landlock || !context.host.proc_mount.is_present() {
         return of_executions;
     }
-    match of_executions {
-        Enforcement::Enforced { mechanism } => {
-            Enforcement::enforced(format!("{mechanism}, {SETTINGS}"))
-        }
-        Enforcement::Partial { mechanism, gap } => {
-            Enforcement::partial(format!("{mechanism}, {SETTINGS}"), gap)
-        }
-        other => other,
-    }
+    of_executions.and(Mechanism::ReadOnlyKernelSettings)
 }
 
-const SETTINGS: &str = "read-only /proc/sys";
-
-/// Resources that code which runs as the caller can exhaust for the caller. See SECURITY.md.
-const SHARED: &str = "shared with the caller: what the kernel counts for each user (pipe buffers, descriptors in \
-                      flight, epoll watches)";
-
 fn processes(context: &LoweringContext<'_>) -> Enforcement {
-    let own = "process and ipc namespaces, ended with their first process";
+    let own = Enforcement::enforced([
+        Mechanism::ProcessAndIpcNamespaces,
+        Mechanism::EndedWithFirstProcess,
+    ]);
     let own = match context.host.proc_mount.is_present() {
-        true => format!("{own}, limits of inotify"),
-        false => own.to_owned(),
+        true => own.and(Mechanism::InotifyLimits),
+        false => own,
     };
+    // Resources that code which runs as the caller can exhaust for the caller. See SECURITY.md.
+    let shared = Mechanism::SharedUserCounters;
     match context.isolation {
-        Isolation::Privileged => Enforcement::enforced(own),
-        Isolation::UserNamespace => Enforcement::enforced(format!("{own}; {SHARED}")),
+        Isolation::Privileged => own,
+        Isolation::UserNamespace => own.and(shared),
         Isolation::Landlock => {
             let seen = format!(
-                "which other processes there are can be found out (stat of /proc); {SHARED}, inotify"
+                "which other processes there are can be found out (stat of /proc); {shared}, inotify"
             );
             let gap = match (context.host.landlock_abi, context.host.cgroups.has_pids()) {
                 (6.., true) => seen,
@@ -191,29 +183,33 @@ fn processes(context: &LoweringContext<'_>) -> Enforcement {
                 }
                 _ => format!("{seen} and can be sent signals (Landlock ABI 6 would deny that)"),
             };
-            Enforcement::partial("Landlock, seccomp, child subreaper", gap)
+            let own = [
+                Mechanism::Landlock,
+                Mechanism::Seccomp,
+                Mechanism::ChildSubreaper,
+            ];
+            Enforcement::partial(own, gap)
         }
     }
 }
 
 fn timeout(context: &LoweringContext<'_>) -> Enforcement {
-    match context.isolation {
-        Isolation::Privileged | Isolation::UserNamespace => {
-            Enforcement::enforced("agent, host clock, process namespace")
-        }
-        Isolation::Landlock => Enforcement::enforced("agent, host clock, child subreaper"),
-    }
+    let whole_tree = match context.isolation {
+        Isolation::Privileged | Isolation::UserNamespace => Mechanism::ProcessNamespace,
+        Isolation::Landlock => Mechanism::ChildSubreaper,
+    };
+    Enforcement::enforced([Mechanism::Agent, Mechanism::HostClock, whole_tree])
 }
 
-fn cgroup(context: &LoweringContext<'_>, controller: &str) -> String {
-    match &context.host.cgroups {
-        Cgroups::V1(_) => format!("cgroup v1 {controller}"),
-        Cgroups::V2(groups) => match &groups.scope {
-            Some(scope) => format!("cgroup v2 {controller} in a scope of {}", scope.manager()),
-            None => format!("cgroup v2 {controller}"),
-        },
-        Cgroups::None { .. } => controller.to_owned(),
-    }
+fn cgroup(context: &LoweringContext<'_>, controller: CgroupController) -> Vec<Mechanism> {
+    let (version, scope) = match &context.host.cgroups {
+        Cgroups::V1(_) => (CgroupVersion::V1, None),
+        Cgroups::V2(groups) => (CgroupVersion::V2, groups.scope.as_ref()),
+        Cgroups::None { .. } => (CgroupVersion::Unknown, None),
+    };
+    let limit = Mechanism::Cgroup(CgroupLimit::new(version, controller));
+    let scope = scope.map(|scope| scope.mechanism());
+    std::iter::once(limit).chain(scope).collect()
 }
 
 /// Why there is no control group, and what would help.
@@ -230,19 +226,18 @@ fn no_cgroup(context: &LoweringContext<'_>, controller: &str) -> String {
 fn memory(context: &LoweringContext<'_>) -> Enforcement {
     if !context.host.cgroups.has_memory() {
         return Enforcement::partial(
-            "sampled every 100 ms, RLIMIT_DATA",
+            [Mechanism::MemorySampling, Mechanism::RlimitData],
             format!(
                 "what is taken between two samples, and what no process has mapped (files in memory), is not stopped ({})",
                 no_cgroup(context, "memory")
             ),
         );
     }
-    let mechanism = cgroup(context, "memory");
+    let limit = Enforcement::enforced(cgroup(context, CgroupController::Memory));
     match context.host.cgroups.swap() {
-        Swap::Limited => Enforcement::enforced(format!("{mechanism}, swap included")),
-        Swap::Absent => Enforcement::enforced(mechanism),
-        Swap::Uncounted => Enforcement::partial(
-            mechanism,
+        Swap::Limited => limit.and(Mechanism::SwapLimit),
+        Swap::Absent => limit,
+        Swap::Uncounted => limit.weakened(
             "swap is not limited: the kernel does not count it (boot with swapaccount=1)",
         ),
     }
@@ -250,22 +245,23 @@ fn memory(context: &LoweringContext<'_>) -> Enforcement {
 
 fn cpus(context: &LoweringContext<'_>) -> Enforcement {
     if context.host.cgroups.has_cpu() {
-        Enforcement::enforced(cgroup(context, "cpu"))
+        Enforcement::enforced(cgroup(context, CgroupController::Cpu))
     } else {
         Enforcement::unenforced(no_cgroup(context, "cpu"))
     }
 }
 
 fn pids(context: &LoweringContext<'_>) -> Enforcement {
-    let own = "RLIMIT_NPROC in its own user namespace";
+    let own = Enforcement::enforced(Mechanism::RlimitNprocInOwnUserNamespace);
+    let group = cgroup(context, CgroupController::Pids);
     match (context.isolation, context.host.cgroups.has_pids()) {
         (Isolation::Privileged | Isolation::UserNamespace, true) => {
-            Enforcement::enforced(format!("{own}, {}", cgroup(context, "pids")))
+            group.into_iter().fold(own, Enforcement::and)
         }
-        (Isolation::Privileged | Isolation::UserNamespace, false) => Enforcement::enforced(own),
-        (Isolation::Landlock, true) => Enforcement::enforced(cgroup(context, "pids")),
+        (Isolation::Privileged | Isolation::UserNamespace, false) => own,
+        (Isolation::Landlock, true) => Enforcement::enforced(group),
         (Isolation::Landlock, false) => Enforcement::partial(
-            "RLIMIT_NPROC",
+            Mechanism::RlimitNproc,
             "it counts the user's processes outside too, as they come and go",
         ),
     }
@@ -277,21 +273,22 @@ fn disk(plan: &Plan, context: &LoweringContext<'_>, roots: &Roots<'_>) -> Enforc
         .as_ref()
         .is_some_and(|workspace| !workspace.read_only);
     if context.isolation == Isolation::Landlock {
-        return Enforcement::partial("RLIMIT_FSIZE", "it bounds each file, not their sum");
+        return Enforcement::partial(Mechanism::RlimitFsize, "it bounds each file, not their sum");
     }
     let gap = match (workspace, roots.writable()) {
-        (false, false) => return Enforcement::enforced("one tmpfs of that size"),
+        (false, false) => return Enforcement::enforced(Mechanism::OneTmpfs),
         (true, false) => "workspace unbounded",
         (false, true) => "write roots unbounded",
         (true, true) => "workspace and write roots unbounded",
     };
-    Enforcement::partial("one tmpfs of that size, RLIMIT_FSIZE", gap)
+    Enforcement::partial([Mechanism::OneTmpfs, Mechanism::RlimitFsize], gap)
 }
 
 fn export_paths(plan: &Plan, context: &LoweringContext<'_>, roots: &Roots<'_>) -> Enforcement {
-    let mechanism = "copied by the agent as the code's user, opened beneath the folder on the host";
+    let bounded =
+        Enforcement::enforced([Mechanism::CopiedByAgent, Mechanism::OpenedBeneathHostFolder]);
     if context.isolation != Isolation::Landlock {
-        return Enforcement::enforced(mechanism);
+        return bounded;
     }
     let workspace = context
         .host_paths
@@ -306,7 +303,7 @@ fn export_paths(plan: &Plan, context: &LoweringContext<'_>, roots: &Roots<'_>) -
         .into_iter()
         .find(|folder| !reachable(folder))
     {
-        None => Enforcement::enforced(mechanism),
+        None => bounded,
         Some(folder) => Enforcement::unenforced(format!(
             "{} is the host's own here (a root of its own, with {WORK_FOLDER}, takes user namespaces): name paths below the \
              workspace or a write root",

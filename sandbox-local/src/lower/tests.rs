@@ -6,8 +6,8 @@ mod samples;
 
 use sandbox_core::policy::NetworkPolicy;
 use sandbox_core::{
-    ByteSize, Capability, CapabilityPolicy, Enforcement, ErrorKind, ImageRetention, SandboxSpec,
-    Workspace,
+    ByteSize, Capability, CapabilityPolicy, Enforcement, EnforcementReport, ErrorKind,
+    ImageRetention, Mechanism, SandboxSpec, Workspace,
 };
 
 use render::render;
@@ -64,6 +64,23 @@ fn without_namespaces() {
 }
 
 #[test]
+fn reports_are_read_back() {
+    let mut policy = CapabilityPolicy::new();
+    policy.filesystem_read_roots = Some(vec!["/data".into()]);
+    policy.subprocess_execution = Some(false);
+    for mut sample in [Sample::root(), Sample::user(), Sample::landlock()] {
+        sample.host_paths.read = vec![folder("/data")];
+        let report = sample
+            .lower(&plan(&spec(), &policy))
+            .expect("lowered")
+            .report;
+        let json = serde_json::to_value(&report).expect("JSON");
+        let read: EnforcementReport = serde_json::from_value(json).expect("a report");
+        assert_eq!(read, report);
+    }
+}
+
+#[test]
 fn on_a_kernel_without_landlock_and_seccomp() {
     let mut sample = Sample::user();
     sample.host.landlock_abi = 0;
@@ -76,7 +93,10 @@ fn on_a_kernel_without_landlock_and_seccomp() {
     let report = lowered.report;
     assert_eq!(
         report.get(Capability::FilesystemReadRoots),
-        Some(&Enforcement::enforced("mount namespace, pivot_root"))
+        Some(&Enforcement::enforced([
+            Mechanism::MountNamespace,
+            Mechanism::PivotRoot
+        ]))
     );
     for capability in [Capability::NetworkAccess, Capability::Privileges] {
         assert_eq!(

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use sandbox_agent::runtime::Errno;
+use sandbox_core::Mechanism;
 
 use super::manager::Manager;
 use crate::owned_name;
@@ -152,6 +153,14 @@ impl Scope {
     /// The name of its manager, for messages.
     pub(crate) fn manager(&self) -> &'static str {
         manager_of(self.of_machine)
+    }
+
+    /// The scope in a report.
+    pub(crate) fn mechanism(&self) -> Mechanism {
+        match self.of_machine {
+            true => Mechanism::SystemdScope,
+            false => Mechanism::UserSystemdScope,
+        }
     }
 }
 

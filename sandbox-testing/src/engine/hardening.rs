@@ -87,11 +87,9 @@ fn profile(engine: &'static TestEngine) -> TestResult {
         let entry = sandbox
             .enforcement()
             .get(sandbox_core::Capability::Privileges);
-        let entry = entry.expect("an entry").to_string();
-        assert!(
-            entry.contains("seccomp profile of the container"),
-            "{entry}"
-        );
+        let entry = entry.expect("an entry");
+        let profile = sandbox_core::Mechanism::ContainerSeccompProfile;
+        assert!(entry.mechanisms().contains(&profile), "{entry}");
         sandbox.kill().await
     })
 }

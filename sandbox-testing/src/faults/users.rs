@@ -41,8 +41,9 @@ fn subordinate(launcher: &'static dyn EngineLauncher) -> TestResult {
         let engine = PrivateEngine::start_with(launcher, setup).await;
         let sandbox = engine.client().create(&spec()).await?;
         let privileges = sandbox.enforcement().get(Capability::Privileges);
-        let privileges = privileges.expect("an entry").to_string();
-        assert!(privileges.contains("user namespace"), "{privileges}");
+        let privileges = privileges.expect("an entry");
+        let namespace = sandbox_core::Mechanism::UserNamespace;
+        assert!(privileges.mechanisms().contains(&namespace), "{privileges}");
         // The user in the sandbox, and on the host.
         let run = |script: &str| ExecRequest::shell(script);
         let result = sandbox.exec(&run("id -u; cat /proc/self/uid_map")).await?;

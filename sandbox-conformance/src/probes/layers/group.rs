@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::is_reported;
+use super::{Layer, is_reported};
 use crate::host_cgroups::{GroupLimit, smallest_limit};
 use crate::probes::prelude::*;
 
@@ -13,7 +13,7 @@ pub(super) const LIMITED: &str = "bounded";
 /// as none.
 pub(super) async fn call_without_limit(
     context: &mut ProbeContext,
-    layer: &str,
+    layer: Layer,
     limit: GroupLimit,
     most: u64,
 ) -> Result<(), ProbeError> {

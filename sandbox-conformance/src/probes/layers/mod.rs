@@ -4,6 +4,7 @@
 //! These probes ask the kernel, inside or on the host, for each layer that the report names.
 
 use group::{LIMITED, call_without_limit};
+use sandbox_core::{CgroupController, CgroupLimit, CgroupVersion, Mechanism};
 
 use crate::host_cgroups::GroupLimit;
 use crate::probes::prelude::*;
@@ -129,8 +130,16 @@ pub static PROBES: &[Probe] = &[
     ),
 ];
 
-/// The layers, by their words in reports.
-pub(crate) const LAYERS: &[&str] = &[
+/// A layer that a probe looks for.
+pub(crate) struct Layer {
+    /// A mechanism that is this layer; it names the layer in errors.
+    pub(crate) mechanism: Mechanism,
+    /// Whether a mechanism of a report is this layer.
+    is: fn(&Mechanism) -> bool,
+}
+
+/// Every layer.
+pub(crate) static LAYERS: &[Layer] = &[
     BOUNDING_SET,
     CAPABILITIES,
     CONTAINER_FILTER,
@@ -146,21 +155,38 @@ pub(crate) const LAYERS: &[&str] = &[
     USER_LIMITS,
 ];
 
-const BOUNDING_SET: &str = "empty capability bounding set";
-/// After "no" or "empty".
-const CAPABILITIES: &str = "capabilit";
-const CONTAINER_FILTER: &str = "seccomp profile";
-const FILTER: &str = "seccomp";
-/// After the name of control groups.
-const GROUP_PIDS: &str = "pids";
-const GROUP_SWAP: &str = "swap included";
-const KERNEL_SETTINGS: &str = "read-only /proc/sys";
-const LANDLOCK: &str = "Landlock";
-const LIMIT_PIDS: &str = "RLIMIT_NPROC";
-const NO_NEW_PRIVILEGES: &str = "no_new_privs";
-const OWN_USER: &str = "own user";
-const READ_ONLY: &str = "read-only";
-const USER_LIMITS: &str = "limits of inotify";
+/// A layer of these mechanisms, named by the first.
+macro_rules! layer {
+    ($mechanism:ident $(| $other:ident)*) => {
+        Layer {
+            mechanism: Mechanism::$mechanism,
+            is: |mechanism| matches!(mechanism, Mechanism::$mechanism $(| Mechanism::$other)*),
+        }
+    };
+}
+
+const BOUNDING_SET: Layer = layer!(EmptyBoundingSet);
+const CAPABILITIES: Layer = layer!(NoCapabilities | EmptyBoundingSet);
+const CONTAINER_FILTER: Layer = layer!(ContainerSeccompProfile | RuntimeSeccompProfile);
+const FILTER: Layer = layer!(Seccomp | ContainerSeccompProfile | RuntimeSeccompProfile);
+const GROUP_PIDS: Layer = Layer {
+    mechanism: Mechanism::Cgroup(CgroupLimit::new(
+        CgroupVersion::Unknown,
+        CgroupController::Pids,
+    )),
+    is: |mechanism| match mechanism {
+        Mechanism::Cgroup(limit) => limit.controller == CgroupController::Pids,
+        _ => false,
+    },
+};
+const GROUP_SWAP: Layer = layer!(SwapLimit);
+const KERNEL_SETTINGS: Layer = layer!(ReadOnlyKernelSettings);
+const LANDLOCK: Layer = layer!(Landlock);
+const LIMIT_PIDS: Layer = layer!(RlimitNproc | RlimitNprocInOwnUserNamespace);
+const NO_NEW_PRIVILEGES: Layer = layer!(NoNewPrivileges);
+const OWN_USER: Layer = layer!(OwnUser);
+const READ_ONLY: Layer = layer!(ReadOnlyMounts | ReadOnlyRoot);
+const USER_LIMITS: Layer = layer!(InotifyLimits);
 
 /// The denial that the kernel's state of the process shows.
 const fn kernel_state(sign: &'static str) -> [ExpectedDenial; 1] {
@@ -173,7 +199,7 @@ const fn kernel_state(sign: &'static str) -> [ExpectedDenial; 1] {
 /// Runs a call that succeeds without the layer, as on the host.
 async fn call_without_layer(
     context: &mut ProbeContext,
-    layer: &str,
+    layer: Layer,
     call: Call,
 ) -> Result<(), ProbeError> {
     if is_reported(context, layer).await? {
@@ -186,14 +212,15 @@ async fn call_without_layer(
 }
 
 /// Whether the report names the layer. Without a sandbox, the context records the reason.
-async fn is_reported(context: &mut ProbeContext, layer: &str) -> Result<bool, ProbeError> {
-    match context.declares(layer).await {
+async fn is_reported(context: &mut ProbeContext, layer: Layer) -> Result<bool, ProbeError> {
+    let Layer { mechanism, is } = layer;
+    match context.declares(is).await {
         Ok(true) => Ok(true),
         Ok(false) => Err(ProbeError::new(format!(
-            "the report does not name it: {layer}"
+            "the report does not name it: {mechanism}"
         ))),
         Err(declined) => {
-            context.record_attack(crate::Step::new(format!("look for {layer}"), declined));
+            context.record_attack(crate::Step::new(format!("look for {mechanism}"), declined));
             Ok(false)
         }
     }
