@@ -13,7 +13,7 @@ use crate::detached::RecordGuard;
 use crate::engine::{self, Endpoint};
 use crate::error::{Operation, engine_error};
 use crate::labels;
-use crate::removal::{remove, try_remove_image};
+use crate::removal::{remove, remove_image_of};
 
 /// How long to look for a container whose creation lost its response: engines create one within a
 /// second.
@@ -103,23 +103,13 @@ impl RemovalTask {
             (Some(container), _) => {
                 remove(self.tier, &client, container).await?;
                 match &self.extras.image {
-                    Some(image) => self.remove_image(&client, image).await,
+                    Some(image) => remove_image_of(self.tier, &client, image, container).await,
                     None => Ok(()),
                 }
             }
             (None, Some(claim)) => self.remove_claimed(&client, claim.token()).await,
             (None, None) => Ok(()),
         }
-    }
-
-    /// Removes the image unless others use it. An engine may report a container as gone while its
-    /// image is still in use, so this retries.
-    async fn remove_image(&self, client: &Docker, image: &str) -> Result<()> {
-        let deadline = Instant::now() + SETTLING_TIMEOUT;
-        while !try_remove_image(self.tier, client, image).await? && Instant::now() < deadline {
-            tokio::time::sleep(RETRY_PAUSES[0]).await;
-        }
-        Ok(())
     }
 
     async fn remove_claimed(&self, client: &Docker, token: &str) -> Result<()> {

@@ -140,7 +140,8 @@ pub(crate) fn is_transient_state(error: &EngineError) -> bool {
     message_contains(error, "container state improper")
 }
 
-fn message_contains(error: &EngineError, words: &str) -> bool {
+/// Whether the engine's message contains these words.
+pub(crate) fn message_contains(error: &EngineError, words: &str) -> bool {
     matches!(error, EngineError::DockerResponseServerError { message, .. } if message.contains(words))
 }
 

@@ -203,7 +203,10 @@ impl Isolator for ContainerIsolator {
             store.remove(&inner.container)?;
         }
         match image {
-            Some(image) => removal::remove_image(inner.tier, &inner.engine.client, &image).await,
+            Some(image) => {
+                let client = &inner.engine.client;
+                removal::remove_image_of(inner.tier, client, &image, &inner.container).await
+            }
             None => Ok(()),
         }
     }

@@ -1,6 +1,6 @@
 //! Removes containers.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bollard::Docker;
 use bollard::query_parameters::{RemoveContainerOptions, RemoveImageOptions};
@@ -13,6 +13,7 @@ use crate::detached::RecordGuard;
 use crate::engine::Endpoint;
 use crate::error::{
     Operation, engine_error, has_status, is_container_missing, is_parse_error, is_transient_state,
+    message_contains,
 };
 
 /// Time limit for killing and removing a container. Without load it takes 50 to 100 ms.
@@ -23,6 +24,12 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Time between two checks for a removed container.
 const POLL: Duration = Duration::from_millis(5);
+
+/// How long an engine may count a removed container as a user of its image.
+const IMAGE_RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The length of the ids in Docker's messages.
+const SHORT_ID_LEN: usize = 12;
 
 /// Kills a container, removes it with its volumes, and waits until it is gone. Succeeds if it is
 /// already gone.
@@ -101,24 +108,54 @@ pub(crate) async fn wait_until_gone(
     }
 }
 
-/// Removes an image after its container. An image that others use stays.
+/// Removes an image. An image that others use stays.
 pub(crate) async fn remove_image(tier: Tier, client: &Docker, image: &str) -> Result<()> {
-    if !try_remove_image(tier, client, image).await? {
-        tracing::debug!(%tier, image, "image not removed: it is in use");
-    }
-    Ok(())
+    removed_image(tier, image, delete_image(client, image).await)
 }
 
-/// As [`remove_image`]; false if the image is in use.
-pub(crate) async fn try_remove_image(tier: Tier, client: &Docker, image: &str) -> Result<bool> {
-    let removed = client
-        .remove_image(image, None::<RemoveImageOptions>, None)
-        .await;
+/// As [`remove_image`], after the removal of a container. An engine may still count a container as
+/// a user of its image when it reports it as gone, so this retries while the engine names it.
+pub(crate) async fn remove_image_of(
+    tier: Tier,
+    client: &Docker,
+    image: &str,
+    container: &str,
+) -> Result<()> {
+    let short_id = &container[..container.len().min(SHORT_ID_LEN)];
+    let deadline = Instant::now() + IMAGE_RELEASE_TIMEOUT;
+    loop {
+        match delete_image(client, image).await {
+            Err(error)
+                if has_status(&error, 409)
+                    && message_contains(&error, short_id)
+                    && Instant::now() < deadline =>
+            {
+                tokio::time::sleep(POLL).await;
+            }
+            removed => return removed_image(tier, image, removed),
+        }
+    }
+}
+
+async fn delete_image(client: &Docker, image: &str) -> Result<(), bollard::errors::Error> {
+    let removed = client.remove_image(image, None::<RemoveImageOptions>, None);
+    removed.await.map(|_| ())
+}
+
+fn removed_image(
+    tier: Tier,
+    image: &str,
+    removed: Result<(), bollard::errors::Error>,
+) -> Result<()> {
     match removed {
-        Ok(_) => Ok(true),
-        Err(error) if has_status(&error, 404) => Ok(true),
-        Err(error) if has_status(&error, 409) => Ok(false),
-        Err(error) => Err(engine_error(tier, Operation::RemoveImage, error)),
+        Err(error) if has_status(&error, 409) => {
+            tracing::debug!(%tier, image, %error, "image not removed: it is in use");
+            Ok(())
+        }
+        Err(error) if !has_status(&error, 404) => {
+            Err(engine_error(tier, Operation::RemoveImage, error))
+        }
+        _ => Ok(()),
     }
 }
 

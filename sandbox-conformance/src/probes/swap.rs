@@ -213,18 +213,17 @@ pub async fn swap_during_creation(
         return Ok(());
     }
     let fixture = SwapFixture::build(context, "attack")?;
-    let step = format!(
-        "create {} sandboxes meanwhile, fewer on a slow tier",
-        context.creations()
-    );
-    let attempt = match LinkSwapper::start(context, &fixture.project, &fixture.private).await? {
-        Err(attempt) => attempt,
-        Ok(swapper) => {
-            let attempt = repeated(context, used, &fixture).await;
-            swapper.end().await?;
-            attempt?
-        }
-    };
+    let (attempt, hit) =
+        match LinkSwapper::start(context, &fixture.project, &fixture.private).await? {
+            Err(attempt) => (attempt, 0),
+            Ok(swapper) => {
+                let repeated = repeated(context, used, &fixture).await;
+                swapper.end().await?;
+                repeated?
+            }
+        };
+    let wanted = context.creations();
+    let step = format!("create sandboxes meanwhile: {hit}, of {wanted} wanted in limited time");
     context.record_attack(Step::new(step, attempt));
     context.host_check(fixture.host_check());
     Ok(())
@@ -233,9 +232,12 @@ pub async fn swap_during_creation(
 /// The minimum number of creations, however slow the tier is.
 const FEWEST: u32 = 3;
 
-/// The maximum number of attempts for each requested creation. On a busy host, the swapping process
-/// may be preempted while the link is in place, and then each creation is refused at once.
-const ATTEMPTS: u32 = 100;
+/// The pause after a refused creation. On a busy host, the swapping process may be preempted while
+/// the link is in place, and then each creation is refused at once.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// The start of the sign of a creation that the engine did not answer.
+const UNAVAILABLE: &str = "error:sandbox_unavailable";
 
 /// The sign of a creation that found the link in its path.
 const LINK_REFUSED: &str = "link_refused";
@@ -244,11 +246,12 @@ const LINK_REFUSED: &str = "link_refused";
 /// fit into the probe's time limit.
 const LONGEST: Duration = Duration::from_secs(30);
 
+/// The result of the attack, and the number of creations that it could have hit.
 async fn repeated(
     context: &mut ProbeContext,
     used: PathUse,
     fixture: &SwapFixture,
-) -> Result<Attempt, ProbeError> {
+) -> Result<(Attempt, u32), ProbeError> {
     let mut signs = Vec::new();
     let start = Instant::now();
     let least = context.creations();
@@ -256,30 +259,41 @@ async fn repeated(
     let more = |met: u32| met < least * MORE && start.elapsed() < WHILE;
     let longest = LONGEST * least.div_ceil(crate::CREATIONS).max(1);
     let enough = |met: u32| met >= least || (met >= FEWEST && start.elapsed() > longest);
-    let mut met = 0;
-    for number in 0..least.saturating_mul(ATTEMPTS) {
-        if (enough(met) && !more(met)) || start.elapsed() > longest * 2 {
-            break;
-        }
+    let (mut met, mut number) = (0, 0);
+    while (!enough(met) || more(met)) && start.elapsed() < longest * 2 {
+        number += 1;
         match used.attempted(context, fixture).await? {
             Attempt::Blocked { signature } => {
-                // A creation that found the link was refused before the attack could hit it.
-                met += u32::from(!signature.iter().any(|sign| sign == LINK_REFUSED));
-                signs.extend(signature);
+                let is = |wanted: &str| signature.iter().any(|sign| sign.starts_with(wanted));
+                // The attack could hit neither a creation that found the link and was refused, nor
+                // one that a busy engine did not answer.
+                match is(LINK_REFUSED) || is(UNAVAILABLE) {
+                    true => tokio::time::sleep(PAUSE).await,
+                    false => met += 1,
+                }
+                if !is(UNAVAILABLE) {
+                    signs.extend(signature);
+                }
             }
             Attempt::Succeeded { .. } => {
                 let value = format!("in creation {number}");
-                return Ok(Attempt::Succeeded { value });
+                return Ok((Attempt::Succeeded { value }, met + 1));
             }
-            unclear @ Attempt::Unclear { .. } => return Ok(unclear),
+            unclear @ Attempt::Unclear { .. } => return Ok((unclear, met)),
         }
     }
-    match met {
-        0 => Ok(Attempt::unclear(
-            "each creation was refused because it found the link",
-        )),
-        _ => Ok(Attempt::blocked(signs)),
+    if met > 0 {
+        return Ok((Attempt::blocked(signs), met));
     }
+    let swaps = match swaps(&fixture.project.join(DATA)).await {
+        true => "still swaps",
+        false => "no longer swaps",
+    };
+    let detail = format!(
+        "none of {number} creations could be hit: each found the link or no engine, and the \
+         process {swaps}"
+    );
+    Ok((Attempt::unclear(detail), met))
 }
 
 /// Host control: during the swaps, the path leads to the private folder sooner or later.
@@ -303,6 +317,18 @@ pub fn process(
 ) -> Result<tokio::process::Child, ProbeError> {
     std::os::unix::fs::symlink(target, project.join(OTHER))?;
     host::spawn(&context.fixture().program(), &swap_call(project))
+}
+
+/// Whether the path becomes a link, and then no link, within [`SEEN`].
+async fn swaps(path: &Path) -> bool {
+    let seen = async {
+        for link in [true, false] {
+            while std::fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink()) != link {
+                tokio::time::sleep(Duration::from_micros(100)).await;
+            }
+        }
+    };
+    tokio::time::timeout(SEEN, seen).await.is_ok()
 }
 
 /// The swapping process. It runs in a sandbox, or on the host if the tier is a cluster, because pods
@@ -349,13 +375,7 @@ impl LinkSwapper {
                 }
             }
         };
-        let data = project.join(DATA);
-        let flipped = async {
-            while !std::fs::symlink_metadata(&data).is_ok_and(|found| found.is_symlink()) {
-                tokio::time::sleep(Duration::from_micros(100)).await;
-            }
-        };
-        if tokio::time::timeout(SEEN, flipped).await.is_err() {
+        if !swaps(&project.join(DATA)).await {
             swapper.end().await?;
             return Ok(Err(Attempt::unclear("nothing was renamed")));
         }

@@ -19,9 +19,7 @@ const CLEANUP_LIMIT: Duration = Duration::from_secs(30);
 pub fn seen(tier: &Tier) {
     let mut suite = Suite::stand_in(tier);
     let process = suite.process();
-    wait_until("it has a child", || {
-        SuiteProcess::all().iter().any(|(_, of)| *of == process.pid)
-    });
+    wait_for_child(process);
     #[cfg(feature = "engines")]
     let container = tier
         .socket
@@ -61,6 +59,7 @@ pub fn missing() -> Option<String> {
 pub fn mounts_and_groups_seen(tier: &Tier) {
     let mut suite = Suite::stand_in(tier);
     let process = suite.process();
+    wait_for_child(process);
     let remains = Leftovers::of(&suite);
     suite.send("-KILL");
     assert_eq!(suite.end().code(), None);
@@ -70,6 +69,12 @@ pub fn mounts_and_groups_seen(tier: &Tier) {
     wait_until("nothing is left", || remains.left().is_empty());
     mounts(&remains, process);
     groups(&remains, process);
+}
+
+fn wait_for_child(suite: SuiteProcess) {
+    wait_until("it has a child", || {
+        SuiteProcess::all().iter().any(|(_, of)| *of == suite.pid)
+    });
 }
 
 fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {

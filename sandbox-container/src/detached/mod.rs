@@ -143,9 +143,13 @@ impl DetachedRegistry<'_> {
 
     /// Removes the record of a removed container, and the image that belongs to it.
     async fn remove_record(&self, store: &RecordStore, record: &ContainerRecord) -> Result<()> {
-        store.remove(&record.parts.container)?;
+        let container = &record.parts.container;
+        store.remove(container)?;
         match &record.parts.image {
-            Some(image) => removal::remove_image(self.tier, &self.engine.client, image).await,
+            Some(image) => {
+                let client = &self.engine.client;
+                removal::remove_image_of(self.tier, client, image, container).await
+            }
             None => Ok(()),
         }
     }
