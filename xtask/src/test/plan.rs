@@ -27,10 +27,11 @@ const USER_PACKAGES: [&str; 5] = [
     SUITE,
 ];
 /// Tests of these packages that do not depend on the user.
-const SAME_FOR_ALL_USERS: [(&str, &str); 5] = [
+const SAME_FOR_ALL_USERS: [(&str, &str); 6] = [
     ("sandbox-agent", "static_program"),
     (SUITE, "attacks"),
     (SUITE, "guide"),
+    (SUITE, "profiles"),
     (SUITE, "toy"),
     ("sandbox-cli", "docker"),
 ];
