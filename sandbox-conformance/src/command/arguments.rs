@@ -31,7 +31,8 @@ pub struct CommandLine {
     /// Number of probes that run at the same time.
     #[arg(long, default_value_t = 4)]
     pub jobs: usize,
-    /// Minimum number of sandboxes created while another sandbox renames their folders.
+    /// Minimum number of sandboxes created while another sandbox renames their folders; a slow
+    /// tier may make fewer than the default.
     #[arg(long, value_name = "N", default_value_t = sandbox_conformance::CREATIONS)]
     pub creations: u32,
     /// Folder of the reports.

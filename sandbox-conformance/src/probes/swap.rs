@@ -229,7 +229,8 @@ pub async fn swap_during_creation(
     Ok(())
 }
 
-/// The minimum number of creations, however slow the tier is.
+/// The minimum number of creations on a slow tier, unless the caller asks for more than
+/// [`crate::CREATIONS`].
 const FEWEST: u32 = 3;
 
 /// The pause after a refused creation. On a busy host, the swapping process may be preempted while
@@ -258,7 +259,12 @@ async fn repeated(
     // Each creation has the same chance of a hit, so fast creations are repeated more often.
     let more = |met: u32| met < least * MORE && start.elapsed() < WHILE;
     let longest = LONGEST * least.div_ceil(crate::CREATIONS).max(1);
-    let enough = |met: u32| met >= least || (met >= FEWEST && start.elapsed() > longest);
+    // A number that the caller asked for is not cut short.
+    let (fewest, required) = match least > crate::CREATIONS {
+        true => (least, least),
+        false => (FEWEST, 1),
+    };
+    let enough = |met: u32| met >= least || (met >= fewest && start.elapsed() > longest);
     let (mut met, mut number) = (0, 0);
     while (!enough(met) || more(met)) && start.elapsed() < longest * 2 {
         number += 1;
@@ -282,7 +288,7 @@ async fn repeated(
             unclear @ Attempt::Unclear { .. } => return Ok((unclear, met)),
         }
     }
-    if met > 0 {
+    if met >= required {
         return Ok((Attempt::blocked(signs), met));
     }
     let swaps = match swaps(&fixture.project.join(DATA)).await {
@@ -290,8 +296,8 @@ async fn repeated(
         false => "no longer swaps",
     };
     let detail = format!(
-        "none of {number} creations could be hit: each found the link or no engine, and the \
-         process {swaps}"
+        "the attack could hit {met} of {number} creations, and {required} are wanted: the others \
+         found the link or no engine, and the process {swaps}"
     );
     Ok((Attempt::unclear(detail), met))
 }
