@@ -187,12 +187,8 @@ impl Planner<'_> {
             }
             if self.user.is_some() && USER_PACKAGES.contains(&&*package) {
                 // Another job of this run is the same as an ordinary user.
-                command.args([
-                    "--skip",
-                    "as_an_ordinary_user",
-                    "--skip",
-                    "as_ordinary_user",
-                ]);
+                command.args(["--skip", "as_an_ordinary_user"]);
+                command.args(["--skip", "as_ordinary_user"]);
             }
             let kills_node = self.extent == Extent::Full
                 && self.owns_cluster
