@@ -129,6 +129,10 @@ pub fn one_of_twenty_concurrent_creations_gets_the_name() {
     });
 }
 
+/// How long the sandbox of a killed creator may exist. Each check runs the command, which takes a
+/// second on a busy machine.
+const REMOVAL_LIMIT: Duration = Duration::from_secs(30);
+
 /// A creator that is killed leaves a complete sandbox or none.
 pub fn killed_creator_leaves_complete_sandbox_or_nothing() {
     let start = Instant::now();
@@ -161,17 +165,14 @@ pub fn killed_creator_leaves_complete_sandbox_or_nothing() {
                             break;
                         }
                     }
-                    assert!(
-                        start.elapsed() < Duration::from_secs(5),
-                        "{code:?} {stderr}"
-                    );
+                    assert!(start.elapsed() < REMOVAL_LIMIT, "{code:?} {stderr}");
                 }
                 Some(listed) => panic!("{listed}"),
                 None if !sandbox.folder().exists() && processes_with(&sandbox.name).is_empty() => {
                     break;
                 }
                 None => assert!(
-                    start.elapsed() < Duration::from_secs(5),
+                    start.elapsed() < REMOVAL_LIMIT,
                     "an incomplete sandbox is left"
                 ),
             }
