@@ -223,7 +223,7 @@ async fn acknowledgement_of_unsent_bytes_is_a_violation() {
             agent.next().await;
         })
         .await;
-        assert_violation(&instance, &destroyed, "what was not sent").await;
+        assert_violation(&instance, &destroyed, "bytes that were not sent").await;
     }
 }
 
@@ -242,7 +242,7 @@ async fn decreasing_acknowledgement_is_a_violation() {
 
 #[tokio::test(start_paused = true)]
 async fn resume_with_wrong_position_is_a_violation() {
-    for (received, expected) in [(0, "backwards"), (u64::MAX, "what was not sent")] {
+    for (received, expected) in [(0, "backwards"), (u64::MAX, "bytes that were not sent")] {
         let (instance, destroyed) = client_of(2, move |mut agent, mut more| async move {
             agent.wait_for(FrameKind::Exec).await;
             let had = agent.end.received();

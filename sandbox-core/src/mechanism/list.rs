@@ -85,7 +85,7 @@ impl<const N: usize> From<[Mechanism; N]> for Mechanisms {
 impl From<&str> for Mechanisms {
     fn from(text: &str) -> Self {
         let mechanisms = Self(parse::list(text));
-        // Other separators than ours are part of somebody's words.
+        // Text with another separator is one mechanism, in the words of its backend.
         match mechanisms.to_string() == text {
             true => mechanisms,
             false => Mechanism::Other(text.to_owned().into()).into(),

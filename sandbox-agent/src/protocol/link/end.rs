@@ -138,7 +138,7 @@ impl LinkEnd {
     fn acknowledge(&mut self, received: u64) -> Result<usize, ProtocolError> {
         if received > self.sent {
             return Err(ProtocolError::Unexpected(
-                "acknowledgement of what was not sent",
+                "acknowledgment of bytes that were not sent",
             ));
         }
         let released = received
