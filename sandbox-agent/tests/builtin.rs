@@ -137,7 +137,7 @@ fn get_refuses_everything_but_regular_files() {
         libc::EINVAL,
         Path::new("/dev/zero"),
     );
-    assert!(start.elapsed() < Duration::from_secs(2));
+    assert!(start.elapsed() < Duration::from_secs(20));
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn incomplete_put_leaves_no_file() {
     assert_eq!(client.wait(stream).kind, FrameKind::Started);
     let start = Instant::now();
     while count() == 0 {
-        assert!(start.elapsed() < Duration::from_secs(5));
+        assert!(start.elapsed() < Duration::from_secs(20));
     }
     client.send(stream, FrameKind::Kill, &[]);
     assert_eq!(client.finish(stream).kind(), ExitKind::Killed);

@@ -238,7 +238,7 @@ fn owner_disconnect_ends_the_pid_namespace() {
     let mark = unique_seconds();
     let stream = client.exec(&script(&format!("setsid sleep {mark} & sleep {mark}")));
     assert_eq!(client.wait(stream).kind, FrameKind::Started);
-    let limit = Duration::from_secs(5);
+    let limit = Duration::from_secs(20);
     wait_until("two processes", limit, || alive(&mark) == 2);
     drop(client);
     wait_until("no process is left", limit, || alive(&mark) == 0);

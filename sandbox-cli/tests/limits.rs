@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use common::{processes_with, program, run_json, run_text, text, unique_seconds, wait_until};
 
 /// The longest that a run may take beyond its time limit.
-const SLACK: Duration = Duration::from_secs(5);
+const SLACK: Duration = Duration::from_secs(20);
 
 #[test]
 fn time_limit_kills_process_tree_and_keeps_output() {
@@ -33,7 +33,7 @@ fn time_limit_kills_process_tree_and_keeps_output() {
     );
     let line = "sandbox: timed out: the execution was killed at its time limit (timeout = 1s); a retry will not help";
     assert!(stderr.contains(line), "{stderr}");
-    wait_until("the tree has ended", Duration::from_secs(1), || {
+    wait_until("the tree has ended", Duration::from_secs(20), || {
         processes_with(&marker).is_empty()
     });
 }
@@ -46,7 +46,7 @@ fn background_child_holding_stdout_is_killed_at_exit() {
     let (code, stdout, stderr) = run_text(["run", "--", "/bin/sh", "-c", &script]);
     assert!(start.elapsed() < SLACK, "{:?}", start.elapsed());
     assert_eq!((code, stdout.as_str()), (Some(0), "done\n"), "{stderr}");
-    wait_until("the child has ended", Duration::from_secs(1), || {
+    wait_until("the child has ended", Duration::from_secs(20), || {
         processes_with(&marker).is_empty()
     });
 }
@@ -94,7 +94,7 @@ fn fork_bomb_is_contained() {
         code == Some(124) || stderr.contains("fork"),
         "{code:?} {stderr}"
     );
-    wait_until("the fork bomb has ended", Duration::from_secs(1), || {
+    wait_until("the fork bomb has ended", Duration::from_secs(20), || {
         processes_with(&marker).is_empty()
     });
 }

@@ -23,7 +23,7 @@ fn start(marker: &str) -> (Child, BufReader<ChildStdout>) {
         .args(["run", "--timeout", "5m", "--", "/bin/sh", "-c", &script])
         .stdin(Stdio::null());
     let (child, stdout) = await_ready_of(&mut command);
-    wait_until("the tree runs", Duration::from_secs(5), || {
+    wait_until("the tree runs", Duration::from_secs(20), || {
         processes_with(marker).len() >= 2
     });
     (child, stdout)
@@ -82,7 +82,7 @@ fn signals_kill_process_tree() {
             Some(code),
             "{signal}"
         );
-        wait_until("the tree has ended", Duration::from_secs(1), || {
+        wait_until("the tree has ended", Duration::from_secs(20), || {
             processes_with(&marker).is_empty()
         });
     }
@@ -94,7 +94,7 @@ fn killed_command_leaves_no_processes() {
     let (mut child, _stdout) = start(&marker);
     child.kill().unwrap();
     child.wait().unwrap();
-    wait_until("the tree has ended", Duration::from_secs(5), || {
+    wait_until("the tree has ended", Duration::from_secs(20), || {
         processes_with(&marker).is_empty()
     });
 }
@@ -110,7 +110,7 @@ fn closed_stdout_ends_the_run() {
     stdout.read_exact(&mut [0; 100]).unwrap();
     drop(stdout);
     assert_eq!(exit_code(&mut child, Duration::from_secs(10)), Some(141));
-    wait_until("the tree has ended", Duration::from_secs(1), || {
+    wait_until("the tree has ended", Duration::from_secs(20), || {
         processes_with(&marker).is_empty()
     });
 }

@@ -72,7 +72,7 @@ fn flooding_or_stalled_client_is_disconnected() {
             }
             Err(_) => cut = true,
         }
-        assert!(first.ping() < Duration::from_secs(1));
+        assert!(first.ping() < Duration::from_secs(3));
     }
     assert!(cut, "the flood was not cut off");
     assert!(taken < 16 << 20, "{taken}");

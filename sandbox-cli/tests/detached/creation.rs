@@ -124,7 +124,7 @@ pub fn one_of_twenty_concurrent_creations_gets_the_name() {
     let supervisors = || processes_with(&sandbox.name).len();
     assert_eq!(supervisors(), 1);
     assert_eq!(run(&["kill", &sandbox.name]).0, Some(0));
-    wait_until("no supervisor is left", Duration::from_secs(5), || {
+    wait_until("no supervisor is left", Duration::from_secs(20), || {
         supervisors() == 0
     });
 }

@@ -22,7 +22,7 @@ pub fn sandbox_ends_after_its_lifetime() {
     let (code, _, stderr) = sandbox.exec(&["sleep", "60"]);
     assert_eq!(code, Some(125));
     assert!(stderr.contains("lifetime of 3s is over"), "{stderr}");
-    wait_until("nothing is left", Duration::from_secs(5), || {
+    wait_until("nothing is left", Duration::from_secs(20), || {
         let groups = record["parts"]["groups"].as_array().unwrap().iter();
         !sandbox.folder().exists()
             && !Path::new(&format!("/proc/{supervisor}")).exists()
@@ -38,7 +38,7 @@ pub fn sandbox_ends_when_its_supervisor_is_killed() {
         let sandbox = DetachedSandbox::create("killed", &[]);
         let living = DetachedSandbox::create("living", &[]);
         processes::send(sandbox.supervisor(), Signal::Kill);
-        wait_until("it has ended", Duration::from_secs(5), || {
+        wait_until("it has ended", Duration::from_secs(20), || {
             sandbox
                 .listed()
                 .is_some_and(|listed| listed["state"] == "ended")

@@ -176,7 +176,7 @@ pub fn interrupted_execution_leaves_sandbox_running() {
         common::signal(&child, signal);
         let code = exit_code(&mut child, Duration::from_secs(10));
         assert_eq!(code, (signal == "-INT").then_some(130));
-        wait_until("its tree is gone", Duration::from_secs(5), || {
+        wait_until("its tree is gone", Duration::from_secs(20), || {
             processes_with(&marker).is_empty()
         });
         assert_eq!(sandbox.sh("echo alive"), "alive\n");

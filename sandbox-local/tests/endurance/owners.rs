@@ -43,7 +43,7 @@ fn owners_killed_at_any_time_leave_nothing() {
         }
         assert!(seen > 0, "no owner was killed while its code ran");
         assert!(agents.len() > seen, "{} agents", agents.len());
-        wait_until("no process is left", Duration::from_secs(5), || {
+        wait_until("no process is left", Duration::from_secs(20), || {
             processes::containing(&marker).is_empty() && !agents.iter().any(is_running)
         });
         // The next client removes the other leftovers.
@@ -54,7 +54,7 @@ fn owners_killed_at_any_time_leave_nothing() {
             let sandbox = client.create(&spec()).await.expect("a sandbox");
             sandbox.kill().await.expect("it ends");
         });
-        wait_until("nothing else is left", Duration::from_secs(5), || {
+        wait_until("nothing else is left", Duration::from_secs(20), || {
             let census = Census::take(state.path());
             census.groups + census.taken_ranges + census.folders == 0
         });

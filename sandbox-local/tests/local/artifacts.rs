@@ -394,7 +394,7 @@ async fn many_skipped_entries_are_truncated() {
         .map(|s| &s.reason)
         .find(|r| matches!(r, SkipReason::AndMore { .. }));
     assert_eq!(more, Some(&SkipReason::AndMore { count: 2000 }));
-    wait_until("nothing else came out", Duration::from_secs(1), || {
+    wait_until("nothing else came out", Duration::from_secs(20), || {
         std::fs::read_dir(out.path()).is_ok_and(|entries| entries.count() == 1)
     });
 }

@@ -137,7 +137,7 @@ fn agent_killed_during_creation_is_an_error_and_leaves_nothing() {
                 let (mut failed, mut created) = (0, 0);
                 for step in 0..150 {
                     let killer = std::thread::spawn(move || {
-                        let deadline = Instant::now() + Duration::from_secs(5);
+                        let deadline = Instant::now() + Duration::from_secs(20);
                         let child = loop {
                             if let Some(child) = children().first() {
                                 break *child;
@@ -168,7 +168,7 @@ fn agent_killed_during_creation_is_an_error_and_leaves_nothing() {
                             assert!(has_reason && error.backend() == Some("local"), "{error}");
                         }
                     }
-                    assert!(took < Duration::from_secs(5), "{took:?}");
+                    assert!(took < Duration::from_secs(20), "{took:?}");
                     ground
                         .nothing_is_left(&format!(
                             "an agent that was killed after {} µs",

@@ -110,11 +110,11 @@ async fn timeout_ends_the_whole_tree() {
     assert_eq!(result.outcome, Outcome::TimedOut);
     assert_eq!(result.stdout_text(), "first\n");
     assert!(
-        start.elapsed() < Duration::from_secs(4),
+        start.elapsed() < Duration::from_secs(20),
         "{:?}",
         start.elapsed()
     );
-    wait_until("the tree has ended", Duration::from_secs(1), || {
+    wait_until("the tree has ended", Duration::from_secs(20), || {
         processes::containing(&marker).is_empty()
     });
     let result = sandbox.exec(&sh("echo still here")).await.expect("it runs");

@@ -263,7 +263,7 @@ async fn signals_and_kill_work_while_output_is_unread() {
 
 async fn wait_until_ended(marker: &str) {
     let ended = async || processes::containing(marker).is_empty();
-    wait_until_async("the tree has ended", Duration::from_secs(5), ended).await;
+    wait_until_async("the tree has ended", Duration::from_secs(20), ended).await;
 }
 
 async fn dropped_execution_ends_only_its_program() {

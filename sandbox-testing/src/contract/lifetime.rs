@@ -102,7 +102,7 @@ fn stop(backend: &'static dyn TestBackend) -> TestResult {
         let start = Instant::now();
         sandbox.stop().await?;
         assert!(
-            start.elapsed() < Duration::from_secs(5),
+            start.elapsed() < Duration::from_secs(20),
             "{:?}",
             start.elapsed()
         );
@@ -118,7 +118,7 @@ fn dropped(backend: &'static dyn TestBackend) -> TestResult {
         let sandbox = backend.sandbox().await?;
         let id = container(sandbox.name());
         drop(sandbox);
-        backend.wait_removed(&id, Duration::from_secs(5)).await;
+        backend.wait_removed(&id, Duration::from_secs(20)).await;
         Ok(())
     })
 }
@@ -160,7 +160,7 @@ fn time_to_live(backend: &'static dyn TestBackend) -> TestResult {
         backend
             .wait_removed(
                 &container(sandbox.name()),
-                backend.expectations().short_lifetime + Duration::from_secs(5),
+                backend.expectations().short_lifetime + Duration::from_secs(20),
             )
             .await;
         Ok(())
@@ -185,13 +185,13 @@ fn vanished(backend: &'static dyn TestBackend) -> TestResult {
         let sandbox = std::sync::Arc::new(backend.sandbox().await?);
         let other = sandbox.clone();
         let program =
-            tokio::spawn(async move { other.exec(&ExecRequest::new("sleep").arg("20")).await });
+            tokio::spawn(async move { other.exec(&ExecRequest::new("sleep").arg("60")).await });
         tokio::time::sleep(Duration::from_millis(300)).await;
         backend.remove(&container(sandbox.name())).await;
         let start = Instant::now();
         let result = program.await.expect("no panic")?;
         assert!(
-            start.elapsed() < Duration::from_secs(5),
+            start.elapsed() < Duration::from_secs(20),
             "{:?}",
             start.elapsed()
         );

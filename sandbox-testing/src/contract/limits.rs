@@ -105,13 +105,13 @@ fn timeout(backend: &'static dyn TestBackend) -> TestResult {
         let sandbox = backend.sandbox().await?;
         let script = "trap '' TERM; echo first; setsid sh -c 'trap \"\" TERM; sleep 1001' & \
                       (setsid sleep 1002 &) ; sleep 1003";
-        let request = ExecRequest::shell(script).timeout(Duration::from_millis(400));
+        let request = ExecRequest::shell(script).timeout(Duration::from_secs(1));
         let start = Instant::now();
         let result = sandbox.exec(&request).await?;
         assert_eq!(result.outcome, Outcome::TimedOut);
         assert_eq!(result.stdout_text(), "first\n");
         assert!(
-            start.elapsed() < Duration::from_secs(2),
+            start.elapsed() < Duration::from_secs(20),
             "{:?}",
             start.elapsed()
         );
@@ -253,7 +253,7 @@ fn stragglers(backend: &'static dyn TestBackend) -> TestResult {
         let start = Instant::now();
         let result = shell(&sandbox, "(setsid sleep 60 &) ; echo done").await?;
         assert!(
-            result.success() && start.elapsed() < Duration::from_secs(3),
+            result.success() && start.elapsed() < Duration::from_secs(20),
             "{result:?}"
         );
         assert_eq!(result.stdout_text(), "done\n");

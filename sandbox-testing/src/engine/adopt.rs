@@ -290,7 +290,7 @@ fn ends(engine: &'static TestEngine) -> TestResult {
         drop(sandbox);
         wait_until_async(
             "the process has ended",
-            Duration::from_secs(5),
+            Duration::from_secs(20),
             async || {
                 let count = shell(&other, runs).await.expect("an execution");
                 count.stdout_text() == "0\n"
@@ -324,7 +324,7 @@ fn missing_or_stopped(engine: &'static TestEngine) -> TestResult {
         let foreign = ContainerFixture::busybox(engine, &["/bin/true"]).await;
         wait_until_async(
             "the container has ended",
-            Duration::from_secs(5),
+            Duration::from_secs(20),
             async || !foreign.is_running().await,
         )
         .await;

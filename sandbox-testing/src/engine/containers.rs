@@ -183,7 +183,7 @@ fn owner_killed(engine: &'static TestEngine) -> TestResult {
         let start = Instant::now();
         owner.kill();
         engine
-            .wait_removed(&container, Duration::from_secs(5))
+            .wait_removed(&container, Duration::from_secs(20))
             .await;
         eprintln!("owner killed: container gone after {:?}", start.elapsed());
         Ok(())

@@ -148,7 +148,7 @@ fn time_over(engine: &'static TestEngine) -> TestResult {
         );
         drop(sandbox);
         engine
-            .wait_removed(&container(&spec.name), Duration::from_secs(5))
+            .wait_removed(&container(&spec.name), Duration::from_secs(20))
             .await;
         assert!(client.list().await?.is_empty());
         assert_eq!(kept(&state.path()), 0);
@@ -221,7 +221,7 @@ fn given_up(engine: &'static TestEngine) -> TestResult {
             }
             tokio::time::sleep(Duration::from_millis(300)).await;
             engine
-                .wait_removed(&container(&spec.name), Duration::from_secs(5))
+                .wait_removed(&container(&spec.name), Duration::from_secs(20))
                 .await;
         }
         assert!(cut >= 4, "only {cut} creations were cut off");

@@ -229,10 +229,14 @@ fn at_once(engine: &'static TestEngine) -> TestResult {
         assert!(!engine.exists(&left).await, "{left} is left");
         // The containers of the killed owners are removed first, then their volume.
         let (api, volume) = (engine.api(), name_of(engine, &program));
-        wait_until_async("the volume is unused", Duration::from_secs(5), async || {
-            let removed = api.remove_volume(&volume, None::<RemoveVolumeOptions>);
-            removed.await.is_ok()
-        })
+        wait_until_async(
+            "the volume is unused",
+            Duration::from_secs(20),
+            async || {
+                let removed = api.remove_volume(&volume, None::<RemoveVolumeOptions>);
+                removed.await.is_ok()
+            },
+        )
         .await;
         Ok(())
     })

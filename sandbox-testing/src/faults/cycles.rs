@@ -47,7 +47,7 @@ fn fifty(launcher: &'static dyn EngineLauncher) -> TestResult {
         assert_eq!(engine.volumes().len(), 1);
         // The runtime closes connections asynchronously.
         let what = format!("no more than {descriptors} descriptors are open");
-        wait_until_async(&what, Duration::from_secs(5), async || {
+        wait_until_async(&what, Duration::from_secs(20), async || {
             self::descriptors() <= descriptors
         })
         .await;

@@ -21,7 +21,7 @@ pub const TESTS: &[FaultTest] = &[
 ];
 
 /// The longest that anything of a killed owner may run.
-const CLEANUP_TIMEOUT: Duration = Duration::from_secs(5);
+const CLEANUP_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The states of containers in which no code runs, in the words of Docker and Podman. An
 /// initialized container has a process that waits to execute its first program.

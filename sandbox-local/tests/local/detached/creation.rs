@@ -28,7 +28,7 @@ async fn concurrent_creations_of_one_name_yield_one_sandbox() {
     assert!(won[0].exec(&sh("true")).await.expect("it runs").success());
     let parts = parts(state.path(), &name);
     won[0].kill().await.expect("ended");
-    wait_until("nothing is left", Duration::from_secs(5), || {
+    wait_until("nothing is left", Duration::from_secs(20), || {
         is_removed(state.path(), &name, &parts)
     });
 }
@@ -56,7 +56,7 @@ async fn cancelled_detached_creation_leaves_nothing() {
             let _ = client.remove(&info.name).await;
         }
     }
-    wait_until("nothing is left", Duration::from_secs(5), || {
+    wait_until("nothing is left", Duration::from_secs(20), || {
         left(state.path()).is_empty()
             && processes::containing(&format!("keep\0{prefix}")).is_empty()
             && users_are_free(state.path())
@@ -95,12 +95,12 @@ fn detached_sandbox_survives_its_killed_creator() {
         let result = sandbox.exec(&sh("cat /tmp/kept || cat $TMPDIR/kept")).await;
         assert_eq!(result.expect("it runs").stdout_text(), "kept\n");
         // The execution ends with its client.
-        wait_until("its execution has ended", Duration::from_secs(5), || {
+        wait_until("its execution has ended", Duration::from_secs(20), || {
             processes::containing("owned-marker").is_empty()
         });
         sandbox.kill().await.expect("ended");
     });
-    wait_until("nothing is left", Duration::from_secs(5), || {
+    wait_until("nothing is left", Duration::from_secs(20), || {
         is_removed(state.path(), "owned", &parts)
     });
 }

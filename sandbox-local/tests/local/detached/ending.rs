@@ -20,7 +20,7 @@ async fn detached_sandbox_ends_after_its_lifetime() {
     let parts = parts(state.path(), &name);
     assert!(!users_are_free(state.path()) || !is_root());
     lingering(&sandbox, &name).await;
-    wait_until("nothing is left", Duration::from_secs(5), || {
+    wait_until("nothing is left", Duration::from_secs(20), || {
         is_removed(state.path(), &name, &parts) && processes::containing(&name).is_empty()
     });
     let result = sandbox.exec(&sh("true")).await;
@@ -41,7 +41,7 @@ async fn killed_supervisor_ends_the_sandbox_and_leftovers_are_removable() {
             wait_until_async("the program runs", Duration::from_secs(10), runs).await;
             kill_process(parts.supervisor, Signal::KILL).expect("killed");
         });
-        wait_until("no process is left", Duration::from_secs(5), || {
+        wait_until("no process is left", Duration::from_secs(20), || {
             !runs(parts.agent) && processes::containing(&marker).is_empty()
         });
         let list = client.list().await.expect("a list");
@@ -85,7 +85,7 @@ async fn reused_process_id_is_not_killed() {
         drop(client.create(&spec(&name)).await.expect("created"));
         let parts = parts(state.path(), &name);
         kill_process(parts.supervisor, Signal::KILL).expect("killed");
-        wait_until("the agent has ended", Duration::from_secs(5), || {
+        wait_until("the agent has ended", Duration::from_secs(20), || {
             !runs(parts.agent)
         });
         let text = std::fs::read(&parts.record).expect("a record");
@@ -162,7 +162,7 @@ async fn folders_without_permissions_are_removed() {
         let parts = parts(state.path(), &name);
         if way == "closed-by-others" {
             kill_process(parts.supervisor, Signal::KILL).expect("killed");
-            wait_until("the agent has ended", Duration::from_secs(5), || {
+            wait_until("the agent has ended", Duration::from_secs(20), || {
                 !runs(parts.agent)
             });
             assert_eq!(client.prune().await.expect("pruned"), [name.as_str()]);

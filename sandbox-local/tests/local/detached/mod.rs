@@ -187,7 +187,7 @@ async fn detached_sandbox_serves_several_clients_and_ends_completely() {
     one.kill().await.expect("harmless");
     two.stop().await.expect("harmless");
     assert!(left(state.path()).is_empty(), "{:?}", left(state.path()));
-    wait_until("the supervisor has ended", Duration::from_secs(5), || {
+    wait_until("the supervisor has ended", Duration::from_secs(20), || {
         processes::containing(&format!("keep\0{name}")).is_empty()
     });
     for error in [
@@ -272,7 +272,7 @@ async fn unsafe_tier_has_separate_detached_sandboxes() {
         wait_until_async("the program runs", Duration::from_secs(10), runs).await;
         open().remove(&name).await.expect("removed");
     });
-    wait_until("nothing is left", Duration::from_secs(5), || {
+    wait_until("nothing is left", Duration::from_secs(20), || {
         is_removed(state.path(), &name, &parts) && processes::containing(&marker).is_empty()
     });
 }
