@@ -47,16 +47,21 @@ impl Launch<'_> {
         // once.
         let (created, content) = tokio::join!(self.create_attached(), self.inspect_volume());
         // If both failed, report the container's error.
-        let content = match (&created, content) {
+        let (content, reader) = match (&created, content) {
             (Err(error), Err(_)) if !AgentVolume::is_missing_file_error(error) => return created,
             (_, content) => content?,
         };
+        let client = &engine.client;
         if content == VolumeContent::Agent {
             volume.set_verified(engine);
-            let started = match created {
-                Ok(created) => self.start(created).await,
-                Err(error) => Err(error),
+            let start = async {
+                match created {
+                    Ok(created) => self.start(created).await,
+                    Err(error) => Err(error),
+                }
             };
+            let (started, removed) = tokio::join!(start, reader.remove(client));
+            removed?;
             return match started {
                 // Another process filled the volume after the engine created it empty.
                 Err(error) if AgentVolume::is_missing_file_error(&error) => {
@@ -65,10 +70,11 @@ impl Launch<'_> {
                 started => started,
             };
         }
+        reader.remove(client).await?;
         // The volume does not hold our agent, so the container was never started.
         if let Ok((guard, stream)) = created {
             drop(stream);
-            guard.remove(&engine.client).await?;
+            guard.remove(client).await?;
         }
         volume::fill(tier, engine, volume, self.image()).await?;
         volume.set_verified(engine);
@@ -79,17 +85,15 @@ impl Launch<'_> {
         self.body.image.as_deref().unwrap_or_default()
     }
 
-    /// Reads the volume through a container that is never started.
-    async fn inspect_volume(&self) -> Result<VolumeContent> {
+    /// Reads the volume through a container that is never started, and is still to be removed.
+    async fn inspect_volume(&self) -> Result<(VolumeContent, ContainerGuard)> {
         let body = volume::reader_container(self.tier, self.volume, self.image());
         let guard = create(self.tier, self.engine, None, body).await?;
-        let client = &self.engine.client;
         let content = self
             .volume
             .inspect(self.tier, self.engine, guard.container())
             .await?;
-        guard.remove(client).await?;
-        Ok(content)
+        Ok((content, guard))
     }
 
     async fn create_and_start(&self) -> Result<(ContainerGuard, AttachStream)> {

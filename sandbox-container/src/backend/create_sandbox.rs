@@ -100,7 +100,7 @@ impl<F: EngineFamily> ContainerBackend<F> {
         let launch = Launch {
             tier,
             engine,
-            volume: &self.volume,
+            volume: self.volume(),
             name: lowering::container_name(&plan.name),
             body,
         };
@@ -165,7 +165,7 @@ impl<F: EngineFamily> ContainerBackend<F> {
         let image = ImageFacts::new(inspected);
         let folders = &container_plan.folders;
         let profile = match container_plan.confined {
-            Some(_) if engine.facts.seccomp => self.volume.profile(tier, engine).await?,
+            Some(_) if engine.facts.seccomp => self.volume().profile(tier, engine).await?,
             _ => None,
         };
         let default_paths = default_paths(tier, engine, &self.config.options, &image.id).await?;
@@ -173,7 +173,7 @@ impl<F: EngineFamily> ContainerBackend<F> {
             tier,
             facts: &engine.facts,
             image: &image,
-            volume: &self.volume.name,
+            volume: &self.volume().name,
             runtime: self.config.runtime.as_deref(),
             hidden,
             default_paths: &default_paths,

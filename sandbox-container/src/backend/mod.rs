@@ -5,6 +5,7 @@ mod create_sandbox;
 mod images;
 
 use std::marker::PhantomData;
+use std::sync::OnceLock;
 
 use async_trait::async_trait;
 use sandbox_core::spi::{Adopt, Backend, Detached, Finding, Found, Images, Instance};
@@ -38,7 +39,8 @@ pub struct ContainerBackend<F> {
     tier: Tier,
     config: ContainerConfig,
     applies_policy: bool,
-    volume: AgentVolume,
+    /// Made by the first creation: other requests need neither its hash nor its profile.
+    volume: OnceLock<AgentVolume>,
     engine: EngineCell<Engine>,
     /// The images that this backend pulled or built.
     pulled: PulledImages,
@@ -49,16 +51,11 @@ impl<F: EngineFamily> ContainerBackend<F> {
     /// The tier that applies the policy. Does not connect yet.
     #[must_use]
     pub fn new(config: ContainerConfig) -> Self {
-        let form = F::FAMILY.profile_form;
-        let volume = match &config.agent {
-            Some(program) => AgentVolume::new(program.clone(), form),
-            None => AgentVolume::built_in(form),
-        };
         Self {
             tier: F::FAMILY.confined(),
             config,
             applies_policy: true,
-            volume,
+            volume: OnceLock::new(),
             engine: EngineCell::default(),
             pulled: PulledImages::default(),
             family: PhantomData,
@@ -73,6 +70,14 @@ impl<F: EngineFamily> ContainerBackend<F> {
             applies_policy: false,
             ..Self::new(config)
         }
+    }
+
+    fn volume(&self) -> &AgentVolume {
+        let form = F::FAMILY.profile_form;
+        self.volume.get_or_init(|| match &self.config.agent {
+            Some(program) => AgentVolume::new(program.clone(), form),
+            None => AgentVolume::built_in(form),
+        })
     }
 
     async fn engine(&self) -> Result<Engine> {
@@ -111,7 +116,8 @@ impl<F: EngineFamily> ContainerBackend<F> {
                 "configure an agent that was built for the engine's architecture".into(),
             );
         }
-        if self.volume.is_empty() {
+        let built_in = sandbox_agent::program();
+        if self.config.agent.as_deref().unwrap_or(built_in).is_empty() {
             let reason = "this build has no agent (it was compiled for documentation only)".into();
             return refuse(
                 reason,
@@ -268,7 +274,7 @@ impl<F: EngineFamily> Detached for ContainerBackend<F> {
     }
 
     async fn prune(&self) -> Result<Vec<String>> {
-        self.with_registry(async |registry| registry.prune(&self.volume).await)
+        self.with_registry(async |registry| registry.prune(self.volume()).await)
             .await
     }
 }
@@ -288,7 +294,7 @@ impl<F: EngineFamily> Adopt for ContainerBackend<F> {
         let adopted = self
             .with_engine(async |engine| {
                 let adoption = self.prepare_adoption(&engine, container, plan).await?;
-                adoption.enter(self.volume.program()).await
+                adoption.enter(self.volume().program()).await
             })
             .await?;
         Ok(Box::new(adopted))

@@ -80,12 +80,10 @@ impl AgentVolume {
 
     /// The volume of the built-in agent.
     pub(crate) fn built_in(form: ProfileForm) -> Self {
-        static BUILT_IN: OnceLock<[AgentVolume; 2]> = OnceLock::new();
-        let volumes = BUILT_IN.get_or_init(|| {
-            let program: Arc<[u8]> = sandbox_agent::program().into();
-            [ProfileForm::Text, ProfileForm::File].map(|form| Self::new(program.clone(), form))
-        });
-        volumes[usize::from(form == ProfileForm::File)].clone()
+        static BUILT_IN: [OnceLock<AgentVolume>; 2] = [OnceLock::new(), OnceLock::new()];
+        let volume = &BUILT_IN[usize::from(form == ProfileForm::File)];
+        let built_in = || Self::new(sandbox_agent::program().into(), form);
+        volume.get_or_init(built_in).clone()
     }
 
     fn files(&self) -> Vec<VolumeFile<'_>> {
@@ -133,11 +131,6 @@ impl AgentVolume {
     /// The agent's program.
     pub(crate) fn program(&self) -> &[u8] {
         &self.program
-    }
-
-    /// Whether there is no program, as in documentation builds.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.program.is_empty()
     }
 
     /// Ensures that the volume exists, with any content. Returns its folder on the engine's host.

@@ -55,10 +55,22 @@ pub(super) struct Region(Vec<Product>);
 impl Region {
     /// The arguments that the ordered rules of one system call allow.
     pub(super) fn allowed(rules: &[&Rule]) -> Self {
+        let allows = |rule: &&Rule| rule.action() == super::Action::Allow;
+        // A rule without conditions decides all calls that reach it. Before a refusal of all, what
+        // comes after the last exception does not matter. Its complement would take milliseconds.
+        let (rules, falls_through) =
+            match rules.iter().position(|rule| rule.conditions().is_empty()) {
+                Some(last) if !allows(&rules[last]) => {
+                    let used = rules[..last].iter().rposition(allows);
+                    (&rules[..used.map_or(0, |place| place + 1)], false)
+                }
+                Some(last) => (&rules[..=last], false),
+                None => (rules, true),
+            };
         let mut allowed = Vec::new();
         let mut rest = Self(vec![Product::default()]);
-        for rule in rules {
-            if rule.action() == super::Action::Allow {
+        for (place, rule) in rules.iter().enumerate() {
+            if allows(rule) {
                 let granted = rule.conditions().iter();
                 allowed.extend(
                     granted
@@ -68,9 +80,13 @@ impl Region {
                         .0,
                 );
             }
-            rest = rest.without(rule.conditions());
+            if falls_through || place + 1 < rules.len() {
+                rest = rest.without(rule.conditions());
+            }
         }
-        allowed.extend(rest.0);
+        if falls_through {
+            allowed.extend(rest.0);
+        }
         Self(allowed).simplified()
     }
 
