@@ -13,6 +13,7 @@ use sandbox_core::{Error, Result};
 
 use crate::TIER;
 use crate::config::KubernetesConfig;
+use crate::connection::connect;
 use crate::error::{ClusterOperation, cluster_error};
 use crate::exec_probe::StartLatency;
 use crate::failure::SEE_CLUSTER;
@@ -101,7 +102,7 @@ impl Cluster {
             Some(client) => (client.clone(), None),
             None => {
                 let found = read(config).await?;
-                let client = Client::try_from(found.clone())
+                let client = connect(&found)
                     .map_err(|error| cluster_error(ClusterOperation::Version, error))?;
                 (client, Some(found))
             }
@@ -195,7 +196,7 @@ impl Cluster {
         let client = match self.background_client.get() {
             Some(client) => client,
             None => {
-                let client = Client::try_from(config.clone())?;
+                let client = connect(config)?;
                 self.background_client
                     .get_or_init(|| self.gate.client(client))
             }

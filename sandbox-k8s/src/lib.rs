@@ -14,6 +14,7 @@ mod annotations;
 mod backend;
 mod cluster;
 mod config;
+mod connection;
 mod connector;
 mod creation;
 mod detached;
