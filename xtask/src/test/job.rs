@@ -43,13 +43,6 @@ impl Lane {
             Self::Kubernetes => "k8s",
         }
     }
-
-    /// The lanes whose jobs take turns. All lanes at once would leave too little of two processors
-    /// for tests that measure time.
-    pub const TURNS: [&[Self]; 2] = [
-        &[Self::Docker, Self::Podman],
-        &[Self::Local, Self::PodmanRootless],
-    ];
 }
 
 /// How much to run.

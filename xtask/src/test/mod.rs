@@ -140,18 +140,13 @@ pub fn run(arguments: &TestArguments) -> Result<ExitCode, Failure> {
         }
     }
     let shared = Mutex::new(summary);
-    let turns = Lane::TURNS.map(|lanes| (lanes, Mutex::new(())));
     thread::scope(|scope| {
         for (lane, jobs) in lanes {
-            let (shared, logs, turns) = (&shared, &logs, &turns);
+            let (shared, logs) = (&shared, &logs);
             scope.spawn(move || {
                 let start = Instant::now();
                 for job in jobs {
-                    let turn = turns.iter().find(|(lanes, _)| lanes.contains(&lane));
-                    let turn =
-                        turn.map(|(_, turn)| turn.lock().unwrap_or_else(PoisonError::into_inner));
                     let done = runner::run(job, logs);
-                    drop(turn);
                     let mut summary = shared.lock().unwrap_or_else(PoisonError::into_inner);
                     summary.add(done);
                 }
