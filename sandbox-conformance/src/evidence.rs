@@ -3,6 +3,9 @@
 use sandbox_core::{Enforcement, Unmet};
 use serde::Serialize;
 
+/// The start of the sign of a step that an unavailable backend stopped.
+pub(crate) const UNAVAILABLE: &str = "error:sandbox_unavailable";
+
 /// The result of one step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "result", rename_all = "snake_case")]
@@ -40,6 +43,19 @@ impl Attempt {
         signature.sort();
         signature.dedup();
         Self::Blocked { signature }
+    }
+
+    /// Whether the step shows nothing about the backend: it ended unclear, or the backend was
+    /// unavailable meanwhile.
+    #[must_use]
+    pub fn shows_nothing(&self) -> bool {
+        match self {
+            Self::Succeeded { .. } => false,
+            Self::Blocked { signature } => {
+                signature.iter().any(|sign| sign.starts_with(UNAVAILABLE))
+            }
+            Self::Unclear { .. } => true,
+        }
     }
 
     /// Neither success nor a denial.

@@ -143,7 +143,8 @@ pub async fn repeat(
         let mut again = run_all(target, options, &probes).await?;
         if let Some(finding) = again.pop() {
             runs.push(Repetition::from(&finding));
-            if finding.verdict.is_measured() || !last.verdict.is_measured() {
+            if decides(finding.verdict, &finding.evidence) || !decides(last.verdict, &last.evidence)
+            {
                 last = finding;
             }
         }
@@ -151,12 +152,24 @@ pub async fn repeat(
     Ok(settled(last, runs))
 }
 
+/// Whether a run shows what the backend does. An attack that ended unclear, or that a busy engine did
+/// not answer, shows neither a leak nor a denial, so it does not contradict a run that does.
+fn decides(verdict: Verdict, evidence: &Evidence) -> bool {
+    let shows_nothing = evidence
+        .attack
+        .as_ref()
+        .is_some_and(|attack| attack.attempt.shows_nothing());
+    verdict.is_measured() && !(verdict == Verdict::Unexplained && shows_nothing)
+}
+
 /// Combines the findings of several runs.
 fn settled(mut last: Finding, runs: Vec<Repetition>) -> Finding {
-    let verdicts = runs.iter().map(|run| run.verdict);
-    let mut measured = verdicts.filter(|verdict| verdict.is_measured());
-    if let Some(one) = measured.next()
-        && measured.any(|other| other != one)
+    let deciding = runs
+        .iter()
+        .filter(|run| decides(run.verdict, &run.evidence));
+    let mut verdicts = deciding.map(|run| run.verdict);
+    if let Some(one) = verdicts.next()
+        && verdicts.any(|other| other != one)
     {
         last.verdict = Verdict::Flaky;
     }
@@ -274,6 +287,33 @@ mod tests {
         assert_eq!(seen, ["first", "second", "third"]);
         let expected = "runs disagree: leaked, enforced, enforced (attack `first`: succeeded)";
         assert_eq!(finding.claim_status(), ClaimStatus::Failed(expected.into()));
+    }
+
+    #[test]
+    fn attack_without_an_answer_does_not_make_a_probe_flaky() {
+        let unanswered = |attempt| Finding {
+            evidence: Evidence {
+                attack: Some(Step::new("attack", attempt)),
+                ..Evidence::default()
+            },
+            ..found(Verdict::Unexplained, "")
+        };
+        let enforced = found(Verdict::Enforced, "denied");
+        let settled_with = |attempt| {
+            let runs = [&unanswered(attempt), &enforced].map(Repetition::from);
+            settled(enforced.clone(), runs.into()).verdict
+        };
+        let unavailable = Attempt::blocked(["error:sandbox_unavailable (no answer)"]);
+        assert_eq!(settled_with(unavailable.clone()), Verdict::Enforced);
+        assert_eq!(settled_with(Attempt::unclear("no hit")), Verdict::Enforced);
+        assert_eq!(
+            settled_with(Attempt::blocked(["EACCES"])),
+            Verdict::Flaky,
+            "another denial is a contradiction"
+        );
+        let only = unanswered(unavailable);
+        let runs = vec![Repetition::from(&only); 4];
+        assert_eq!(settled(only, runs).verdict, Verdict::Unexplained);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use sandbox_core::{Error, ErrorKind, Execution, Stdin};
 
 use super::swap_fixture::{DATA, PathDestination, SwapFixture};
 use crate::context::ProbeContext;
-use crate::evidence::{Attempt, Step};
+use crate::evidence::{Attempt, Step, UNAVAILABLE};
 use crate::host;
 use crate::pool::ProbeSandbox;
 use crate::probe::{ExpectedDenial, ProbeError, SandboxSetup};
@@ -236,9 +236,6 @@ const FEWEST: u32 = 3;
 /// The pause after a refused creation. On a busy host, the swapping process may be preempted while
 /// the link is in place, and then each creation is refused at once.
 const PAUSE: Duration = Duration::from_millis(5);
-
-/// The start of the sign of a creation that the engine did not answer.
-const UNAVAILABLE: &str = "error:sandbox_unavailable";
 
 /// The sign of a creation that found the link in its path.
 const LINK_REFUSED: &str = "link_refused";

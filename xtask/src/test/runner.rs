@@ -84,9 +84,14 @@ fn supervised(job: &Job) -> Result<Command, Failure> {
         command.current_dir(folder);
     }
     command.arg("--");
-    if job.lane == Lane::Checks {
-        // Compilers would slow down tests that measure time.
-        command.args(["nice", "-n", "19"]);
+    // Probes measure time, so the suite comes first, and compilers come last.
+    let niceness = match (job.lane, job.output) {
+        (Lane::Checks, _) => Some("19"),
+        (_, OutputKind::Plain) => None,
+        _ => Some("5"),
+    };
+    if let Some(niceness) = niceness {
+        command.args(["nice", "-n", niceness]);
     }
     command.arg(job.command.get_program());
     command.args(job.command.get_args());

@@ -114,6 +114,10 @@ async fn run_of(
     if mutants.is_empty() {
         return Ok(Vec::new());
     }
+    let known: Vec<&str> = suite::selected(&[]).iter().map(|probe| probe.id).collect();
+    for mutant in &mutants {
+        check_names(mutant, &known)?;
+    }
     let impossible = |mutant: &Mutant, reason: String| MutantCheck {
         impossible: Some(reason),
         ..MutantCheck::new(base.name(mutant))
@@ -199,6 +203,20 @@ async fn check(
     Ok(check)
 }
 
+/// Fails if an expected probe does not exist. Otherwise a deleted probe would take its mutants with
+/// it: they would count as undecided.
+fn check_names(mutant: &Mutant, known: &[&str]) -> Result<(), ProbeError> {
+    let unknown = |name: &&&str| !known.iter().any(|id| names(&[**name], id));
+    match mutant.own.iter().find(unknown) {
+        None => Ok(()),
+        Some(name) => Err(ProbeError::new(format!(
+            "the mutant {:?} expects the probe {name:?}, which the suite does not have: name the \
+             probe that notices it",
+            mutant.name
+        ))),
+    }
+}
+
 fn names(list: &[&str], id: &str) -> bool {
     list.iter()
         .any(|name| *name == id || name.ends_with("::") && id.starts_with(name))
@@ -211,4 +229,28 @@ fn is_changed(right: &Finding, found: &Finding) -> bool {
         _ => Vec::new(),
     };
     right.verdict != found.verdict || signature(right) != signature(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deleted_probe_makes_its_mutants_an_error() {
+        let all: Vec<&str> = suite::selected(&[]).iter().map(|probe| probe.id).collect();
+        for base in MutantBase::ALL {
+            for mutant in base.mutants() {
+                assert!(!mutant.own.is_empty(), "{}", mutant.name);
+                check_names(mutant, &all).expect("known names");
+                let deleted = mutant.own[0];
+                let left: Vec<&str> = all
+                    .iter()
+                    .copied()
+                    .filter(|id| !names(&[deleted], id))
+                    .collect();
+                let error = check_names(mutant, &left).expect_err(deleted);
+                assert!(error.to_string().contains(deleted), "{error}");
+            }
+        }
+    }
 }
