@@ -63,8 +63,10 @@ impl Planner<'_> {
     /// # Errors
     /// If a program was not built.
     pub fn jobs(&self) -> Result<Vec<Job>, Failure> {
-        let mut jobs = self.checks()?;
-        jobs.extend(self.tests()?);
+        // The guide is a test in the lane of the checks. It mostly waits, so it comes before them,
+        // and compilers use the processors that other lanes leave at the end.
+        let mut jobs = self.tests()?;
+        jobs.extend(self.checks()?);
         jobs.extend(self.local_suites()?);
         if self.extent != Extent::Quick {
             for (requirement, lane) in [
