@@ -21,8 +21,9 @@ use crate::identity;
 use crate::requests::RequestGate;
 use crate::watch::PodWatch;
 
-/// A cluster that does not answer within this time is unavailable.
-const ANSWER_TIMEOUT: Duration = Duration::from_millis(1800);
+/// A cluster that accepts a connection and does not answer within this time is unavailable. It
+/// answers in milliseconds, and in seconds on a busy machine.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How many clusters this process has found.
 static NUMBER: AtomicU64 = AtomicU64::new(0);
@@ -95,8 +96,8 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// `SandboxUnavailable` within 2 s if there is no cluster, it does not answer, or it does not
-    /// know the account.
+    /// `SandboxUnavailable` within 2 s if there is no cluster or it does not know the account, and
+    /// after 10 s if it accepts a connection and does not answer.
     pub(crate) async fn find(config: &KubernetesConfig, gate: &Arc<RequestGate>) -> Result<Self> {
         let (ungated_client, found) = match &config.client {
             Some(client) => (client.clone(), None),

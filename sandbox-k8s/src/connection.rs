@@ -1,5 +1,7 @@
 //! The connection to the API server.
 
+use std::time::Duration;
+
 use hyper_timeout::TimeoutConnector;
 use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -8,8 +10,11 @@ use kube::client::{Body, ConfigExt as _};
 use kube::{Client, Config};
 use tower::{BoxError, ServiceBuilder};
 
+/// Time limit for a TCP connection: a missing cluster is reported within 2 s.
+const TCP_TIMEOUT: Duration = Duration::from_millis(1800);
+
 /// A client of the configured server, as [`Client::try_from`] makes it, except that it sends small
-/// messages at once.
+/// messages at once and gives up early on a server that cannot be reached.
 ///
 /// `kube` leaves Nagle's algorithm on. The second of two small messages then waits until the server
 /// acknowledges the first, which servers delay by 40 ms. That happens in each handshake of TLS and
@@ -26,6 +31,7 @@ pub(crate) fn connect(config: &Config) -> Result<Client, kube::Error> {
     let mut connector = HttpConnector::new();
     connector.enforce_http(false);
     connector.set_nodelay(true);
+    connector.set_connect_timeout(Some(TCP_TIMEOUT));
     let connector = config.rustls_https_connector_with_connector(connector)?;
     let mut connector = TimeoutConnector::new(connector);
     connector.set_connect_timeout(config.connect_timeout);

@@ -11,7 +11,7 @@ use crate::error::{is_container_missing, is_parse_error};
 
 /// How long an unknown container state is tolerated. Podman reports "stopped", unknown to Docker's
 /// API, for about 0.5 s between the end of a container's process and its cleanup.
-const UNKNOWN_STATE_TIMEOUT: Duration = Duration::from_secs(3);
+const UNKNOWN_STATE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Time between two attempts.
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);

@@ -16,7 +16,7 @@ use std::time::Duration;
 use bollard::{API_DEFAULT_VERSION, ClientVersion, Docker};
 use sandbox_core::{Error, Result};
 use tokio::sync::OnceCell;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::timeout;
 
 pub use endpoint::{Candidates, Endpoint, GivenClient};
 pub use facts::EngineFacts;
@@ -32,12 +32,13 @@ use crate::lowering::DefaultPaths;
 use crate::quota::LayerQuota;
 use crate::{Family, Tier};
 
-/// Time limit for finding an engine that answers: a missing engine is reported within 2 s.
-const FIND_TIMEOUT: Duration = Duration::from_millis(1700);
+/// Time limit for a ping, once the engine has accepted the connection. An engine answers in a
+/// millisecond, and in seconds on a busy machine.
+const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Time limit for an engine's self-description. Podman first runs several programs for their
-/// versions, which takes over a second on a busy machine.
-const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(15);
+/// versions, which takes seconds on a busy machine.
+const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Time limit in seconds for the start of any response: a loaded engine takes seconds, never
 /// minutes.
@@ -80,7 +81,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// `SandboxUnavailable` in under 2 s, with the reason for each endpoint that was tried.
+    /// `SandboxUnavailable` with the reason for each endpoint that was tried: in under 2 s if no
+    /// engine accepts a connection, and after 10 s if one accepts it and does not answer.
     pub(crate) async fn find(tier: Tier, config: &ContainerConfig) -> Result<Self> {
         let Candidates {
             endpoints,
@@ -91,21 +93,20 @@ impl Engine {
             (None, None) => (tier.family.candidates)(tier.name)?,
         };
         let mut tried = Vec::new();
-        let deadline = Instant::now() + FIND_TIMEOUT;
         for endpoint in endpoints {
-            let answered = match timeout_at(deadline, connect(&endpoint)).await {
-                Ok(Ok((client, ping))) => {
+            let pinged = timeout(PING_TIMEOUT, connect(&endpoint)).await;
+            let found = match pinged.unwrap_or(Err(Unreachable::Silent)) {
+                Ok((client, ping)) => {
                     // The engine exists; its description may take longer.
                     let described = Self::describe(tier.family, &endpoint, client, ping, config);
-                    timeout(DESCRIBE_TIMEOUT, described).await
+                    let described = timeout(DESCRIBE_TIMEOUT, described).await;
+                    described.unwrap_or(Err(Unreachable::Undescribed))
                 }
-                Ok(Err(failure)) => Ok(Err(failure)),
-                Err(late) => Err(late),
+                Err(failure) => Err(failure),
             };
-            match answered {
-                Ok(Ok(engine)) => return Ok(engine),
-                Ok(Err(failure)) => tried.push((endpoint, failure)),
-                Err(_) => tried.push((endpoint, Unreachable::Silent)),
+            match found {
+                Ok(engine) => return Ok(engine),
+                Err(failure) => tried.push((endpoint, failure)),
             }
         }
         Err(unavailable(tier, named_by.as_deref(), &tried))
@@ -220,7 +221,10 @@ enum Unreachable {
     Version,
     /// The query over the engine's own API failed.
     NativeApi(String),
+    /// The engine accepted the connection and did not answer the ping.
     Silent,
+    /// The engine answered the ping and did not describe itself.
+    Undescribed,
 }
 
 impl std::fmt::Display for Unreachable {
@@ -230,13 +234,17 @@ impl std::fmt::Display for Unreachable {
                 io::ErrorKind::NotFound => f.write_str("no such socket"),
                 io::ErrorKind::ConnectionRefused => f.write_str("nobody listens there"),
                 io::ErrorKind::PermissionDenied => f.write_str("permission denied"),
+                io::ErrorKind::TimedOut => f.write_str("no connection in time"),
                 _ => error.fmt(f),
             },
             Self::Answer(error) => write!(f, "{}", crate::error::ErrorChain(error)),
             Self::OtherFamily(name) => write!(f, "it is {name}"),
             Self::Version => f.write_str("it reports no API version"),
             Self::NativeApi(why) => f.write_str(why),
-            Self::Silent => f.write_str("no answer in time"),
+            Self::Silent => write!(f, "no answer in {} s", PING_TIMEOUT.as_secs()),
+            Self::Undescribed => {
+                write!(f, "no self-description in {} s", DESCRIBE_TIMEOUT.as_secs())
+            }
         }
     }
 }

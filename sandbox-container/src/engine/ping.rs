@@ -4,12 +4,17 @@
 //! has the same facts in its headers after half a millisecond. bollard does not expose headers.
 
 use std::io;
+use std::time::Duration;
 
 use bollard::ClientVersion;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
+use tokio::time::timeout;
 
 use super::{Endpoint, version};
+
+/// Time limit for the connection: a missing engine is reported within 2 s.
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(1700);
 
 const REQUEST: &[u8] =
     b"GET /_ping HTTP/1.1\r\nHost: engine\r\nAccept: */*\r\nConnection: close\r\n\r\n";
@@ -47,11 +52,13 @@ impl Ping {
 pub(super) async fn ping(endpoint: &Endpoint) -> io::Result<Option<Ping>> {
     let head = match endpoint {
         Endpoint::Unix(path) => request(UnixStream::connect(path).await?).await,
-        Endpoint::Tcp(address) => match TcpStream::connect(address).await {
-            // The address has no port: bollard adds the default one.
-            Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Ok(None),
-            connected => request(connected?).await,
-        },
+        Endpoint::Tcp(address) => {
+            match timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await? {
+                // The address has no port: bollard adds the default one.
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Ok(None),
+                connected => request(connected?).await,
+            }
+        }
         Endpoint::Given(_) => return Ok(None),
     };
     // Other failures recur in the next request, which reports them better.

@@ -31,8 +31,8 @@ pub(crate) use process::ObservedProcess;
 use requested::RequestedState;
 
 /// How long a runtime may take to execute the agent after the engine's response; it needs
-/// milliseconds.
-const AGENT_START_TIMEOUT: Duration = Duration::from_millis(1000);
+/// milliseconds, and on a busy machine up to a second.
+const AGENT_START_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Time between two checks.
 const POLL: Duration = Duration::from_millis(1);

@@ -10,8 +10,8 @@ use crate::{EnforcementReport, Plan, Result, SandboxInfo};
 /// # Behavior
 ///
 /// - Every answer is about this host, now. Nothing is a constant that could be wrong here.
-/// - An engine that does not answer is [`crate::ErrorKind::SandboxUnavailable`] with the reason
-///   and a fix, within 2 s.
+/// - A missing engine is [`crate::ErrorKind::SandboxUnavailable`] with the reason and a fix, within
+///   2 s. So is one that accepts a connection and does not answer, within some seconds.
 /// - There is no fallback: what cannot be created as planned is an error.
 ///
 /// # Example

@@ -104,7 +104,7 @@ fn silent_engine(engine: &'static TestEngine) -> TestResult {
     unavailable(
         engine,
         engine.config().host(format!("unix://{}", path.display())),
-        "no answer in time",
+        "no answer in 10 s",
     )
 }
 
