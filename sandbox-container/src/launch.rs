@@ -36,6 +36,12 @@ impl Launch<'_> {
             volume,
             ..
         } = *self;
+        if !volume.is_verified(engine) {
+            let created = volume.create(tier, engine).await?;
+            if volume.is_intact_on_host(engine, &created) {
+                volume.set_verified(engine);
+            }
+        }
         if volume.is_verified(engine) {
             match self.create_and_start().await {
                 Err(error) if AgentVolume::is_missing_file_error(&error) => volume.forget(engine),

@@ -1,17 +1,19 @@
 //! The volume with the agent: named by the agent's hash, filled once per engine, and verified
 //! before use.
 //!
-//! It is filled and read through containers that are never started, so nothing of an image runs.
+//! It is filled, and where this process cannot read its folder also read, through containers that
+//! are never started, so nothing of an image runs.
 
 mod archive;
 mod fill;
+mod host_folder;
 mod profile;
 mod unused;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use bollard::models::VolumeCreateRequest;
+use bollard::models::{Volume, VolumeCreateRequest};
 use bollard::query_parameters::DownloadFromContainerOptions;
 use futures_util::StreamExt;
 use sandbox_core::{Error, ErrorKind, Result};
@@ -20,7 +22,7 @@ use sandbox_host::lock;
 pub(crate) use fill::{fill, reader_container};
 pub(crate) use unused::remove_unused;
 
-use crate::engine::Engine;
+use crate::engine::{Endpoint, Engine};
 use crate::error::{ErrorChain, Operation, engine_error, has_status};
 use crate::labels;
 use crate::{ProfileForm, Tier};
@@ -117,7 +119,7 @@ impl AgentVolume {
         };
         let folder = match folder {
             Some(folder) => folder,
-            None => self.create(tier, engine).await?,
+            None => self.create(tier, engine).await?.mountpoint,
         };
         Ok(Some(format!("{folder}/{}", profile::FILE)))
     }
@@ -133,8 +135,8 @@ impl AgentVolume {
         &self.program
     }
 
-    /// Ensures that the volume exists, with any content. Returns its folder on the engine's host.
-    pub(crate) async fn create(&self, tier: Tier, engine: &Engine) -> Result<String> {
+    /// Ensures that the volume exists, with any content.
+    pub(crate) async fn create(&self, tier: Tier, engine: &Engine) -> Result<Volume> {
         let request = VolumeCreateRequest {
             name: Some(self.name.clone()),
             labels: Some(labels::managed(tier)),
@@ -150,7 +152,7 @@ impl AgentVolume {
         let created = created.map_err(|error| engine_error(tier, Operation::Volume, error))?;
         let mut folders = lock(folders());
         folders.insert(self.key(engine), created.mountpoint.clone());
-        Ok(created.mountpoint)
+        Ok(created)
     }
 
     /// The volume's folder on the engine's host, as last reported.
@@ -176,6 +178,25 @@ impl AgentVolume {
 
     fn key(&self, engine: &Engine) -> VolumeKey {
         (engine.endpoint.to_string(), self.name.clone())
+    }
+
+    /// Whether the volume's folder, read on this host, holds exactly our files. `false` also if the
+    /// folder cannot be read, or is not what the engine mounts.
+    pub(crate) fn is_intact_on_host(&self, engine: &Engine, volume: &Volume) -> bool {
+        // A volume with options is mounted from elsewhere.
+        if volume.driver != "local" || !volume.options.is_empty() {
+            return false;
+        }
+        let Some(Endpoint::Unix(socket)) = &engine.address else {
+            return false;
+        };
+        let owner = engine.facts.engine_user.unwrap_or_default();
+        let held = host_folder::root_of_listener(socket)
+            .and_then(|root| host_folder::holds(root, &volume.mountpoint, &self.files(), owner));
+        held.unwrap_or_else(|error| {
+            tracing::debug!(volume = volume.name, %error, "the volume is not read on this host");
+            false
+        })
     }
 
     /// Reads the volume through a container that mounts it.
