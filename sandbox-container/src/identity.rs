@@ -159,7 +159,7 @@ impl CodeIdentity {
                 folder.user
             );
             let fix = match facts.engine_user.filter(|_| facts.rootless) {
-                Some((uid, _)) => format!("give the folder to user {uid}, who runs the engine"),
+                Some((uid, _)) => format!("give the folder to user {uid}, which runs the engine"),
                 None if facts.user_namespace => format!(
                     "the engine gives its containers users of their own (userns-remap): give the folder to one of them{}",
                     host_user.map_or_else(String::new, |(uid, _)| format!(", {uid} for one"))

@@ -24,7 +24,7 @@ pub(crate) fn cache_unreachable(facts: &EngineFacts) -> Option<(String, &'static
     let owner = facts.engine_user.map(|(user, _)| user);
     let owner = owner.filter(|owner| facts.rootless && *owner != state::user())?;
     Some((
-        format!("the engine is user {owner}'s, who does not see this user's cache of packages"),
+        format!("the engine runs as user {owner}, which cannot read this user's cache of packages"),
         "run as the user that runs the engine, or use an image that has the packages",
     ))
 }

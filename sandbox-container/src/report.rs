@@ -186,7 +186,7 @@ fn lifetime(plan: &Plan) -> Enforcement {
     if plan.detached {
         return Enforcement::partial(
             Mechanism::AgentAndClientClocks,
-            "nobody outside ends the container at that time once its creator has gone",
+            "once the creating process has ended, only the agent inside ends the container at that time",
         );
     }
     Enforcement::enforced(Mechanism::AgentAndOwnerClocks)

@@ -111,7 +111,7 @@ async fn remaining_network(instance: &AgentInstance) -> Option<String> {
         if let Some(port) = table.as_deref().and_then(listening) {
             let protocol = sockets.rsplit('/').next().unwrap_or(sockets);
             return Some(format!(
-                "somebody else listens inside of the pod's network ({protocol} port {port}): a mesh's agent on the node, or another container"
+                "another process listens in the pod's network ({protocol} port {port}): a mesh's agent on the node, or another container"
             ));
         }
     }

@@ -116,7 +116,7 @@ fn network(plan: &Plan, facts: &PodFacts<'_>) -> Enforcement {
             }
             Some(NetworkDenial::Unproven(why)) => Enforcement::unenforced(format!("{KEPT}: {why}")),
             None => Enforcement::unenforced(format!(
-                "{KEPT}: in the profile {} nobody may take it down",
+                "{KEPT}: the profile {} does not allow taking it down",
                 profile.as_str()
             )),
         },

@@ -232,7 +232,7 @@ impl std::fmt::Display for Unreachable {
         match self {
             Self::Connect(error) => match error.kind() {
                 io::ErrorKind::NotFound => f.write_str("no such socket"),
-                io::ErrorKind::ConnectionRefused => f.write_str("nobody listens there"),
+                io::ErrorKind::ConnectionRefused => f.write_str("no process listens there"),
                 io::ErrorKind::PermissionDenied => f.write_str("permission denied"),
                 io::ErrorKind::TimedOut => f.write_str("no connection in time"),
                 _ => error.fmt(f),

@@ -91,7 +91,10 @@ pub(super) fn process(requested: &RequestedState, observed: &ObservedProcess) ->
         gaps.push(format!("the engine has left capabilities ({more:#x})"));
     }
     if !gaps.is_empty() {
-        let gap = format!("{}: whoever takes the agent over has them", gaps.join(", "));
+        let gap = format!(
+            "{}: code that takes over the agent has them",
+            gaps.join(", ")
+        );
         let partial = Enforcement::partial(Mechanism::ExecutionConfinement, gap);
         findings.push((Capability::Privileges, partial));
     }
@@ -121,7 +124,7 @@ pub(super) fn process(requested: &RequestedState, observed: &ObservedProcess) ->
         for mount in unexpected_mounts(mounts, &requested.targets) {
             let (root, target) = (mount.root.escape_debug(), mount.target.escape_debug());
             let reason = format!(
-                "the engine's configuration mounts {root} at {target}, which nobody asked for"
+                "the engine's configuration mounts {root} at {target}, which the request does not name"
             );
             let of = |capability| (capability, Enforcement::unenforced(reason.clone()));
             findings.push(of(Capability::FilesystemReadRoots));

@@ -182,7 +182,7 @@ mechanisms! {
         OwnerClock = "owner's clock",
         /// The agent ends the sandbox, and the owner removes it.
         AgentAndOwnerClocks =
-            "agent's clock, and the owner's, who removes the container; ended with the owner",
+            "agent's clock and owner's clock; the container ends with its owner",
         /// The agent ends the sandbox, or the next client does.
         AgentAndClientClocks = "agent's clock, and the next client's",
         /// The cluster ends the pod.

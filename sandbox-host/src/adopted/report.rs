@@ -28,6 +28,6 @@ pub fn entry(capability: Capability, kernel: &Kernel) -> Enforcement {
         | Capability::ArtifactExportPaths => {
             confinement::by_agent(capability, kernel, Mode::Shared)
         }
-        _ => Enforcement::unenforced("not done in a container that somebody else has made"),
+        _ => Enforcement::unenforced("not done in an adopted container"),
     }
 }

@@ -120,7 +120,7 @@ impl AgentInstance {
             }
             ExitKind::TimedOut => Outcome::TimedOut,
             ExitKind::Killed if part.killed => Outcome::Signaled { signal: SIGKILL },
-            ExitKind::Killed => unknown("the agent reported a kill that nobody asked for"),
+            ExitKind::Killed => unknown("the agent reported a kill that was not requested"),
             ExitKind::Lost if oom => Outcome::OutOfMemory,
             ExitKind::Lost => unknown("the supervisor of the program vanished"),
         };

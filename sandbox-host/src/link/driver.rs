@@ -112,7 +112,7 @@ async fn reconnect(
             Ok(Err(AttemptFailure::Ever(why))) => return Err(LinkFailure::Lost(why)),
             Ok(Err(AttemptFailure::Violation(error))) => return Err(LinkFailure::Violation(error)),
             Ok(Err(AttemptFailure::Now(why))) => why,
-            Err(_) => "nobody answers".into(),
+            Err(_) => "no answer in time".into(),
         };
         let next = Instant::now() + pause;
         if next >= deadline {

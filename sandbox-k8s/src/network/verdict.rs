@@ -86,7 +86,7 @@ pub(super) fn verdict(
     };
     if !tried(outside, addresses.denied) {
         return PolicyVerdict::Inconclusive(
-            "nobody has tried to reach the pod under the policy".to_owned(),
+            "no attempt to reach the pod under the policy was made".to_owned(),
         );
     }
     for required in std::iter::once(&addresses.listener).chain(addresses.named) {
@@ -229,8 +229,8 @@ mod tests {
             judged(&outside, &INSIDE, &[]),
             "nothing outside of the pods answers",
         );
-        inconclusive(judged(&[], &[], &[]), "nobody has tried");
-        inconclusive(judged(&OUTSIDE[..3], &INSIDE, &[]), "nobody has tried");
+        inconclusive(judged(&[], &[], &[]), "no attempt");
+        inconclusive(judged(&OUTSIDE[..3], &INSIDE, &[]), "no attempt");
         inconclusive(judged(&OUTSIDE[2..], &INSIDE[2..], &[]), "nothing outside");
     }
 

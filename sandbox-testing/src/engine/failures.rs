@@ -93,7 +93,7 @@ fn stale_socket(engine: &'static TestEngine) -> TestResult {
     unavailable(
         engine,
         engine.config().host(format!("unix://{}", path.display())),
-        "nobody listens",
+        "no process listens",
     )
 }
 
