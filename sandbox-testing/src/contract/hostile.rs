@@ -29,7 +29,7 @@ pub const TESTS: &[ContractTest] = &[
 ];
 
 /// The longest that the host may take to notice, beyond its own timeouts.
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(30);
 
 /// A script that a backend starts instead of the agent.
 struct ScriptedAgent {

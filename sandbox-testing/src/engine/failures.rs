@@ -190,18 +190,12 @@ fn refused(engine: &'static TestEngine) -> TestResult {
 
 fn broken_agent(engine: &'static TestEngine) -> TestResult {
     run(async {
-        let start = Instant::now();
         let config = engine.config().agent(b"no program at all".as_slice());
         let spec = engine.spec();
         let client = engine.client_with(config, CapabilityPolicy::new());
         let error = client.create(&spec).await.expect_err("no agent");
-        // A running agent would have ten seconds to greet its client.
-        assert!(
-            start.elapsed() < Duration::from_secs(10),
-            "{:?}: {error}",
-            start.elapsed()
-        );
         assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
+        // Not that of an agent that runs and does not greet its client.
         assert!(error.to_string().contains("exec format error"), "{error}");
         let name = format!("sandbox-{}", spec.name);
         engine.wait_removed(&name, Duration::from_secs(20)).await;

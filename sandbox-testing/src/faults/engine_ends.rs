@@ -25,7 +25,7 @@ pub const TESTS: &[FaultTest] = &[
 ];
 
 /// The longest that a call may take to fail after the engine has ended.
-const FAILURE_TIMEOUT: Duration = Duration::from_secs(10);
+const FAILURE_TIMEOUT: Duration = Duration::from_secs(30);
 
 fn all(launcher: &'static dyn EngineLauncher, signal: Signal) -> TestResult {
     run(async {
@@ -54,7 +54,7 @@ async fn restart_and_clean(engine: &mut PrivateEngine, what: &str) {
             .any(|finding| finding.name == "engine" && finding.present)
     );
     engine
-        .wait_for(what, Duration::from_secs(10), |_| false)
+        .wait_for(what, Duration::from_secs(60), |_| false)
         .await;
     // The first call returns detached sandboxes that have ended with the engine.
     engine.client().prune().await.expect("an answer");
@@ -72,7 +72,7 @@ async fn during_exec(engine: &mut PrivateEngine, signal: Signal) -> sandbox_core
     tokio::time::sleep(Duration::from_millis(500)).await;
     engine.signal(signal);
     let start = Instant::now();
-    let end = tokio::time::timeout(Duration::from_secs(30), execution).await;
+    let end = tokio::time::timeout(Duration::from_secs(60), execution).await;
     let end = end.expect("no hang").expect("no panic");
     eprintln!(
         "{signal:?} during an execution: it failed after {:?}",
@@ -135,7 +135,7 @@ async fn during_copy(engine: &mut PrivateEngine, signal: Signal) -> sandbox_core
         tokio::time::sleep(Duration::from_millis(400)).await;
         engine.signal(signal);
         let start = Instant::now();
-        let end = tokio::time::timeout(Duration::from_secs(30), copy).await;
+        let end = tokio::time::timeout(Duration::from_secs(60), copy).await;
         let end: Result<(), sandbox_core::Error> = end.expect("no hang").expect("no panic");
         let error = end.expect_err("the engine has ended");
         eprintln!(

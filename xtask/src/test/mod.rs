@@ -16,6 +16,7 @@ use crate::failure::Failure;
 use crate::process;
 
 mod job;
+mod permits;
 mod plan;
 mod requirements;
 mod results;
@@ -25,6 +26,7 @@ pub mod supervise;
 pub mod user;
 
 use job::{Extent, Job, Lane};
+use permits::Permits;
 use plan::Planner;
 use requirements::{Requirement, Requirements};
 use summary::Summary;
@@ -140,13 +142,17 @@ pub fn run(arguments: &TestArguments) -> Result<ExitCode, Failure> {
         }
     }
     let shared = Mutex::new(summary);
+    // More would leave too little of the processors for tests that measure time, and fewer would
+    // leave processors idle.
+    let processors = thread::available_parallelism().map_or(2, usize::from);
+    let permits = Permits::new(2 * processors);
     thread::scope(|scope| {
         for (lane, jobs) in lanes {
-            let (shared, logs) = (&shared, &logs);
+            let (shared, logs, permits) = (&shared, &logs, &permits);
             scope.spawn(move || {
                 let start = Instant::now();
                 for job in jobs {
-                    let done = runner::run(job, logs);
+                    let done = permits.hold(|| runner::run(job, logs));
                     let mut summary = shared.lock().unwrap_or_else(PoisonError::into_inner);
                     summary.add(done);
                 }

@@ -86,7 +86,7 @@ fn supervised(job: &Job) -> Result<Command, Failure> {
     command.arg("--");
     // Probes measure time, so the suite comes first, and compilers come last.
     let niceness = match (job.lane, job.output) {
-        (Lane::Checks, _) => Some("19"),
+        (Lane::Checks, OutputKind::Plain | OutputKind::ManyTests) => Some("19"),
         (_, OutputKind::Plain) => None,
         _ => Some("5"),
     };
