@@ -88,10 +88,12 @@ syscalls! {
     CREATE_MODULE = "create_module";
     DELETE_MODULE = "delete_module";
     FANOTIFY_INIT = "fanotify_init";
+    FANOTIFY_MARK = "fanotify_mark";
     FCHMOD = "fchmod";
     FCHMODAT = "fchmodat";
     FCHMODAT2 = "fchmodat2";
     FCNTL = "fcntl";
+    FILE_SETATTR = "file_setattr";
     FINIT_MODULE = "finit_module";
     FORK = "fork";
     FSCONFIG = "fsconfig";
@@ -115,6 +117,7 @@ syscalls! {
     KILL = "kill";
     LISTMOUNT = "listmount";
     LOOKUP_DCOOKIE = "lookup_dcookie";
+    LSM_SET_SELF_ATTR = "lsm_set_self_attr";
     MBIND = "mbind";
     MEMFD_CREATE = "memfd_create";
     MEMFD_SECRET = "memfd_secret";

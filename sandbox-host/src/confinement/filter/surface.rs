@@ -23,6 +23,7 @@ const NOT_PERMITTED: &[Syscall] = &[
     // Accounting, quotas, watching whole file systems.
     Syscall::ACCT,
     Syscall::FANOTIFY_INIT,
+    Syscall::FANOTIFY_MARK,
     Syscall::QUOTACTL,
     Syscall::QUOTACTL_FD,
     Syscall::SWAPOFF,
@@ -59,6 +60,8 @@ const NOT_PERMITTED: &[Syscall] = &[
     Syscall::SETHOSTNAME,
     Syscall::SETTIMEOFDAY,
     Syscall::VHANGUP,
+    // The label of the process for AppArmor or SELinux.
+    Syscall::LSM_SET_SELF_ATTR,
     // x86: I/O ports, segments.
     Syscall::IOPERM,
     Syscall::IOPL,
@@ -69,6 +72,8 @@ const NOT_PERMITTED: &[Syscall] = &[
 
 /// Refused with `ENOSYS`, as by a kernel without them.
 const MISSING: &[Syscall] = &[
+    // Sets flags of files, as a refused ioctl does.
+    Syscall::FILE_SETATTR,
     Syscall::IO_URING_ENTER,
     Syscall::IO_URING_REGISTER,
     Syscall::IO_URING_SETUP,
