@@ -2,6 +2,7 @@
 
 use alloc::ffi::CString;
 use alloc::format;
+use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ffi::CStr;
@@ -238,14 +239,23 @@ pub fn handle(path: &CStr) -> CallResult {
     let mut handle = vec![0u8; 8 + 128];
     handle[0] = 128;
     let mut mount = [0i32; 1];
-    kernel!(
+    let named = kernel!(
         NAME_TO_HANDLE_AT,
         AT_FDCWD,
         path,
         handle.as_mut_slice(),
         mount.as_mut_slice(),
         0usize
-    )?;
+    );
+    if let Err(error) = named {
+        // Another process may tell the handle, so the second call must be refused too.
+        return match kernel!(OPEN_BY_HANDLE_AT, -1, handle.as_mut_slice(), O_RDONLY) {
+            Err(refused @ (Errno::EPERM | Errno::ENOSYS)) => {
+                Err(Denied::Errors(Vec::from([error, refused])))
+            }
+            _ => Ok("the kernel saw a handle".into()),
+        };
+    }
     let folder = open(c"/tmp", O_RDONLY)?;
     let opened = kernel!(OPEN_BY_HANDLE_AT, folder, handle.as_mut_slice(), O_RDONLY);
     // The file may be on another file system than /tmp, so its folder is the mount to use.
@@ -264,4 +274,71 @@ pub fn handle(path: &CStr) -> CallResult {
 pub fn open_for_writing(arguments: &ProbeArguments) -> CallResult {
     let tries = (0..arguments.texts().count()).map(|index| open(arguments.path(index), O_WRONLY));
     any(tries)
+}
+
+/// The first of these paths that is a device node. Only its metadata is read, which no permission
+/// of the node denies.
+pub fn device_nodes(arguments: &ProbeArguments) -> CallResult {
+    const TYPE: u32 = 0o170_000;
+    const NODES: [u32; 2] = [0o020_000, 0o060_000];
+    const MODE: usize = 28;
+    const STATX_TYPE: usize = 1;
+    const NO_FOLLOW: usize = 0x100;
+    for index in 0..arguments.count() {
+        let path = arguments.path(index);
+        let mut status = [0u8; 256];
+        let seen = kernel!(
+            STATX,
+            AT_FDCWD,
+            path,
+            NO_FOLLOW,
+            STATX_TYPE,
+            status.as_mut_slice()
+        );
+        let mode = u32::from(u16::from_ne_bytes([status[MODE], status[MODE + 1]]));
+        if seen.is_ok() && NODES.contains(&(mode & TYPE)) {
+            return Ok(String::from(arguments.text(index)));
+        }
+    }
+    Err(Denied::Word("absent"))
+}
+
+/// Folders of the kernel, which list processes and devices.
+const KERNELS: [&str; 3] = ["/proc", "/sys", "/dev"];
+
+/// How deep below the root [`find_name`] looks, and at how many entries.
+const DEPTH: usize = 4;
+const ENTRIES: usize = 400_000;
+
+/// The path of a file with this name in any folder near the root.
+pub fn find_name(name: &str) -> CallResult {
+    let mut folders = Vec::from([String::from("/")]);
+    let mut seen = 0;
+    let mut found = None;
+    for _ in 0..DEPTH {
+        let mut deeper = Vec::new();
+        for folder in folders {
+            // What cannot be listed shows nothing.
+            let Ok(path) = CString::new(folder.as_str()) else {
+                continue;
+            };
+            let _ = crate::directory::entries(&path, |entry, is_folder| {
+                seen += 1;
+                let path = format!("{}/{entry}", folder.trim_end_matches('/'));
+                if is_folder && !KERNELS.contains(&path.as_str()) {
+                    deeper.push(path);
+                } else if entry == name {
+                    found = Some(path);
+                }
+            });
+            if let Some(found) = found {
+                return Ok(found);
+            }
+            if seen > ENTRIES {
+                return Err(Denied::Word("too_many_entries"));
+            }
+        }
+        folders = deeper;
+    }
+    Err(Denied::Word("absent"))
 }

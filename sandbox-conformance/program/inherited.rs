@@ -64,10 +64,14 @@ pub fn variables_of_others(text: &str) -> CallResult {
     Err(Denied::Word("absent"))
 }
 
+/// The largest number of a descriptor, by the kernel's default `fs.nr_open`. A limit of open files
+/// does not close those above it.
+const MOST_DESCRIPTORS: i32 = 1 << 20;
+
 /// The open descriptors above standard error.
 pub fn descriptors() -> CallResult {
     let mut found = Vec::new();
-    for number in 3..4096i32 {
+    for number in 3..MOST_DESCRIPTORS {
         match kernel!(FCNTL, number, 1usize, 0usize) {
             Err(Errno::EBADF) => {}
             _ => found.push(number.to_string()),

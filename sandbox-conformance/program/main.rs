@@ -13,14 +13,17 @@ extern crate runtime;
 mod call;
 mod call_result;
 mod compat;
+mod directory;
 mod escapes;
 mod files;
 mod forking;
 mod inherited;
+mod kernel_calls;
 mod kernel_memory;
 mod kernel_settings;
 mod kernel_surface;
 mod layers;
+mod limits;
 mod mounts;
 mod network;
 mod peers;
@@ -162,6 +165,7 @@ fn dispatch(command: &str, a: &ProbeArguments) -> Option<CallResult> {
         "raw" => network::raw(),
         "vsock" => network::vsock(),
         "netlink" => network::netlink(a.number(0)),
+        "socket-families" => network::socket_families(),
         "share" => shared::share(a),
         "shared" => shared::find(a),
         "unshare" => shared::unshare(a),
@@ -169,6 +173,8 @@ fn dispatch(command: &str, a: &ProbeArguments) -> Option<CallResult> {
         "variables" => inherited::variables(a),
         "variables-of-others" => inherited::variables_of_others(a.text(0)),
         "descriptors" => inherited::descriptors(),
+        "device-nodes" => files::device_nodes(a),
+        "find-name" => files::find_name(a.text(0)),
         "find" => processes::find(a.text(0)),
         "find-child" => processes::find_child(a.text(0)),
         "signal" => processes::signal(a.number(0)),
@@ -199,6 +205,10 @@ fn dispatch(command: &str, a: &ProbeArguments) -> Option<CallResult> {
         "segment" => kernel_memory::segment(a.number(0), a.number(1)),
         "fill-unlinked" => kernel_memory::fill_unlinked(a.path(0), a.number(1)),
         "open-many" => resources::open_many(a.number(0)),
+        "measure-open-files" => limits::open_files(a.number(0)),
+        "measure-processes" => limits::processes(a.number(0)),
+        "measure-memory" => limits::memory(a.number(0)),
+        "measure-disk" => limits::disk(a),
         "spin" => resources::spin(a.number(0), a.number(1), a.number(2)),
         "emit" => streams::emit(a.number(0), a.number(1)),
         "echo" => streams::echo(),
@@ -207,6 +217,7 @@ fn dispatch(command: &str, a: &ProbeArguments) -> Option<CallResult> {
         "both" => streams::both(a.text(0), a.text(1)),
         "user-namespace" => kernel_surface::user_namespace(),
         "bpf" => kernel_surface::bpf(),
+        "refused-calls" => kernel_calls::refused_calls(),
         "perf" => kernel_surface::perf(),
         "userfaultfd" => kernel_surface::userfaultfd(),
         "keyring" => kernel_surface::keyring(),

@@ -1,5 +1,6 @@
 //! Calls on sockets.
 
+use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use crate::runtime::Errno;
@@ -24,6 +25,36 @@ const WAIT: usize = 600;
 
 fn socket(family: usize, kind: usize, protocol: usize) -> Result<i32, Errno> {
     Ok(kernel!(SOCKET, family, kind | CLOEXEC, protocol)? as i32)
+}
+
+/// The families that sandboxes may use: between processes, over IP, and to ask for addresses.
+const USUAL_FAMILIES: [usize; 4] = [AF_UNIX, AF_INET, AF_INET6, AF_NETLINK];
+
+/// The families, by their numbers, that make a socket of any type, except the usual ones.
+pub fn socket_families() -> CallResult {
+    const FAMILIES: usize = 50;
+    const KINDS: [usize; 7] = [1, 2, 3, 4, 5, 6, 10];
+    let mut made = Vec::new();
+    let mut refusals = Vec::new();
+    for family in (0..=FAMILIES).filter(|family| !USUAL_FAMILIES.contains(family)) {
+        for kind in KINDS {
+            match socket(family, kind, 0) {
+                // The kernel's own answer for a family that it has.
+                Err(Errno::ESOCKTNOSUPPORT | Errno::EPROTONOSUPPORT) => {}
+                Err(error) => {
+                    refusals.push(error);
+                    continue;
+                }
+                Ok(descriptor) => close(descriptor),
+            }
+            made.push(family.to_string());
+            break;
+        }
+    }
+    match made.is_empty() {
+        true => Err(Denied::Errors(refusals)),
+        false => Ok(made.join(",")),
+    }
 }
 
 /// A socket address: `127.0.0.1/80`, or 32 hexadecimal digits and a port for IPv6.

@@ -6,41 +6,16 @@ use alloc::vec::Vec;
 
 use crate::runtime::Errno;
 
-use crate::call::{O_NONBLOCK, O_RDONLY, O_RDWR, close, now, open, own_pid, pause, write_all};
+use crate::call::{O_RDWR, close, now, open, own_pid, pause, write_all};
 use crate::call_result::{CallResult, Denied, done};
+use crate::directory;
 use crate::forking::{child, copy, reap};
 use crate::kernel;
 
 /// The visible processes.
 pub fn visible() -> Result<Vec<i32>, Errno> {
-    let folder = open(c"/proc", O_RDONLY | O_NONBLOCK)?;
     let mut found = Vec::new();
-    let mut buffer = [0u8; 8192];
-    loop {
-        let length = kernel!(GETDENTS64, folder, buffer.as_mut_slice(), buffer.len())?;
-        if length == 0 {
-            break;
-        }
-        let mut offset = 0;
-        while offset < length {
-            let size = usize::from(u16::from_ne_bytes([
-                buffer[offset + 16],
-                buffer[offset + 17],
-            ]));
-            let name = buffer[offset + 19..offset + size]
-                .split(|byte| *byte == 0)
-                .next()
-                .unwrap_or(&[]);
-            if let Some(pid) = core::str::from_utf8(name)
-                .ok()
-                .and_then(|name| name.parse().ok())
-            {
-                found.push(pid);
-            }
-            offset += size;
-        }
-    }
-    close(folder);
+    directory::entries(c"/proc", |name, _| found.extend(name.parse::<i32>().ok()))?;
     Ok(found)
 }
 
@@ -172,7 +147,7 @@ fn detach(act: impl FnOnce()) -> Result<(), Errno> {
 /// Sends itself a signal.
 pub fn raise(signal: usize) -> CallResult {
     let pid = own_pid();
+    // A signal to oneself arrives before the call returns, if it is not blocked.
     kernel!(KILL, pid, signal)?;
-    pause(1000);
     Err(Denied::Word("survived"))
 }

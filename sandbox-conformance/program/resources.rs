@@ -22,7 +22,7 @@ const WEXITED: usize = 4;
 const WNOWAIT: usize = 0x0100_0000;
 
 /// Maps this much memory and touches every page.
-fn take(mib: usize) -> Result<(), Errno> {
+pub fn take(mib: usize) -> Result<(), Errno> {
     for _ in 0..mib {
         // Private, anonymous, readable and writable.
         let start = kernel!(MMAP, 0usize, MIB, 3usize, 0x22usize, -1, 0usize)?;

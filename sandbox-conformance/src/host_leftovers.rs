@@ -22,6 +22,21 @@ pub(crate) const TOKEN: &str = "probe-";
 /// The prefix of a probe's folder in the user's home.
 pub(crate) const HIDDEN: &str = ".probe-";
 
+/// Folders of a host that no tier has to show. A probe puts a file into each.
+pub(crate) const HOST_FOLDERS: &[&str] = &[
+    "/home",
+    "/media",
+    "/mnt",
+    "/opt",
+    "/root",
+    "/run",
+    "/srv",
+    "/var/cache",
+    "/var/lib",
+    "/var/log",
+    "/var/tmp",
+];
+
 /// The host folders to search, each with the prefixes used there.
 fn search_folders() -> Vec<(PathBuf, &'static [&'static str])> {
     let mut search_folders: Vec<(PathBuf, &'static [&'static str])> = vec![
@@ -29,6 +44,10 @@ fn search_folders() -> Vec<(PathBuf, &'static [&'static str])> {
         ("/tmp".into(), &[INSIDE, TOKEN]),
         ("/dev/shm".into(), &[TOKEN]),
     ];
+    let planted = HOST_FOLDERS
+        .iter()
+        .map(|folder| (PathBuf::from(folder), &[TOKEN] as _));
+    search_folders.extend(planted);
     search_folders.extend(std::env::var_os("HOME").map(|home| (home.into(), &[HIDDEN] as _)));
     search_folders
 }

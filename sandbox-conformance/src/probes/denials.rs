@@ -14,6 +14,7 @@ pub static PROBES: &[Probe] = &[
         |context| Box::pin(artifact(context)),
     )
     .denials(TOLD)
+    .version(2)
     .setup(exporting),
     Probe::behavior(
         "denials::file",
@@ -21,7 +22,8 @@ pub static PROBES: &[Probe] = &[
         "has the caller fetch a symbolic link, and expects a denial",
         |context| Box::pin(file(context)),
     )
-    .denials(TOLD),
+    .denials(TOLD)
+    .version(2),
     Probe::behavior(
         "denials::memory",
         DENIALS,
@@ -29,7 +31,7 @@ pub static PROBES: &[Probe] = &[
         |context| Box::pin(memory(context)),
     )
     .denials(TOLD)
-    .version(2)
+    .version(3)
     .setup(|_| SandboxSetup::with(|policy| policy.memory = Some(ByteSize::mib(64)))),
     Probe::behavior(
         "denials::network",
@@ -38,7 +40,7 @@ pub static PROBES: &[Probe] = &[
         |context| Box::pin(network(context)),
     )
     .denials(TOLD)
-    .version(2),
+    .version(3),
     Probe::behavior(
         "denials::none",
         DENIALS,
@@ -52,7 +54,7 @@ pub static PROBES: &[Probe] = &[
         |context| Box::pin(output(context)),
     )
     .denials(TOLD)
-    .version(2)
+    .version(3)
     .setup(|_| SandboxSetup::with(|policy| policy.stdout_max_bytes = Some(ByteSize::kib(4)))),
     Probe::behavior(
         "denials::process",
@@ -61,7 +63,7 @@ pub static PROBES: &[Probe] = &[
         |context| Box::pin(process(context)),
     )
     .denials(TOLD)
-    .version(2)
+    .version(3)
     .setup(|_| SandboxSetup::with(|policy| policy.subprocess_execution = Some(false)))
     .allow_setup(plain),
     Probe::behavior(
@@ -71,7 +73,7 @@ pub static PROBES: &[Probe] = &[
         |context| Box::pin(process_limit(context)),
     )
     .denials(TOLD)
-    .version(2)
+    .version(3)
     .setup(|_| SandboxSetup::with(|policy| policy.pids = Some(16))),
     Probe::behavior(
         "denials::program",
@@ -80,7 +82,7 @@ pub static PROBES: &[Probe] = &[
         |context| Box::pin(program(context)),
     )
     .denials(TOLD)
-    .version(2)
+    .version(3)
     .setup(|_| SandboxSetup::with(|policy| policy.subprocess_execution = Some(false)))
     .allow_setup(plain),
     Probe::behavior(
@@ -90,15 +92,18 @@ pub static PROBES: &[Probe] = &[
         |context| Box::pin(timeout(context)),
     )
     .denials(TOLD)
-    .version(2)
+    .version(3)
     .setup(|_| SandboxSetup::with(|policy| policy.timeout = Some(Duration::from_secs(1)))),
 ];
 
 /// How a denial may reach the caller.
-const TOLD: &[ExpectedDenial] = &[
-    denied("told", "the caller gets a denial that names the rule"),
-    denied("untold", "this mechanism does not count its refusals"),
-];
+const TOLD: &[ExpectedDenial] = &[denied(
+    "told",
+    "the caller gets a denial that names the rule",
+)];
+
+/// Why a probe counts as refused: code was denied, and the caller does not learn of it.
+const UNTOLD: &str = "the caller does not learn of the denial: this mechanism does not count them";
 
 /// Runs an attack that must be denied by `rule` and reported as a denial of this kind.
 /// `went_through` says whether the attack was not denied.
@@ -125,7 +130,10 @@ async fn expect_denial(
                 None if of_kind.count() > 0 => {
                     Attempt::unclear(format!("another rule: {:?}", result.denials))
                 }
-                None => Attempt::blocked(["untold"]),
+                None => {
+                    context.not_offered(UNTOLD);
+                    Attempt::blocked(["untold"])
+                }
             }
         }
     };
@@ -169,10 +177,11 @@ async fn artifact(context: &mut ProbeContext) -> Result<(), ProbeError> {
             Attempt::blocked([if is_reported { "told" } else { "untold" }])
         })
         .await;
-    context.record_attack(Step::new(
-        "export a link",
-        attempt.unwrap_or_else(|declined| declined),
-    ));
+    let attempt = attempt.unwrap_or_else(|declined| declined);
+    if attempt == Attempt::blocked(["untold"]) {
+        context.not_offered(UNTOLD);
+    }
+    context.record_attack(Step::new("export a link", attempt));
     context.no_host_effect("the link's target does not exist");
     Ok(())
 }

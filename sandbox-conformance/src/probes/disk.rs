@@ -1,5 +1,6 @@
 //! Limits of storage.
 
+use crate::probes::measured::{MeasuredLimit, WITHIN, measure};
 use crate::probes::prelude::*;
 
 /// The probes of this area.
@@ -12,6 +13,14 @@ pub static PROBES: &[Probe] = &[
         |context| Box::pin(many_files(context)),
     )
     .setup(disk_of_16_mib),
+    Probe::isolation(
+        "disk::measured",
+        DISK,
+        "fills /tmp, /dev/shm, /workspace and /output with limits of 4, 16 and 64 MiB, and measures \
+         the files",
+        WITHIN,
+        |context| Box::pin(measure(context, &DISK_LIMIT)),
+    ),
     Probe::isolation(
         "disk::one_file",
         DISK,
@@ -42,6 +51,18 @@ pub static PROBES: &[Probe] = &[
 fn disk_of_16_mib(_: &HostFixture) -> SandboxSetup {
     SandboxSetup::with(|policy| policy.disk = Some(ByteSize::mib(16)))
 }
+
+/// In KiB. The probe program takes up to 3 MiB.
+const DISK_LIMIT: MeasuredLimit = MeasuredLimit {
+    values: &[4 << 10, 16 << 10, 64 << 10],
+    set: |policy, value| policy.disk = Some(ByteSize::kib(value)),
+    call: |name, most| {
+        let folders = ["/tmp", "/dev/shm", "/workspace", "/output"];
+        let call = Call::new(["measure-disk", &most.to_string(), name]);
+        folders.iter().fold(call, |call, folder| call.and(folder))
+    },
+    accepted: |value| (value - (3 << 10), value),
+};
 
 async fn many_files(context: &mut ProbeContext) -> Result<(), ProbeError> {
     let path = context.inside("file");

@@ -19,7 +19,8 @@ pub static PROBES: &[Probe] = &[
                 Call::new(["descriptors"]),
             )
         },
-    ),
+    )
+    .version(2),
     Probe::isolation(
         "environment::exact_set",
         ENV_VAR_ACCESS,

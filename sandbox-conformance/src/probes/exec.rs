@@ -10,9 +10,10 @@ pub static PROBES: &[Probe] = &[
     Probe::behavior(
         "exec::exit_codes",
         EXEC,
-        "exits with 0, 1 and 255, and compares the reported outcomes",
+        "exits with each code from 0 to 255, and compares the reported outcomes",
         |context| Box::pin(exit_codes(context)),
-    ),
+    )
+    .version(2),
     // Exit codes and output lines that imitate those of the sandbox.
     Probe::behavior(
         "exec::forged_ends",
@@ -43,9 +44,10 @@ pub static PROBES: &[Probe] = &[
     Probe::behavior(
         "exec::signals",
         EXEC,
-        "ends by SIGUSR1, and compares the reported outcome",
+        "sends itself each signal that does not stop a program, and compares the reported outcomes",
         |context| Box::pin(signals(context)),
-    ),
+    )
+    .version(2),
 ];
 
 /// An execution that needs a missing file.
@@ -89,7 +91,7 @@ async fn exit_codes(context: &mut ProbeContext) -> Result<(), ProbeError> {
     context.record_host_control(control("exit 255 on the host", failure));
     context.allow_control(&Call::new(["alive"])).await;
     let mut deviation = Ok(None);
-    for code in [0, 1, 255] {
+    for code in 0..=255 {
         deviation = match context.execute(&call(code)).await {
             Ok(result) if result.outcome == (Outcome::Exited { code }) => continue,
             Ok(result) => Ok(Some(format!(
@@ -100,7 +102,7 @@ async fn exit_codes(context: &mut ProbeContext) -> Result<(), ProbeError> {
         };
         break;
     }
-    context.record_attack(behavior("exit 0, 1, 255", deviation));
+    context.record_attack(behavior("exit with each code", deviation));
     context.no_host_effect("exit codes do not affect the host");
     Ok(())
 }
@@ -212,17 +214,38 @@ async fn ended_by(execution: &mut Execution, signal: i32) -> sandbox_core::Resul
 
 const SIGUSR1: i32 = 10;
 
+/// SIGCHLD, SIGCONT, SIGURG and SIGWINCH, which do nothing by default.
+const IGNORED: [i32; 4] = [17, 18, 23, 28];
+
+/// SIGSTOP, SIGTSTP, SIGTTIN and SIGTTOU.
+const STOPPING: [i32; 4] = [19, 20, 21, 22];
+
+/// The number of signals.
+const LAST_SIGNAL: i32 = 64;
+
 async fn signals(context: &mut ProbeContext) -> Result<(), ProbeError> {
-    let call = Call::new(["raise", &SIGUSR1.to_string()]);
-    let expected = Outcome::Signaled { signal: SIGUSR1 };
-    let run = host::run(&context.fixture().program(), &call).await?;
-    let failure = (run.outcome != expected).then(|| run.outcome.to_string());
+    let call = |signal: i32| Call::new(["raise", &signal.to_string()]);
+    let expected = |signal| match IGNORED.contains(&signal) {
+        true => Outcome::Exited { code: 0 },
+        false => Outcome::Signaled { signal },
+    };
+    let run = host::run(&context.fixture().program(), &call(SIGUSR1)).await?;
+    let failure = (run.outcome != expected(SIGUSR1)).then(|| run.outcome.to_string());
     context.record_host_control(control("end by a signal on the host", failure));
     context.allow_control(&Call::new(["alive"])).await;
-    let deviation = context.execute(&call).await;
-    let deviation =
-        deviation.map(|result| (result.outcome != expected).then(|| result.outcome.to_string()));
-    context.record_attack(behavior("end by a signal", deviation));
+    let mut deviation = Ok(None);
+    for signal in (1..=LAST_SIGNAL).filter(|signal| !STOPPING.contains(signal)) {
+        deviation = match context.execute(&call(signal)).await {
+            Ok(result) if result.outcome == expected(signal) => continue,
+            Ok(result) => Ok(Some(format!(
+                "signal {signal} was reported as: {}",
+                result.outcome
+            ))),
+            Err(attempt) => Err(attempt),
+        };
+        break;
+    }
+    context.record_attack(behavior("end by each signal", deviation));
     context.no_host_effect("signals in the sandbox do not affect the host");
     Ok(())
 }

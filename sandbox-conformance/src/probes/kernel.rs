@@ -1,6 +1,6 @@
 //! The attack surface of the kernel.
 
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 
 use crate::probes::prelude::*;
 
@@ -64,6 +64,14 @@ pub static PROBES: &[Probe] = &[
         &[denied("EINVAL", "seccomp"), denied("EPERM", "seccomp")],
         |context| kernel_call(context, Call::new(["crash-helper"])),
     ),
+    Probe::isolation(
+        "kernel::device_nodes",
+        PRIVILEGES,
+        "looks for the host's device nodes besides null, zero, full, random, urandom and those of \
+         terminals",
+        signs::ABSENT,
+        |context| Box::pin(device_nodes(context)),
+    ),
     // A file handle bypasses the permissions of all parent folders.
     Probe::isolation(
         "kernel::file_handle",
@@ -71,7 +79,8 @@ pub static PROBES: &[Probe] = &[
         "opens its own file by handle",
         HANDLES,
         |context| kernel_call(context, Call::new(["handle", ITSELF])),
-    ),
+    )
+    .version(2),
     Probe::isolation(
         "kernel::file_requests",
         FILESYSTEM_READ_ROOTS,
@@ -221,6 +230,13 @@ pub static PROBES: &[Probe] = &[
         signs::FORBIDDEN,
         |context| kernel_call(context, Call::new(["realtime"])),
     ),
+    Probe::isolation(
+        "kernel::refused_calls",
+        PRIVILEGES,
+        "makes each system call that no sandbox permits",
+        signs::FORBIDDEN,
+        |context| kernel_call(context, Call::new(["refused-calls"])),
+    ),
     // On the host at least one open succeeds, also for an ordinary user:
     // /proc/sys/kernel/ns_last_pid.
     Probe::isolation(
@@ -258,7 +274,8 @@ pub static PROBES: &[Probe] = &[
         "pushes a character into a terminal with TIOCSTI",
         NO_INPUT,
         |context| kernel_call(context, Call::new(["terminal-input", "0"])),
-    ),
+    )
+    .version(2),
     // The kernel ignores the high bits of the request. A careless filter compares them.
     Probe::isolation(
         "kernel::terminal_input_high_bits",
@@ -266,7 +283,8 @@ pub static PROBES: &[Probe] = &[
         "pushes a character into a terminal with TIOCSTI and bits above the 32nd",
         NO_INPUT,
         |context| kernel_call(context, Call::new(["terminal-input", "57005"])),
-    ),
+    )
+    .version(2),
     // In a new user namespace a process has every capability.
     Probe::isolation(
         "kernel::user_namespace",
@@ -344,6 +362,24 @@ async fn key_names(context: &mut ProbeContext) -> Result<(), ProbeError> {
         Call::new(["key-shown", name.as_str()]),
     )
     .await
+}
+
+/// Device nodes that every program may expect.
+const USUAL_NODES: [&str; 8] = [
+    "console", "full", "null", "ptmx", "random", "tty", "urandom", "zero",
+];
+
+async fn device_nodes(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let mut call = Call::new(["device-nodes"]);
+    for entry in std::fs::read_dir("/dev")? {
+        let entry = entry?;
+        let kind = entry.file_type()?;
+        let is_node = kind.is_char_device() || kind.is_block_device();
+        if is_node && !USUAL_NODES.iter().any(|name| entry.file_name() == *name) {
+            call = call.and(entry.path());
+        }
+    }
+    same_call(context, Call::new(["alive"]), call).await
 }
 
 async fn leases(context: &mut ProbeContext) -> Result<(), ProbeError> {

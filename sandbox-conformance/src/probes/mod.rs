@@ -3,6 +3,7 @@
 use crate::probe::Probe;
 
 mod artifacts;
+mod confined;
 mod cpus;
 mod denials;
 mod detached;
@@ -13,6 +14,7 @@ mod files;
 mod filesystem;
 mod kernel;
 pub(crate) mod layers;
+mod measured;
 mod memory;
 mod neighbors;
 mod network;
@@ -39,6 +41,7 @@ mod two_sandboxes;
 pub fn all() -> Vec<&'static Probe> {
     let areas: &[&[Probe]] = &[
         artifacts::PROBES,
+        confined::PROBES,
         cpus::PROBES,
         denials::PROBES,
         detached::PROBES,

@@ -48,6 +48,19 @@ pub static PROBES: &[Probe] = &[
         |context| same_call(context, Call::new(["tcp-loopback"]), Call::new(["raw"])),
     ),
     Probe::isolation(
+        "network::socket_families",
+        NETWORK_ACCESS,
+        "creates a socket of each family besides Unix, IP and netlink, of each type",
+        NO_SUCH_FAMILY,
+        |context| {
+            same_call(
+                context,
+                Call::new(["tcp-loopback"]),
+                Call::new(["socket-families"]),
+            )
+        },
+    ),
+    Probe::isolation(
         "network::tcp4_host_listener",
         NETWORK_ACCESS,
         "connects to a listener of the host through its loopback and each of its other addresses",
@@ -121,6 +134,15 @@ pub static PROBES: &[Probe] = &[
         signs::NO_SUCH_SOCKET,
         |context| same_call(context, Call::new(["tcp-loopback"]), Call::new(["vsock"])),
     ),
+];
+
+/// The kernel's answer for a family that it does not have is one of these.
+const NO_SUCH_FAMILY: &[ExpectedDenial] = &[
+    denied("EPERM", "no capability, or seccomp"),
+    denied("EACCES", "seccomp"),
+    denied("EAFNOSUPPORT", "seccomp, or the kernel"),
+    denied("EINVAL", "the kernel: no such family"),
+    denied("ENOSYS", "seccomp"),
 ];
 
 async fn tcp4_host_listener(context: &mut ProbeContext) -> Result<(), ProbeError> {

@@ -1,7 +1,8 @@
 //! Time limits.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use crate::pool::ProbeSandbox;
 use crate::probes::prelude::*;
 
 /// The probes of this area.
@@ -32,10 +33,11 @@ pub static PROBES: &[Probe] = &[
     Probe::behavior(
         "timeout::in_time",
         TIMEOUT,
-        "must end at most 500 ms after its time limit of 1 s",
+        "must end within a tenth and 500 ms after time limits of 0.25, 1 and 5 s",
         |context| Box::pin(in_time(context)),
     )
-    .setup(|_| SandboxSetup::with(|policy| policy.timeout = Some(LIMIT))),
+    .version(2)
+    .setup(|_| SandboxSetup::with(|policy| policy.timeout = Some(LIMITS[2]))),
     Probe::behavior(
         "timeout::output_before",
         TIMEOUT,
@@ -112,7 +114,11 @@ async fn held_output(context: &mut ProbeContext) -> Result<(), ProbeError> {
     host::kill_all_with(&attack)
 }
 
-const LIMIT: Duration = Duration::from_secs(1);
+const LIMITS: [Duration; 3] = [
+    Duration::from_millis(250),
+    Duration::from_secs(1),
+    Duration::from_secs(5),
+];
 
 /// The tolerated delay, on a busy host too.
 const LATE: Duration = Duration::from_millis(500);
@@ -121,14 +127,37 @@ async fn in_time(context: &mut ProbeContext) -> Result<(), ProbeError> {
     let call = |duration| Call::new(["stubborn", duration]);
     context.host_control(&call("50")).await?;
     context.allow_control(&call("50")).await;
-    let result = context.execute(&call("1800")).await.map(|result| {
-        let took = result.duration;
-        let in_time = (LIMIT..LIMIT + LATE).contains(&took) && result.outcome == Outcome::TimedOut;
-        (!in_time).then(|| format!("{} after {took:?}", result.outcome))
-    });
-    context.record_attack(behavior("run into the limit", result));
+    let deviation = context
+        .with_sandbox(async |sandbox| {
+            let [short, middle, long] = LIMITS.map(|limit| ends_in_time(sandbox, limit));
+            let (short, middle, long) = tokio::join!(short, middle, long);
+            Ok(short?.or(middle?).or(long?))
+        })
+        .await
+        .and_then(|deviation: Result<_, sandbox_core::Error>| {
+            deviation.map_err(|error| Attempt::unclear(error.to_string()))
+        });
+    context.record_attack(behavior("run into each limit", deviation));
     context.no_host_effect("the time limit does not affect the host");
     Ok(())
+}
+
+async fn ends_in_time(
+    sandbox: &ProbeSandbox,
+    limit: Duration,
+) -> sandbox_core::Result<Option<String>> {
+    let call = Call::new(["stubborn", "9000"]).timeout(limit);
+    let start = Instant::now();
+    let result = sandbox.execute(&call).await?;
+    let took = result.duration;
+    let in_time = (limit..limit + limit / 10 + LATE).contains(&took) && start.elapsed() >= limit;
+    let right = in_time && result.outcome == Outcome::TimedOut;
+    Ok((!right).then(|| {
+        format!(
+            "{} after {took:?} with a limit of {limit:?}",
+            result.outcome
+        )
+    }))
 }
 
 async fn output_before(context: &mut ProbeContext) -> Result<(), ProbeError> {

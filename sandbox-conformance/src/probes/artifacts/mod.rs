@@ -1,7 +1,9 @@
 //! Exported artifacts.
 
-use sandbox_core::SkipReason;
+use std::path::Path;
 use std::time::Duration;
+
+use sandbox_core::{Export, SkipReason};
 
 use crate::probes::prelude::*;
 
@@ -29,9 +31,10 @@ pub static PROBES: &[Probe] = &[
     Probe::behavior(
         "artifacts::file",
         ARTIFACT_EXPORT_PATHS,
-        "exports a file, and compares its content, size and hash",
+        "exports files of 70,000 bytes and of 5 MiB, and compares content, size and hash",
         |context| Box::pin(file(context)),
     )
+    .version(2)
     .setup(exporting),
     Probe::isolation(
         "artifacts::link",
@@ -107,35 +110,49 @@ async fn fifo(context: &mut ProbeContext) -> Result<(), ProbeError> {
     Ok(())
 }
 
+/// A small file, and one larger than any buffer on its way.
+const SIZES: [usize; 2] = [70_000, 5 << 20];
+
 async fn file(context: &mut ProbeContext) -> Result<(), ProbeError> {
-    let name = format!("{}.txt", context.token());
     let output = context.output_folder()?;
-    let content: Vec<u8> = (0..70_000).map(|index| (index % 251) as u8).collect();
-    let path = format!("{}/{name}", context.fixture().export_folder());
-    make(context, &path, &["0", "70000"]).await?;
+    let folder = context.fixture().export_folder();
+    let name = |size: usize| format!("{}-{size}.txt", context.token());
+    let names = SIZES.map(name);
+    for (name, size) in names.iter().zip(SIZES) {
+        make(
+            context,
+            &format!("{folder}/{name}"),
+            &["0", &size.to_string()],
+        )
+        .await?;
+    }
     let deviation = context
         .with_sandbox(async |sandbox| {
             let export = match sandbox.handle().export(&output).await {
                 Ok(export) => export,
                 Err(error) => return Some(error.to_string()),
             };
-            let Some(artifact) = export
-                .artifacts
-                .iter()
-                .find(|artifact| artifact.source.ends_with(&name))
-            else {
-                return Some(format!("it was not exported: {:?}", export.skipped));
-            };
-            let same = std::fs::read(&artifact.path).ok().as_ref() == Some(&content)
-                && artifact.path.starts_with(&output)
-                && artifact.size_bytes == content.len() as u64
-                && artifact.blake3 == blake3::hash(&content).to_hex().as_str();
-            (!same).then(|| format!("{artifact:?}"))
+            let mut files = names.iter().zip(SIZES);
+            files.find_map(|(name, size)| differs(&export, &output, name, size))
         })
         .await;
-    context.record_attack(behavior("export a file", deviation));
+    context.record_attack(behavior("export two files", deviation));
     context.no_host_effect("the attack itself compares the content");
     Ok(())
+}
+
+/// How an exported file differs from what the probe program wrote.
+fn differs(export: &Export, output: &Path, name: &str, size: usize) -> Option<String> {
+    let content: Vec<u8> = (0..size).map(|index| (index % 251) as u8).collect();
+    let mut artifacts = export.artifacts.iter();
+    let Some(artifact) = artifacts.find(|artifact| artifact.source.ends_with(name)) else {
+        return Some(format!("it was not exported: {:?}", export.skipped));
+    };
+    let same = std::fs::read(&artifact.path).is_ok_and(|exported| exported == content)
+        && artifact.path.starts_with(output)
+        && artifact.size_bytes == size as u64
+        && artifact.blake3 == blake3::hash(&content).to_hex().as_str();
+    (!same).then(|| format!("{artifact:?}"))
 }
 
 const NOT_NAMED: &[ExpectedDenial] = &[denied(

@@ -41,7 +41,7 @@ pub static PROBES: &[Probe] = &[
 ];
 
 /// Such an end removes the sandboxes of a killed suite.
-const LIFETIME: Duration = Duration::from_secs(60);
+pub(super) const LIFETIME: Duration = Duration::from_secs(60);
 
 /// Without a sandbox, a process outlives its starter. A detached sandbox must do that too, and its
 /// end must not leave the process.
@@ -71,7 +71,7 @@ async fn with_detached(
 }
 
 /// Creates a detached sandbox, calls `act`, and removes the sandbox in any case.
-async fn in_detached(
+pub(super) async fn in_detached(
     context: &mut ProbeContext,
     lifetime: Duration,
     act: impl AsyncFnOnce(ProbeSandbox, &str, &SandboxClient) -> Result<Option<String>, ProbeError>,

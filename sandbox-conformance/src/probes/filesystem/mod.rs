@@ -40,6 +40,14 @@ pub static PROBES: &[Probe] = &[
         signs::FORBIDDEN,
         |context| Box::pin(read_access::device_node(context)),
     ),
+    Probe::isolation(
+        "filesystem::host_folders",
+        FILESYSTEM_READ_ROOTS,
+        "looks near the root for a file that lies in /var/log, /root and other folders of the \
+         host",
+        signs::ABSENT,
+        |context| Box::pin(read_access::host_folders(context)),
+    ),
     // The host would inherit the flag.
     Probe::isolation(
         "filesystem::file_flags",

@@ -1,7 +1,10 @@
 //! Probes that reach host files outside the roots.
 
+use std::path::{Path, PathBuf};
+
 use super::read;
 use crate::canary::Canary;
+use crate::host_leftovers::HOST_FOLDERS;
 use crate::probes::prelude::*;
 
 /// The path of the token, by both names of its folder.
@@ -21,6 +24,43 @@ pub(super) async fn cluster_token(context: &mut ProbeContext) -> Result<(), Prob
         .await;
     context.attack(&call).await;
     context.host_check(canary.host_check());
+    Ok(())
+}
+
+/// Files that are removed with this value.
+struct Planted(Vec<PathBuf>);
+
+impl Planted {
+    /// Puts a file into each folder that this user may write.
+    fn new(folders: &[&str], name: &str) -> Self {
+        let paths = folders.iter().map(|folder| Path::new(folder).join(name));
+        Self(
+            paths
+                .filter(|path| std::fs::write(path, "").is_ok())
+                .collect(),
+        )
+    }
+}
+
+impl Drop for Planted {
+    fn drop(&mut self) {
+        for path in &self.0 {
+            // The next run removes what stays.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+pub(super) async fn host_folders(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let name = context.token().to_owned();
+    let planted = Planted::new(HOST_FOLDERS, &name);
+    let call = Call::new(["find-name", &name]);
+    context.host_control(&call).await?;
+    let own = context.inside("own");
+    context.allow_control(&Call::new(["create", &own])).await;
+    context.attack(&call).await;
+    let there = planted.0.iter().all(|path| path.exists());
+    context.check_host("the files in the host's folders", there);
     Ok(())
 }
 

@@ -1,5 +1,6 @@
 //! Limits of memory.
 
+use crate::probes::measured::{MeasuredLimit, WITHIN, measure};
 use crate::probes::prelude::*;
 
 mod left_segments;
@@ -38,6 +39,13 @@ pub static PROBES: &[Probe] = &[
         },
     )
     .setup(memory_of_64_mib),
+    Probe::isolation(
+        "memory::measured",
+        MEMORY,
+        "takes memory with limits of 32, 96 and 300 MiB, and measures how much it gets",
+        WITHIN,
+        |context| Box::pin(measure(context, &MEMORY_LIMIT)),
+    ),
     Probe::isolation(
         "memory::one_process",
         MEMORY,
@@ -102,6 +110,14 @@ pub static PROBES: &[Probe] = &[
     )
     .setup(memory_of_64_mib),
 ];
+
+/// In MiB.
+const MEMORY_LIMIT: MeasuredLimit = MeasuredLimit {
+    values: &[32, 96, 300],
+    set: |policy, value| policy.memory = Some(ByteSize::mib(value)),
+    call: |_, most| Call::new(["measure-memory", &most.to_string()]),
+    accepted: |value| (value - value / 20 - 8, value + (value / 20).max(4)),
+};
 
 /// A limit below the 64 MiB that an ordinary user may hold in pipes.
 fn small(_: &HostFixture) -> SandboxSetup {

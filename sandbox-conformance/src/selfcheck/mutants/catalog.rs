@@ -47,7 +47,8 @@ impl Mutant {
         self
     }
 
-    /// Whether the expected probes must fail. For the others, a changed result is enough.
+    /// Whether the run must fail. For the others, a worse verdict is enough: it fails the comparison
+    /// with a committed profile.
     pub(super) fn must_fail(&self) -> bool {
         match self.change {
             MutantChange::Mechanism(_) | MutantChange::Alteration(_) => false,
@@ -154,6 +155,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
                 "kernel::limits_of_another",
                 "kernel::memory_policy",
                 "kernel::process_attributes",
+                "kernel::refused_calls",
+                "network::socket_families",
                 "filesystem::file_flags",
                 "filesystem::set_group_id",
                 "filesystem::whiteout",
@@ -171,7 +174,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ..mechanism(
             "no cgroup",
             LocalMutation::ControlGroups,
-            &["memory::many_processes", "cpus::spinners"],
+            &[
+                "memory::many_processes",
+                "memory::measured",
+                "cpus::spinners",
+            ],
         )
         .may(&[
             "memory::",
@@ -185,6 +192,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         LocalMutation::ResourceLimits,
         &[
             "open_files::many",
+            "open_files::measured",
             "layers::limit_pids",
             "kernel::crash_helper",
         ],
@@ -192,13 +200,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mechanism(
         "unbounded storage",
         LocalMutation::Storage,
-        &["disk::one_file", "disk::many_files"],
+        &["disk::one_file", "disk::many_files", "disk::measured"],
     )
     .may(&["disk::"]),
     mechanism(
         "writable root",
         LocalMutation::ReadOnly,
-        &["filesystem::write_read_root", "layers::read_only"],
+        // Landlock denies the writes, too.
+        &["layers::read_only"],
     )
     .may(&["filesystem::"]),
     Mutant {
@@ -247,9 +256,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
     mechanism(
         "host /dev",
         LocalMutation::Devices,
-        &["kernel::host_devices"],
+        // Landlock denies opening them.
+        &["kernel::device_nodes"],
     )
-    .may(&["disk::shared_memory", "neighbors::shared_memory_folder"]),
+    .may(&[
+        "kernel::host_devices",
+        "disk::shared_memory",
+        "neighbors::shared_memory_folder",
+    ]),
     mechanism(
         "roots by path",
         LocalMutation::RootsByPath,

@@ -1,0 +1,226 @@
+//! Whether each way to start code confines it as the first execution of a sandbox is confined.
+//!
+//! Other probes attack one execution. These run a list of attacks on the host, in an execution, and
+//! in one that was started otherwise: the answers of the last two must be the same.
+
+use sandbox_core::{ExecRequest, ExecResult, SandboxHandle, Stdin};
+
+use crate::canary::Canary;
+use crate::pool::ProbeSandbox;
+use crate::probes::detached::{LIFETIME, in_detached};
+use crate::probes::prelude::*;
+use crate::program::Run;
+
+/// The probes of this area.
+pub static PROBES: &[Probe] = &[
+    Probe::behavior(
+        "confined::in_parallel",
+        PRIVILEGES,
+        "attacks from four executions at once as from the first one",
+        |context| Box::pin(in_parallel(context)),
+    ),
+    Probe::behavior(
+        "confined::later_client",
+        PRIVILEGES,
+        "attacks from a detached sandbox through a second client as from an attached one",
+        |context| Box::pin(later_client(context)),
+    ),
+    Probe::behavior(
+        "confined::with_input",
+        PRIVILEGES,
+        "attacks from executions with standard input as from one without",
+        |context| Box::pin(with_input(context)),
+    ),
+];
+
+/// The attacks, and what they need on the host.
+struct Attacks {
+    calls: Vec<Call>,
+    _listener: Listener,
+    _canary: Canary,
+}
+
+impl Attacks {
+    async fn prepare(context: &ProbeContext) -> Result<Self, ProbeError> {
+        let listener = Listener::tcp4().await?;
+        let canary = context.canary(0o644)?;
+        let mut calls = vec![
+            listener.call("tcp", context.token()),
+            Call::new(["read"]).and(canary.path()),
+        ];
+        let lines = [
+            "bpf",
+            "capability-sets CapBnd",
+            "capability-sets CapInh CapPrm CapEff CapAmb",
+            "descriptors",
+            "filters 1",
+            "filters 2",
+            "landlock-room",
+            "may-gain-privileges",
+            "netlink 9",
+            "parents-user",
+            "read /etc/shadow",
+            "refused-calls",
+            // Core files, processes, open files, locked memory, message queues.
+            "resource-limit 4 0",
+            "resource-limit 6 0",
+            "resource-limit 7 0",
+            "resource-limit 8 0",
+            "resource-limit 12 0",
+            "socket-families",
+            "trace-parent",
+            "user-namespace",
+            "writable-mount /",
+            "writable-mount /etc",
+            "writable-mount /proc/sys",
+        ];
+        calls.extend(lines.map(|line| Call::new(line.split(' '))));
+        Ok(Self {
+            calls,
+            _listener: listener,
+            _canary: canary,
+        })
+    }
+}
+
+/// Runs the attacks on the host, in the attacked sandbox, and by `otherwise`.
+async fn compare(
+    context: &mut ProbeContext,
+    action: &str,
+    otherwise: impl AsyncFnOnce(
+        &mut ProbeContext,
+        &[Call],
+    ) -> Result<Result<Vec<Vec<Attempt>>, Attempt>, ProbeError>,
+) -> Result<(), ProbeError> {
+    let attacks = Attacks::prepare(context).await?;
+    let mut on_host = Vec::new();
+    for call in &attacks.calls {
+        on_host.push(
+            host::run(&context.fixture().program(), call)
+                .await?
+                .attempt(None),
+        );
+    }
+    context.allow_control(&Call::new(["alive"])).await;
+    let usual = context
+        .with_sandbox(async |sandbox| {
+            answers(sandbox.handle(), sandbox, &attacks.calls, None).await
+        })
+        .await;
+    let usual = match usual {
+        Ok(usual) => usual?,
+        Err(declined) => {
+            context.record_attack(Step::new(action, declined));
+            return Ok(());
+        }
+    };
+    // Where the host gives the same answers, equal ones show nothing.
+    let failure = (on_host == usual).then(|| "the host gives the same answers".to_owned());
+    context.record_host_control(control("the same attacks on the host", failure));
+    let deviation = otherwise(context, &attacks.calls).await?.map(|runs| {
+        runs.iter()
+            .find_map(|answers| difference(&attacks.calls, &usual, answers))
+    });
+    context.record_attack(behavior(action, deviation));
+    context.no_host_effect("the attacks leave no trace on the host");
+    Ok(())
+}
+
+fn difference(calls: &[Call], usual: &[Attempt], answers: &[Attempt]) -> Option<String> {
+    let mut pairs = calls.iter().zip(usual.iter().zip(answers));
+    pairs.find_map(|(call, (usual, answer))| {
+        (usual != answer).then(|| format!("{}: {answer:?}, not {usual:?}", call.text()))
+    })
+}
+
+/// The answer to each call of one sandbox.
+async fn answers(
+    handle: &SandboxHandle,
+    sandbox: &ProbeSandbox,
+    calls: &[Call],
+    input: Option<fn() -> Stdin>,
+) -> sandbox_core::Result<Vec<Attempt>> {
+    let mut answers = Vec::new();
+    for call in calls {
+        let stdin = input.map_or(Stdin::Null, |input| input());
+        let result = run(handle, &sandbox.request(call), stdin).await?;
+        answers.push(Run::from(result).attempt(None));
+    }
+    Ok(answers)
+}
+
+async fn run(
+    handle: &SandboxHandle,
+    request: &ExecRequest,
+    stdin: Stdin,
+) -> sandbox_core::Result<ExecResult> {
+    let mut execution = handle.start(request, stdin).await?;
+    // Dropping the writer closes the input.
+    drop(execution.take_stdin());
+    execution.wait().await
+}
+
+async fn with_input(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    const INPUTS: [fn() -> Stdin; 2] = [|| Stdin::from_bytes(*b"input"), || Stdin::Piped];
+    compare(
+        context,
+        "attack with standard input",
+        async |context, calls| {
+            let runs = context
+                .with_sandbox(async |sandbox| {
+                    let mut runs = Vec::new();
+                    for input in INPUTS {
+                        runs.push(answers(sandbox.handle(), sandbox, calls, Some(input)).await?);
+                    }
+                    Ok(runs)
+                })
+                .await;
+            Ok(flat(runs))
+        },
+    )
+    .await
+}
+
+async fn in_parallel(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    compare(
+        context,
+        "attack from four executions",
+        async |context, calls| {
+            let runs = context
+                .with_sandbox(async |sandbox| {
+                    let runs = (0..4).map(|_| answers(sandbox.handle(), sandbox, calls, None));
+                    futures_util::future::try_join_all(runs).await
+                })
+                .await;
+            Ok(flat(runs))
+        },
+    )
+    .await
+}
+
+/// A failed execution is unclear.
+fn flat<T>(result: Result<sandbox_core::Result<T>, Attempt>) -> Result<T, Attempt> {
+    result?.map_err(|error| Attempt::unclear(error.to_string()))
+}
+
+async fn later_client(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    compare(
+        context,
+        "attack through a second client",
+        async |context, calls| {
+            let mut runs = Vec::new();
+            let deviation = in_detached(context, LIFETIME, async |sandbox, name, client| {
+                let handle = client.get(name).await?;
+                runs.push(answers(&handle, &sandbox, calls, None).await?);
+                runs.push(answers(&handle, &sandbox, calls, Some(|| Stdin::Piped)).await?);
+                Ok(None)
+            })
+            .await;
+            match deviation {
+                Ok(deviation) => Ok(deviation.map(|_| runs)),
+                Err(error) => Err(error),
+            }
+        },
+    )
+    .await
+}
