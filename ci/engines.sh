@@ -203,6 +203,11 @@ C
     if [ ! -e /etc/containers/containers.conf ] && ! has_systemd; then
         podman_config | write_once "$home/.config/containers/containers.conf"
     fi
+    # Containers of a killed machine still count as running; Podman then fails to join their namespace.
+    if ! (cd / && "${as[@]}" podman info >/dev/null 2>&1); then
+        say "rootless Podman fails; resetting its pause process"
+        (cd / && "${as[@]}" podman system migrate >&2) || fail "podman system migrate failed" "see its message above"
+    fi
     start podman-rootless "$state/podman-rootless.log" rootless_answers \
         "${as[@]}" podman system service --time=0 "$(rootless_endpoint)"
 }
