@@ -48,5 +48,6 @@ fn attack_numbers_are_unique() {
         .map(|(number, _)| number.parse().expect("a number"))
         .collect();
     numbers.sort_unstable();
-    assert_eq!(numbers, (1..=22).collect::<Vec<_>>());
+    assert!(!numbers.is_empty());
+    assert_eq!(numbers, (1..).take(numbers.len()).collect::<Vec<_>>());
 }
