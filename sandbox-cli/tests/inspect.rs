@@ -196,3 +196,77 @@ fn policy_show_prints_equivalent_policy_file() {
         shown
     );
 }
+
+#[test]
+fn why_names_the_rule_that_decides() {
+    let folder = tempfile::tempdir().unwrap();
+    let policy = folder.path().join("p.toml");
+    let root = folder.path().display();
+    let text = format!(
+        "version = 1\nfilesystem_read_roots = ['{root}']\negress = ['*.a.org', '!x.a.org']"
+    );
+    std::fs::write(&policy, text).unwrap();
+    let policy = policy.to_str().unwrap();
+    let why = |subject: &str| run_text(["why", "--policy", policy, subject]);
+
+    let (code, stdout, _) = why("x.a.org:443");
+    let expected = "connect x.a.org:443: denied: the rule !x.a.org denies it (egress = !x.a.org)\n";
+    assert_eq!((code, stdout.as_str()), (Some(3), expected));
+    let (code, stdout, _) = why("y.a.org");
+    assert_eq!(code, Some(0));
+    assert!(
+        stdout.lines().all(|line| line.contains("egress = *.a.org")),
+        "{stdout}"
+    );
+    assert_eq!(stdout.lines().count(), 2);
+
+    let (code, document) = run_json(&["why", "--policy", policy, policy]);
+    let [read, write] = [&document["decisions"][0], &document["decisions"][1]];
+    assert_eq!(
+        (code, &read["allowed"]),
+        (Some(0), &serde_json::json!(true))
+    );
+    assert_eq!(read["rule"], format!("filesystem_read_roots = {root}"));
+    assert_eq!(
+        (&write["action"], &write["allowed"]),
+        (&"write".into(), &false.into())
+    );
+
+    let (code, stdout, _) = run_text(["why", "example.org:443"]);
+    assert_eq!(code, Some(3));
+    assert!(stdout.contains("the policy has no network"), "{stdout}");
+    let (code, _, stderr) = why("127.1");
+    assert_eq!(code, Some(125));
+    assert!(stderr.contains("four decimal numbers"), "{stderr}");
+}
+
+#[test]
+#[cfg(feature = "local")]
+fn allowed_hosts_become_demands() {
+    let allow = [
+        "check",
+        "--allow-host",
+        "a.org:443",
+        "--allow-host",
+        "!b.org",
+    ];
+    let (code, document) = run_json(&allow);
+    assert_eq!(code, Some(3));
+    let rows = document["capabilities"].as_array().unwrap();
+    let egress = rows
+        .iter()
+        .find(|row| row["capability"] == "egress")
+        .unwrap();
+    assert_eq!(egress["demanded"], "a.org:443, !b.org");
+    let (code, _, stderr) = run_text(["check", "--allow-host", "http://a.org"]);
+    assert_eq!(code, Some(125));
+    assert!(stderr.contains("no scheme"), "{stderr}");
+    let (code, document) = run_json(&["check", "--network", "full"]);
+    let rows = document["capabilities"].as_array().unwrap();
+    assert!(
+        !rows.iter().any(|row| row["capability"] == "network_access"),
+        "{code:?} {rows:?}"
+    );
+    let (code, _, _) = run_text(["check", "--network", "none", "--allow-host", "a.org"]);
+    assert_eq!(code, Some(125));
+}
