@@ -16,6 +16,7 @@ mod connection;
 mod copy;
 mod counters;
 pub mod disk_split;
+pub mod egress;
 mod engine_cell;
 mod entries;
 mod execution;
