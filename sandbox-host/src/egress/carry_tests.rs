@@ -432,6 +432,15 @@ async fn rules_stay_within_the_ceiling() {
     assert!(egress.rules().is_empty());
 }
 
+#[test]
+fn gaps_are_those_of_the_rules() {
+    let of = |rule: &str| gaps(&rules(&[rule.to_owned()]));
+    assert_eq!(of("a.org"), [LEVEL_NAME_GAP]);
+    assert_eq!(of("a.org:22"), <[&str; 0]>::default());
+    assert_eq!(of("*.a.org tcp"), [WILDCARD_GAP]);
+    assert_eq!(of("*.a.org"), [LEVEL_NAME_GAP, WILDCARD_GAP]);
+}
+
 #[tokio::test]
 async fn wildcard_is_no_channel_for_many_names() {
     let port = 22;

@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 /// The most open connections of a sandbox. Each has two descriptors of this process at most, and
-/// 8 KiB of buffers.
+/// 8 KiB of buffers; before it is connected, its first request.
 pub(super) const MAX_CONNECTIONS: usize = 12_288;
 
-/// The most connections of a sandbox that are resolved and dialed at once; others wait. Each
-/// resolution takes a thread.
+/// The most connections of a sandbox that are resolved and dialed at once; others wait.
 pub(super) const MAX_DIALING: usize = 256;
+
+/// The most lookups of a sandbox at once, each of which takes a thread of this process.
+pub(super) const MAX_LOOKUPS: usize = 32;
 
 /// How long resolving and dialing may take, and how long a client may take for its first request.
 pub(super) const DIAL_TIME_LIMIT: Duration = Duration::from_secs(10);

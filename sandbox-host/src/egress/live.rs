@@ -138,7 +138,7 @@ impl Live {
     /// Replaces the rules, and resets the connections that they do not allow. Returns when these
     /// have ended.
     pub(super) async fn replace(&self, rules: EgressRules) {
-        let revoked = {
+        let mut revoked = {
             let mut state = lock(&self.state);
             state.rules = rules;
             state.generation += 1;
@@ -154,8 +154,9 @@ impl Live {
             let closed = self.closed.notified();
             tokio::pin!(closed);
             closed.as_mut().enable();
-            let is_open = |id| lock(&self.state).open.contains_key(id);
-            if !revoked.iter().any(is_open) {
+            let is_open = |id: &u64| lock(&self.state).open.contains_key(id);
+            while revoked.pop_if(|id| !is_open(id)).is_some() {}
+            if revoked.is_empty() {
                 return;
             }
             closed.await;
@@ -245,5 +246,44 @@ impl Drop for Ticket<'_> {
     fn drop(&mut self) {
         lock(&self.live.state).open.remove(&self.id);
         self.live.closed.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connection_stays_only_if_the_new_rules_allow_it_as_it_is() {
+        let rules = |rules: &[&str]| EgressRules::parse(rules).unwrap();
+        let check = |before: &str, address: &str, after: &[&str]| {
+            let target = EgressTarget::new("x.a.org").unwrap();
+            let (rule, level, private) = decided(&rules(&[before]), &target, 443).unwrap();
+            let open = Open {
+                target,
+                port: 443,
+                level,
+                private,
+                addresses: vec![address.parse().unwrap()],
+                revoked: Arc::default(),
+            };
+            assert!(!rule.is_deny());
+            open.is_allowed_by(&rules(after))
+        };
+        for (before, after, stays) in [
+            ("x.a.org", &["x.a.org"][..], true),
+            ("x.a.org", &["*.a.org:443", "b.org"], true),
+            ("x.a.org", &["x.a.org tcp"], true),
+            ("x.a.org", &["x.a.org private"], true),
+            ("x.a.org", &["b.org"], false),
+            ("x.a.org", &["x.a.org:80"], false),
+            ("x.a.org", &["x.a.org", "!*.a.org"], false),
+            ("x.a.org", &["x.a.org", "!1.2.3.0/24"], false),
+            ("x.a.org", &["x.a.org", "!1.2.4.0/24"], true),
+            ("x.a.org tcp", &["x.a.org"], false),
+            ("x.a.org private", &["x.a.org"], false),
+        ] {
+            assert_eq!(check(before, "1.2.3.4", after), stays, "{before} {after:?}");
+        }
     }
 }

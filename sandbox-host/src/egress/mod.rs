@@ -12,7 +12,7 @@
 //! 4. [`Egress::set`] replaces the rules while the sandbox runs.
 //!
 //! At level `name`, the first request of a connection is checked. A server that routes by the name
-//! of a host may still reach its other names in a later request: [`LEVEL_NAME_GAP`].
+//! of a host may still reach its other names in a later request. [`gaps`] says what rules leave open.
 
 mod dial;
 mod end;
@@ -33,7 +33,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use sandbox_core::policy::{EgressRules, EgressTarget, IpNetwork, NetworkPolicy, RuleLevel};
+use sandbox_core::policy::{
+    Destination, EgressRules, EgressTarget, IpNetwork, NetworkPolicy, NetworkRule, RuleLevel,
+};
 use sandbox_core::{Error, ErrorKind, Result};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -47,13 +49,31 @@ use first_flight::{FirstFlight, Mismatch};
 use live::{Live, Refused, Ticket};
 use relay::{Buffers, Counts, RelayEnd};
 
-/// What level `name` leaves open, as the gap of a report.
-pub const LEVEL_NAME_GAP: &str =
+/// What level `name` leaves open.
+const LEVEL_NAME_GAP: &str =
     "a server of an allowed name may reach its other names, in later requests of a connection";
 
-/// What a rule with a wildcard leaves open, as the gap of a report.
-pub const WILDCARD_GAP: &str = "the owner of a wildcard's suffix learns the names that code looks \
-                                up, 4096 in a sandbox's life";
+/// What a rule with a wildcard leaves open.
+const WILDCARD_GAP: &str = "the owner of a wildcard's suffix learns the names that code \
+                            connects to, 4096 in a sandbox's life";
+
+/// What these rules leave open where they are enforced, as gaps of a report.
+#[must_use]
+pub fn gaps(rules: &EgressRules) -> Vec<&'static str> {
+    let checks_names = |rule: &NetworkRule| {
+        let mut ports = rule.ports().unwrap_or_default().into_iter();
+        ports.any(|port| rule.level(port) == RuleLevel::Name)
+    };
+    let is_wildcard = |rule: &NetworkRule| matches!(rule.destination(), Destination::Suffix(_));
+    let mut gaps = Vec::new();
+    if rules.allowing().any(checks_names) {
+        gaps.push(LEVEL_NAME_GAP);
+    }
+    if rules.allowing().any(is_wildcard) {
+        gaps.push(WILDCARD_GAP);
+    }
+    gaps
+}
 
 /// How long a client may take to read why it was refused.
 const ANSWER_TIME_LIMIT: Duration = Duration::from_secs(1);
@@ -95,7 +115,7 @@ impl Egress {
     /// `ceiling`.
     #[must_use]
     pub fn new(rules: EgressRules, ceiling: NetworkPolicy) -> Arc<Self> {
-        Self::with_resolver(rules, ceiling, Arc::new(SystemResolver))
+        Self::with_resolver(rules, ceiling, Arc::new(SystemResolver::default()))
     }
 
     /// The same with another way to find the addresses of names.
@@ -250,7 +270,7 @@ impl Egress {
                     for address in &mut addresses {
                         address.set_port(target.port);
                     }
-                    addresses
+                    resolver::in_turn(addresses)
                 }
             };
             // Off this thread: a router's tables are long.
