@@ -173,7 +173,7 @@ impl CapabilityPolicy {
                     (_, true) => "; its addresses may be private",
                     (_, false) => "; its addresses must be public",
                 };
-                let reason = format!("allowed at level {level}{addresses}");
+                let reason = format!("a rule allows it at level {level}{addresses}");
                 (true, of_rule(&rule), reason)
             }
         }
@@ -236,7 +236,8 @@ mod tests {
         let policy = CapabilityPolicy::new().network(NetworkPolicy::Allow(rules));
         for (host, allowed, rule) in [
             ("a.org:443", true, Some("egress = a.org")),
-            ("a.org:22", false, None),
+            ("a.org:22", false, Some("egress = a.org")),
+            ("b.org:22", false, None),
             ("y.b.org:22", true, Some("egress = *.b.org:22")),
             ("x.b.org:22", false, Some("egress = !x.b.org")),
             ("10.0.0.1:80", false, Some("egress = 10.0.0.0/8")),

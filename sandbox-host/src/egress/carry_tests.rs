@@ -13,6 +13,9 @@ use super::hello::tests::hello;
 use super::*;
 use crate::lock;
 
+#[path = "revoke_tests.rs"]
+mod revoke;
+
 const WAIT: Duration = Duration::from_secs(30);
 
 /// Answers from a table, and the names that were asked for.
@@ -176,7 +179,7 @@ async fn targets_of_a_hostile_agent_are_refused() {
         (name("ä.org", port), "ASCII"),
         (name(&long, port), "at most 253"),
         (name("a.org", 0), "no port"),
-        (name("a.org", 1), "no rule allows it"),
+        (name("a.org", 1), "is for other ports"),
         (address("127.0.0.1", port), "no rule allows it"),
         (address("::ffff:127.0.0.2", port), "no rule allows it"),
     ] {
@@ -361,58 +364,6 @@ async fn client_that_asks_for_nothing_is_refused_after_a_while() {
         panic!("it is too slow");
     };
     assert!(denial.why.contains("longer than 10s"), "{}", denial.why);
-}
-
-#[tokio::test]
-async fn revoked_rule_resets_its_connections_alone() {
-    let (listener, port) = listener().await;
-    let resolver = table(&[("a.org", &["127.0.0.1"]), ("b.org", &["127.0.0.1"])]);
-    let [a, b] = ["a", "b"].map(|host| format!("{host}.org:{port} private"));
-    let egress = egress(&[a.clone(), b.clone()], resolver);
-    let (mut code_a, carry_a) = start(&egress, name("a.org", port));
-    let (server_a, _) = listener.accept().await.unwrap();
-    let (mut code_b, carry_b) = start(&egress, name("b.org", port));
-    let (mut server_b, _) = listener.accept().await.unwrap();
-    // A download that never ends, and one that nobody reads.
-    let download = tokio::spawn(async move {
-        let mut server = server_a;
-        let sending = async { while server.write_all(&[1; 1000]).await.is_ok() {} };
-        tokio::time::timeout(WAIT, sending)
-            .await
-            .expect("the server is told");
-    });
-    code_a.read_exact(&mut [0; 5000]).await.unwrap();
-
-    let setting = egress.set(rules(std::slice::from_ref(&b)));
-    tokio::time::timeout(WAIT, setting)
-        .await
-        .expect("the connection ends")
-        .unwrap();
-    assert_eq!(egress.open_connections(), 1);
-    let end = carried(carry_a).await;
-    assert_eq!(end.reason, EndReason::Revoked);
-    assert!(end.received >= 5000);
-    download.await.unwrap();
-
-    server_b.write_all(b"alive").await.unwrap();
-    let mut read = [0; 5];
-    code_b.read_exact(&mut read).await.unwrap();
-    assert_eq!(&read, b"alive");
-    assert!(denial(&egress, name("a.org", port)).await.rule.is_none());
-    drop((code_b, server_b));
-    assert_eq!(carried(carry_b).await.reason, EndReason::Finished);
-
-    // A rule that asks for a stricter check than was made.
-    let (mut code, carry) = start(&egress, name("b.org", port));
-    let (mut server, _) = listener.accept().await.unwrap();
-    code.write_all(b"x").await.unwrap();
-    server.read_u8().await.unwrap();
-    egress
-        .set(rules(&[format!("b.org:{port} name private")]))
-        .await
-        .unwrap();
-    assert_eq!(carried(carry).await.reason, EndReason::Revoked);
-    assert_eq!(egress.generation(), 2);
 }
 
 #[tokio::test]

@@ -36,6 +36,8 @@ impl Decision {
 pub enum EgressDenial {
     /// No rule allows the destination.
     NoRule,
+    /// This rule allows the destination, and no rule allows the port.
+    OtherPort(NetworkRule),
     /// A rule denies it.
     Rule(NetworkRule),
     /// The name has more labels or characters below the suffix than a wildcard rule takes.
@@ -57,9 +59,10 @@ impl EgressDenial {
     pub fn rule(&self) -> Option<&NetworkRule> {
         match self {
             Self::NoRule => None,
-            Self::Rule(rule) | Self::WildcardLength(rule) | Self::Address { rule, .. } => {
-                Some(rule)
-            }
+            Self::OtherPort(rule)
+            | Self::Rule(rule)
+            | Self::WildcardLength(rule)
+            | Self::Address { rule, .. } => Some(rule),
         }
     }
 }
@@ -68,6 +71,7 @@ impl fmt::Display for EgressDenial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoRule => f.write_str("no rule allows it"),
+            Self::OtherPort(rule) => write!(f, "the rule {rule} is for other ports"),
             Self::Rule(rule) => write!(f, "the rule {rule} denies it"),
             Self::WildcardLength(rule) => write!(
                 f,

@@ -111,13 +111,13 @@ impl EgressRules {
         if let Some(rule) = self.denied_by(target, port) {
             return Decision::Denied(EgressDenial::Rule(rule.clone()));
         }
-        let mut denial = EgressDenial::NoRule;
+        let mut denial = None;
         let mut best: Option<&NetworkRule> = None;
         // The first of those that check the least, and of these one with `private`.
         let key = |rule: &NetworkRule| (rule.level(port), !rule.private);
         for rule in self.allowing().filter(|rule| rule.matches(target, port)) {
             if let Err(reason) = suffices(rule, target) {
-                denial = reason;
+                denial = Some(reason);
             } else if best.is_none_or(|best| key(rule) < key(best)) {
                 best = Some(rule);
             }
@@ -128,7 +128,7 @@ impl EgressRules {
                 level: rule.level(port),
                 private: rule.private,
             },
-            None => Decision::Denied(denial),
+            None => Decision::Denied(denial.unwrap_or_else(|| self.closest(target))),
         }
     }
 
@@ -173,6 +173,15 @@ impl EgressRules {
             })
         };
         last.unwrap_or_else(|| Decision::Denied(denied()))
+    }
+
+    /// Why a connection is denied that no rule matches.
+    fn closest(&self, target: &EgressTarget) -> EgressDenial {
+        let mut allowing = self.allowing();
+        match allowing.find(|rule| rule.destination.matches(target)) {
+            Some(rule) => EgressDenial::OtherPort(rule.clone()),
+            None => EgressDenial::NoRule,
+        }
     }
 
     fn denied_by(&self, target: &EgressTarget, port: u16) -> Option<&NetworkRule> {

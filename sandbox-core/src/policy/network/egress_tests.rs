@@ -44,6 +44,20 @@ fn destinations_and_ports_are_matched() {
 }
 
 #[test]
+fn denial_says_what_would_be_allowed() {
+    let rules = &["a.org", "1.2.3.0/24:22"];
+    assert_eq!(
+        denial(rules, "a.org", 22),
+        "the rule a.org is for other ports"
+    );
+    assert_eq!(
+        denial(rules, "1.2.3.4", 80),
+        "the rule 1.2.3.0/24:22 is for other ports"
+    );
+    assert_eq!(denial(rules, "b.org", 443), "no rule allows it");
+}
+
+#[test]
 fn denial_wins_in_any_order() {
     for rules in [["*.a.org", "!x.a.org"], ["!x.a.org", "*.a.org"]] {
         assert!(decide(&rules, "y.a.org", 443).is_allowed());

@@ -169,7 +169,7 @@ impl TryFrom<String> for NetworkRule {
 
     fn try_from(text: String) -> Result<Self, String> {
         text.parse().map_err(|error: Error| match error.fix() {
-            Some(fix) => format!("{} (fix: {fix})", error.context()),
+            Some(fix) => format!("{}; {fix}", error.context()),
             None => error.context().to_owned(),
         })
     }
