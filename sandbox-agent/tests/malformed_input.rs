@@ -74,6 +74,8 @@ fn conversation() -> Vec<u8> {
         follow: false,
     };
     encode_message(&mut bytes, 2, FrameKind::Logs, &logs.encode());
+    encode_message(&mut bytes, 3, FrameKind::Dial, &[1, 0]);
+    encode_message(&mut bytes, 3, FrameKind::Stdin, b"bytes");
     encode_message(&mut bytes, 1, FrameKind::StdinEnd, &[]);
     encode_message(&mut bytes, 1, FrameKind::Kill, &[]);
     encode_message(&mut bytes, 0, FrameKind::Stop, &10u32.to_le_bytes());

@@ -5,9 +5,9 @@ mod strategies;
 
 use proptest::{collection::vec, prelude::*};
 use sandbox_agent::protocol::{
-    AgentSettings, Attach, Channel, ClientKey, ExecRequest, ExitReport, Failure, FrameBuffer,
-    FrameKind, HEADER_LEN, Header, LogRequest, MAX_MESSAGE, MAX_PAYLOAD, MessageAssembler,
-    ProtocolError, Setup, Welcome, encode_frame, encode_message,
+    AgentSettings, Attach, Channel, ClientKey, ClosedReport, DialRequest, ExecRequest, ExitReport,
+    Failure, FrameBuffer, FrameKind, HEADER_LEN, Header, LogRequest, MAX_MESSAGE, MAX_PAYLOAD,
+    MessageAssembler, ProtocolError, Setup, Welcome, encode_frame, encode_message,
 };
 use strategies::{failure, report, request, settings, setup};
 
@@ -22,6 +22,8 @@ fn decode_all(bytes: &[u8]) {
     let _ = Channel::read_credit(bytes);
     let _ = Attach::decode(bytes);
     let _ = LogRequest::decode(bytes);
+    let _ = DialRequest::decode(bytes);
+    let _ = ClosedReport::decode(bytes);
 }
 
 /// Checks that a message round-trips, and that shorter and longer ones are refused.
@@ -98,6 +100,22 @@ proptest! {
     #[test]
     fn log_requests_round_trip(tail in any::<u32>(), follow in any::<bool>()) {
         check!(LogRequest { tail, follow }, LogRequest);
+    }
+
+    #[test]
+    fn dial_requests_round_trip(port in 1u16..) {
+        check!(DialRequest { port }, DialRequest);
+    }
+
+    #[test]
+    fn closed_reports_round_trip(errno in 0..4096) {
+        check!(ClosedReport { errno }, ClosedReport);
+    }
+
+    #[test]
+    fn error_numbers_out_of_range_are_refused(errno in any::<i32>()) {
+        let report = ClosedReport::decode(&errno.to_le_bytes());
+        prop_assert_eq!(report.is_ok(), (0..4096).contains(&errno));
     }
 
     #[test]

@@ -6,7 +6,7 @@ mod common;
 
 use std::ffi::OsStr;
 use std::fs::Permissions;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Stdio};
@@ -47,6 +47,35 @@ fn stdout_contains_exactly_the_programs_bytes() {
         "{ours}"
     );
     assert_eq!(ours.lines().count(), 1, "{ours}");
+}
+
+#[test]
+fn published_port_leads_to_the_program() {
+    let code = "import socket\n\
+        listener = socket.create_server(('127.0.0.1', 8080))\n\
+        print('ready', flush=True)\n\
+        peer, _ = listener.accept()\n\
+        peer.sendall(peer.recv(9)[::-1])";
+    let mut child = Command::new(program())
+        .args(["run", "-p", "0:8080", "-c", code])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines();
+    let line = stderr.next().unwrap().unwrap();
+    let address = line.strip_prefix("sandbox: ").unwrap().split(' ').next();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert_eq!(stdout.next().unwrap().unwrap(), "ready");
+    let mut client = std::net::TcpStream::connect(address.unwrap()).unwrap();
+    client
+        .set_read_timeout(Some(Duration::from_secs(30)))
+        .unwrap();
+    client.write_all(b"backwards").unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert_eq!(answer, "sdrawkcab");
+    assert!(child.wait().unwrap().success());
 }
 
 #[test]

@@ -35,8 +35,8 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::{
     ArtifactLimits, ByteSize, CapabilityPolicy, Copied, Denials, EnforcementReport, Error,
-    ErrorKind, ExecRequest, ExecResult, Export, OneShot, OneShotResult, OutputStream, Result,
-    SandboxClient, SandboxHandle, SandboxInfo, SandboxSpec, Stdin,
+    ErrorKind, ExecRequest, ExecResult, Export, Forward, OneShot, OneShotResult, OutputStream,
+    Result, SandboxClient, SandboxHandle, SandboxInfo, SandboxSpec, Stdin,
 };
 
 /// A value whose futures and whose drop run in the runtime.
@@ -330,6 +330,15 @@ impl BlockingHandle {
     /// As [`SandboxHandle::export_with`].
     pub fn export_with(&self, folder: impl AsRef<Path>, limits: ArtifactLimits) -> Result<Export> {
         self.0.wait(self.as_async().export_with(folder, limits))
+    }
+
+    /// See [`SandboxHandle::forward`]. Connections are carried while this handle exists.
+    ///
+    /// # Errors
+    ///
+    /// As [`SandboxHandle::forward`].
+    pub fn forward(&self, port: u16) -> Result<Forward> {
+        self.0.wait(self.as_async().forward(port))
     }
 
     /// See [`SandboxHandle::stop`].

@@ -1,6 +1,7 @@
 //! A running sandbox, as its user holds it.
 
 use std::ffi::OsStr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,8 +11,8 @@ use crate::capture::Capture;
 use crate::running::Running;
 use crate::spi::{Flow, OutputSink, OutputStream};
 use crate::{
-    Denials, EnforcementReport, Error, ErrorKind, ExecRequest, ExecResult, Execution, ImageInfo,
-    ImageReference, Plan, Result, Stdin, Synced, WorkspaceCopies,
+    Denials, EnforcementReport, Error, ErrorKind, ExecRequest, ExecResult, Execution, Forward,
+    ImageInfo, ImageReference, Plan, Result, Stdin, Synced, WorkspaceCopies,
 };
 
 /// How long [`SandboxHandle::stop`] waits between SIGTERM and SIGKILL.
@@ -172,6 +173,33 @@ impl SandboxHandle {
     #[must_use]
     pub fn denials(&self) -> Denials {
         self.running.denials.snapshot()
+    }
+
+    /// Opens a port of the host's loopback that leads to `port` inside the sandbox. The kernel
+    /// chooses the port: see [`Forward::address`]. It works without a network too.
+    ///
+    /// A program inside must listen on its loopback or on all addresses. Until one does,
+    /// connections are reset.
+    ///
+    /// # Errors
+    ///
+    /// - [`ErrorKind::InvalidRequest`] for port 0.
+    /// - [`ErrorKind::Io`] if the host does not open the port.
+    /// - [`ErrorKind::Unsupported`] on backends without an agent.
+    pub async fn forward(&self, port: u16) -> Result<Forward> {
+        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        self.forward_at(any, port).await
+    }
+
+    /// As [`SandboxHandle::forward`], with an address of the host to listen on. Whoever reaches
+    /// the address can connect to the sandbox.
+    ///
+    /// # Errors
+    ///
+    /// As [`SandboxHandle::forward`].
+    pub async fn forward_at(&self, address: SocketAddr, port: u16) -> Result<Forward> {
+        let opened = self.running.instance.forward(address, port).await;
+        opened.map_err(|error| error.on(self.tier()))
     }
 
     /// Creates an image from the sandbox's current files. The sandbox continues to run.

@@ -23,6 +23,7 @@ mod exec;
 mod execution;
 pub mod fake;
 mod files;
+mod forward;
 mod handle;
 mod image;
 mod info;
@@ -52,6 +53,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use event::ExecEvent;
 pub use exec::{Captured, ExecEnd, ExecRequest, ExecResult};
 pub use execution::Execution;
+pub use forward::Forward;
 pub use handle::SandboxHandle;
 pub use image::{
     BuildRequest, ImageEvent, ImageInfo, ImagePattern, ImageProgress, ImageReference,

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use sandbox_agent::protocol::{
-    Channel, ExitReport, Failure, Frame, FrameBuffer, FrameKind, MAX_FRAME, MAX_STREAMS,
+    Channel, DialRequest, ExitReport, Failure, Frame, FrameBuffer, FrameKind, MAX_FRAME,
     MessageAssembler, ProtocolError, Welcome, encode_frame, encode_message,
 };
 use sandbox_core::{Error, ErrorKind, Result};
@@ -20,11 +20,13 @@ use tokio::time::Instant;
 use crate::agent_timeouts;
 use crate::failure::failure_error;
 use crate::greeting::{Greeting, greet};
-use crate::inbox::{Inbox, Inboxes, StreamEnd};
+use crate::inbox::{Inbox, StreamEnd};
 use crate::link::{self, LinkedStream};
 use crate::lock;
 use crate::open_stream::OpenStream;
+use crate::open_streams::OpenStreams;
 use crate::outgoing::{FrameQueue, QueuedFrames};
+use crate::tcp::{Accepted, TcpState, TcpStream};
 use crate::watch::watch;
 
 /// Why a connection has ended.
@@ -65,12 +67,6 @@ pub(crate) struct ConnectionShared {
     last_frame: Mutex<Instant>,
     /// The link below the stream, if streams can be replaced.
     link: Option<Arc<link::LinkShared>>,
-}
-
-#[derive(Debug, Default)]
-struct OpenStreams {
-    inboxes: Inboxes,
-    last: u32,
 }
 
 impl Connection {
@@ -146,26 +142,18 @@ impl Connection {
             if let Some(ConnectionEnd { reason, .. }) = self.ended() {
                 return Err(Error::new(ErrorKind::SandboxEnded, "execute", reason));
             }
-            if streams.inboxes.len() >= MAX_STREAMS {
-                let context = format!("{MAX_STREAMS} executions are running in this sandbox");
-                return Err(Error::new(ErrorKind::InvalidRequest, "execute", context));
-            }
-            streams.last = streams.last.checked_add(1).ok_or_else(|| {
-                Error::new(
-                    ErrorKind::SandboxEnded,
-                    "execute",
-                    "all stream numbers are used up",
-                )
-            })?;
-            let id = streams.last;
-            streams.inboxes.insert(id, Arc::clone(&inbox));
-            id
+            streams.add(&inbox)?
         };
         let mut bytes = Vec::new();
         encode_message(&mut bytes, id, kind, message);
         let stream = OpenStream::new(id, inbox, self.outgoing.clone());
         stream.send(bytes);
         Ok(stream)
+    }
+
+    /// What its tasks share.
+    pub(crate) fn shared(&self) -> Arc<ConnectionShared> {
+        Arc::clone(&self.shared)
     }
 
     /// Sends a message on stream 0.
@@ -180,14 +168,7 @@ impl Connection {
 
     /// Waits for the end of the connection and returns its cause.
     pub(crate) fn watch_end(&self) -> impl Future<Output = EndCause> + Send + 'static {
-        let mut ended = self.ended.clone();
-        async move {
-            // The sender lives as long as the tasks, so its end is the connection's end.
-            match ended.wait_for(Option::is_some).await.as_deref() {
-                Ok(Some(ended)) => ended.cause,
-                _ => EndCause::Closed,
-            }
-        }
+        self.shared.watch_end()
     }
 
     /// Closes the connection from this side.
@@ -211,6 +192,40 @@ impl Drop for Connection {
 impl ConnectionShared {
     fn streams(&self) -> MutexGuard<'_, OpenStreams> {
         lock(&self.streams)
+    }
+
+    /// Waits for the end of the connection and returns its cause.
+    pub(crate) fn watch_end(&self) -> impl Future<Output = EndCause> + Send + 'static {
+        let mut ended = self.ended.subscribe();
+        async move {
+            // The sender lives as long as the tasks, so its end is the connection's end.
+            match ended.wait_for(Option::is_some).await.as_deref() {
+                Ok(Some(ended)) => ended.cause,
+                _ => EndCause::Closed,
+            }
+        }
+    }
+
+    /// Opens a TCP connection to a port inside.
+    pub(crate) fn dial(&self, port: u16) -> Result<TcpStream> {
+        let state = Arc::new(TcpState::new());
+        let mut streams = self.streams();
+        if let Some(ended) = &*self.ended.borrow() {
+            let reason = ended.reason.clone();
+            return Err(Error::new(ErrorKind::SandboxEnded, "connect", reason));
+        }
+        let id = streams.add_connection(&state)?;
+        drop(streams);
+        let mut bytes = Vec::new();
+        encode_message(
+            &mut bytes,
+            id,
+            FrameKind::Dial,
+            &DialRequest { port }.encode(),
+        );
+        // A closed queue means that the connection has ended; the state reports it.
+        let _ = self.outgoing.send(bytes.into());
+        Ok(TcpStream::new(id, state, self.outgoing.clone()))
     }
 
     pub(crate) fn last_frame(&self) -> MutexGuard<'_, Instant> {
@@ -242,16 +257,11 @@ impl ConnectionShared {
     }
 
     pub(crate) fn is_overdue(&self) -> bool {
-        self.streams()
-            .inboxes
-            .values()
-            .any(|inbox| inbox.is_overdue())
+        self.streams().are_overdue()
     }
 
     pub(crate) fn exclude(&self, time: Duration) {
-        for inbox in self.streams().inboxes.values() {
-            inbox.exclude(time);
-        }
+        self.streams().exclude(time);
     }
 
     pub(crate) fn end(&self, cause: EndCause, reason: &str) {
@@ -266,9 +276,7 @@ impl ConnectionShared {
             }
             first
         });
-        for (_, inbox) in streams.inboxes.drain() {
-            inbox.end(StreamEnd::Lost(reason.to_owned()));
-        }
+        streams.lose(reason);
     }
 
     fn violated(&self, error: ProtocolError) {
@@ -313,6 +321,12 @@ impl ConnectionShared {
             };
         }
         let mut streams = self.streams();
+        if let Some(state) = streams.connections.get(&stream) {
+            if state.accept(frame)? == Accepted::Last {
+                streams.connections.remove(&stream);
+            }
+            return Ok(());
+        }
         let inbox =
             streams
                 .inboxes

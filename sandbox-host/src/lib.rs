@@ -28,6 +28,7 @@ mod instance;
 mod isolator;
 mod link;
 mod open_stream;
+mod open_streams;
 mod outgoing;
 mod output_folder;
 mod output_path;
@@ -39,6 +40,7 @@ pub mod seccomp;
 pub mod state;
 mod stderr_tail;
 mod sync;
+mod tcp;
 mod watch;
 mod window;
 

@@ -2,8 +2,9 @@
 
 use sandbox_agent::protocol::{ProtocolError, WINDOW};
 
-/// Credit is granted in pieces of at least this many bytes. So an agent that sends single bytes
-/// does not fill the host's queue with grants.
+/// Credit of an execution is granted in pieces of at least this many bytes. So an agent that sends
+/// single bytes does not fill the host's queue with grants.
+#[cfg(test)]
 pub(crate) const GRANT: u64 = WINDOW as u64 / 4;
 
 /// What the agent may send on one channel.
@@ -13,13 +14,21 @@ pub(crate) struct Window {
     pub(crate) credit: u64,
     /// Bytes that were consumed but not granted again yet.
     pub(crate) owed: u64,
+    /// Credit is granted in pieces of at least this many bytes.
+    grant: u64,
 }
 
 impl Window {
     pub(crate) const fn new() -> Self {
+        Self::of(WINDOW)
+    }
+
+    /// A window of another size.
+    pub(crate) const fn of(window: u32) -> Self {
         Self {
-            credit: WINDOW as u64,
+            credit: window as u64,
             owed: 0,
+            grant: window as u64 / 4,
         }
     }
 
@@ -34,7 +43,7 @@ impl Window {
     /// Records consumed bytes; returns the credit to grant, if it is worth a frame.
     pub(crate) fn take(&mut self, bytes: u64) -> Option<u32> {
         self.owed += bytes;
-        (self.owed >= GRANT).then(|| self.grant_all())
+        (self.owed >= self.grant).then(|| self.grant_all())
     }
 
     pub(crate) fn grant_all(&mut self) -> u32 {

@@ -9,9 +9,14 @@ use super::{
     poll_set::{MonotonicMicros, POLLIN, POLLOUT, PollSet},
     replay::Replay,
     shared::{SharedState, StreamName},
+    tcp::{self, TcpStream},
 };
-use crate::protocol::{
-    ExecRequest, ExitKind, Failure, FrameKind, Header, LogRequest, ProtocolError,
+use crate::{
+    protocol::{
+        ClosedReport, DialRequest, ExecRequest, ExitKind, Failure, FrameKind, Header, LogRequest,
+        ProtocolError,
+    },
+    runtime::Errno,
 };
 
 /// Which of a client's descriptors is ready.
@@ -19,6 +24,7 @@ use crate::protocol::{
 pub(super) enum ClientEvent {
     Stream,
     Execution(u32, ExecutionDescriptor),
+    Connection(u32),
 }
 
 /// A client. After its stream has ended, it stays in the list until its executions have ended.
@@ -29,6 +35,7 @@ pub(super) struct Client {
     pub(super) connection: Connection,
     executions: BTreeMap<u32, Execution>,
     replays: BTreeMap<u32, Replay>,
+    connections: BTreeMap<u32, TcpStream>,
     /// When the agent disconnects the client, unless it sends something before.
     pub(super) expires_at: MonotonicMicros,
 }
@@ -40,6 +47,7 @@ impl Client {
             connection,
             executions: BTreeMap::new(),
             replays: BTreeMap::new(),
+            connections: BTreeMap::new(),
             expires_at,
         }
     }
@@ -49,7 +57,7 @@ impl Client {
         !self.connection.is_alive() && self.executions.is_empty()
     }
 
-    /// Number of open streams.
+    /// Number of open streams of executions and of the log.
     pub(super) fn streams(&self) -> usize {
         self.executions.len() + self.replays.len()
     }
@@ -85,6 +93,13 @@ impl Client {
             execution.register(may_read_outputs, set, |stream, part| {
                 token(ClientEvent::Execution(stream, part))
             });
+        }
+        for (stream, connection) in &self.connections {
+            connection.register(
+                may_read_outputs,
+                set,
+                token(ClientEvent::Connection(*stream)),
+            );
         }
     }
 
@@ -137,7 +152,9 @@ impl Client {
                 shared.request_stop(u32::from_le_bytes(grace));
             }
             (0, _) => return Err(ProtocolError::Unexpected("frame on stream 0")),
-            (stream, FrameKind::Exec | FrameKind::Logs) if self.is_open(stream) => {
+            (stream, FrameKind::Exec | FrameKind::Logs | FrameKind::Dial)
+                if self.is_open(stream) =>
+            {
                 return Err(ProtocolError::Unexpected("second use of a stream"));
             }
             (stream, FrameKind::Exec) => {
@@ -157,6 +174,12 @@ impl Client {
                     Err(failure) => self.fail(stream, &failure),
                 }
             }
+            (stream, FrameKind::Dial) => {
+                let request = DialRequest::decode(message)?;
+                if let Err(errno) = self.dial(stream, request, shared) {
+                    self.closed(stream, ClosedReport { errno: errno.0 });
+                }
+            }
             (
                 stream,
                 kind @ (FrameKind::Stdin
@@ -169,6 +192,8 @@ impl Client {
                     execution.frame(kind, message, &mut self.connection.outgoing)?;
                 } else if let Some(replay) = self.replays.get_mut(&stream) {
                     replay.frame(kind, message)?;
+                } else if let Some(connection) = self.connections.get_mut(&stream) {
+                    connection.frame(stream, kind, message, &mut self.connection.outgoing)?;
                 }
                 // The stream has ended: this frame was sent before the client knew.
             }
@@ -178,13 +203,36 @@ impl Client {
     }
 
     fn is_open(&self, stream: u32) -> bool {
-        self.executions.contains_key(&stream) || self.replays.contains_key(&stream)
+        self.executions.contains_key(&stream)
+            || self.replays.contains_key(&stream)
+            || self.connections.contains_key(&stream)
     }
 
     fn fail(&mut self, stream: u32, failure: &Failure) {
         self.connection
             .outgoing
             .message(stream, FrameKind::Failed, &failure.encode());
+    }
+
+    fn closed(&mut self, stream: u32, report: ClosedReport) {
+        self.connection
+            .outgoing
+            .message(stream, FrameKind::Closed, &report.encode());
+    }
+
+    fn dial(
+        &mut self,
+        stream: u32,
+        request: DialRequest,
+        shared: &mut SharedState,
+    ) -> Result<(), Errno> {
+        if !shared.open_connection() {
+            return Err(Errno::EMFILE);
+        }
+        let socket = tcp::dial(request.port).inspect_err(|_| shared.close_connections(1))?;
+        let connection = TcpStream::dialed(socket, request.port);
+        self.connections.insert(stream, connection);
+        Ok(())
     }
 
     fn start(
@@ -217,6 +265,13 @@ impl Client {
     ) {
         if let Some(execution) = self.executions.get_mut(&stream) {
             execution.descriptor_ready(part, &mut self.connection.outgoing, log);
+        }
+    }
+
+    /// The socket of a connection is ready.
+    pub(super) fn connection_ready(&mut self, stream: u32) {
+        if let Some(connection) = self.connections.get_mut(&stream) {
+            connection.ready(stream, &mut self.connection.outgoing);
         }
     }
 
@@ -269,7 +324,22 @@ impl Client {
             !replay.advance(*stream, log, outgoing)
         });
         shared.close_streams(before - self.streams());
+        self.end_connections(shared);
         code_exited
+    }
+
+    /// Removes connections that have ended.
+    fn end_connections(&mut self, shared: &mut SharedState) {
+        let before = self.connections.len();
+        let outgoing = &mut self.connection.outgoing;
+        self.connections.retain(|stream, connection| {
+            let end = connection.end();
+            if let Some(report) = end {
+                outgoing.message(*stream, FrameKind::Closed, &report.encode());
+            }
+            end.is_none()
+        });
+        shared.close_connections(before - self.connections.len());
     }
 
     /// Sends `failure` if the stream accepts it at once, closes the stream and kills the client's
@@ -282,6 +352,8 @@ impl Client {
         self.connection.close();
         shared.close_streams(self.replays.len());
         self.replays.clear();
+        shared.close_connections(self.connections.len());
+        self.connections.clear();
         for execution in self.executions.values_mut() {
             execution.kill(ExitKind::Killed);
             execution.abandon();

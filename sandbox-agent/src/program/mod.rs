@@ -44,6 +44,7 @@ mod replay;
 mod serve;
 mod setup;
 mod shared;
+mod tcp;
 
 use core::fmt::Write;
 

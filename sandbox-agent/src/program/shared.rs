@@ -8,7 +8,7 @@ use super::{
     failures::refusal, output_log::OutputLog, prefork_pool::PreforkPool,
     prepared_sandbox::PreparedSandbox,
 };
-use crate::protocol::{FailStep, Failure, MAX_STREAMS};
+use crate::protocol::{FailStep, Failure, MAX_CONNECTIONS, MAX_STREAMS};
 
 /// Identifies a stream among all clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +30,8 @@ pub(super) struct SharedState {
     pub(super) prefork_pool: PreforkPool,
     /// Number of open streams.
     streams: usize,
+    /// Number of open connections that clients have asked for.
+    connections: usize,
     /// The grace period of the first request to stop, in milliseconds.
     stop_grace_ms: Option<u32>,
 }
@@ -42,6 +44,7 @@ impl SharedState {
             supervisors: BTreeMap::new(),
             prefork_pool: PreforkPool::new(),
             streams: 0,
+            connections: 0,
             stop_grace_ms: None,
         }
     }
@@ -63,6 +66,18 @@ impl SharedState {
     /// Counts closed streams.
     pub(super) fn close_streams(&mut self, count: usize) {
         self.streams = self.streams.saturating_sub(count);
+    }
+
+    /// Counts a new connection. Returns whether it may be opened: at most [`MAX_CONNECTIONS`].
+    pub(super) fn open_connection(&mut self) -> bool {
+        let allowed = self.connections < MAX_CONNECTIONS;
+        self.connections += usize::from(allowed);
+        allowed
+    }
+
+    /// Counts closed connections.
+    pub(super) fn close_connections(&mut self, count: usize) {
+        self.connections = self.connections.saturating_sub(count);
     }
 
     /// Records a client's request to stop. The first request's grace period counts.

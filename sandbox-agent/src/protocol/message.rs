@@ -43,6 +43,11 @@ pub enum FrameKind {
     /// Both: grants this many more bytes (`u32`) on a channel ([`Channel`], one byte). From the
     /// agent, 0 bytes for standard input mean that it is not read any more.
     Credit = 0x16,
+    /// Host, a new stream: connect to a port inside ([`super::DialRequest`]). The stream carries the
+    /// connection: the host's bytes as [`FrameKind::Stdin`] up to [`FrameKind::StdinEnd`], the
+    /// agent's as [`FrameKind::Stdout`] up to [`FrameKind::StdoutEnd`], each with credit. A
+    /// [`FrameKind::Kill`] resets it.
+    Dial = 0x17,
     /// Agent, stream 0: the agent is in its user namespace and waits for [`FrameKind::Mapped`].
     NeedMaps = 0x81,
     /// Agent, stream 0: [`super::Welcome`].
@@ -64,6 +69,10 @@ pub enum FrameKind {
     Exited = 0x93,
     /// Agent, last frame of its stream, or of the connection on stream 0: [`super::Failure`].
     Failed = 0x94,
+    /// Agent: the end of a connection's bytes towards the host.
+    StdoutEnd = 0x95,
+    /// Agent, last frame of a connection's stream: [`super::ClosedReport`].
+    Closed = 0x96,
 }
 
 impl FrameKind {
@@ -73,7 +82,7 @@ impl FrameKind {
     ///
     /// [`ProtocolError::UnknownKind`].
     pub fn from_byte(byte: u8) -> Result<Self, ProtocolError> {
-        const ALL: [FrameKind; 25] = [
+        const ALL: [FrameKind; 28] = [
             FrameKind::Setup,
             FrameKind::Mapped,
             FrameKind::Hello,
@@ -89,6 +98,7 @@ impl FrameKind {
             FrameKind::Kill,
             FrameKind::Logs,
             FrameKind::Credit,
+            FrameKind::Dial,
             FrameKind::NeedMaps,
             FrameKind::Welcome,
             FrameKind::Pong,
@@ -99,6 +109,8 @@ impl FrameKind {
             FrameKind::Stderr,
             FrameKind::Exited,
             FrameKind::Failed,
+            FrameKind::StdoutEnd,
+            FrameKind::Closed,
         ];
         ALL.into_iter()
             .find(|kind| *kind as u8 == byte)

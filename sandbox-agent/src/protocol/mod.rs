@@ -4,9 +4,9 @@
 //! # Shape
 //!
 //! One duplex byte stream carries frames of at most 64 KiB. Stream 0 is the connection itself.
-//! Every other stream is an execution or a log, opened by the host with an unused number. A file
-//! transfer is an execution of a builtin ([`ExecProgram::Builtin`]), with the same identity,
-//! confinement, limits and flow control as code.
+//! Every other stream is an execution, a log or a TCP connection, opened by the host with an unused
+//! number. A file transfer is an execution of a builtin ([`ExecProgram::Builtin`]), with the same
+//! identity, confinement, limits and flow control as code.
 //!
 //! ```text
 //! host                                agent
@@ -17,6 +17,9 @@
 //!  |           Started, Stdout, Stderr  |   within the window and the granted credit
 //!  | Stdin, StdinEnd, Credit, Kill      |
 //!  |                    Exited | Failed |   the last frame of stream n
+//!  | Dial on stream m                   |   a connection to a port inside
+//!  | Stdin, StdinEnd, Credit, Kill      |
+//!  |    Stdout, StdoutEnd, then Closed  |   the last frame of stream m
 //!  | Ping, Stop                         |   Pong, Stopped
 //! ```
 //!
@@ -34,6 +37,7 @@
 
 mod attach;
 mod codec;
+mod connection;
 mod error;
 mod exec;
 mod frame;
@@ -48,6 +52,7 @@ mod setup;
 
 pub use attach::{Attach, ClientKey};
 pub use codec::{MessageReader, MessageWriter};
+pub use connection::{CONNECTION_WINDOW, ClosedReport, DialRequest, MAX_CONNECTIONS};
 pub use error::ProtocolError;
 pub use exec::{Builtin, ExecProgram, ExecRequest, ExitKind, ExitReport, FailStep, Failure};
 pub use frame::{
@@ -67,7 +72,7 @@ pub use setup::{HostObject, Mount, Setup, UserLimit};
 
 /// The version that both sides send in their first message. Other versions are refused: host and
 /// agent are built together.
-pub const VERSION: u16 = 6;
+pub const VERSION: u16 = 7;
 
 /// How many bytes a channel may carry before the receiver grants more with [`FrameKind::Credit`]: the
 /// initial credit of every channel, on both sides.

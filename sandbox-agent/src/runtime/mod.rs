@@ -35,6 +35,7 @@ pub mod poll;
 pub mod process;
 pub mod seccomp;
 pub mod signal;
+pub mod socket;
 #[cfg(freestanding)]
 mod start;
 pub mod stat;

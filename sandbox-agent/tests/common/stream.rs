@@ -190,6 +190,12 @@ impl TestStream {
         }
     }
 
+    /// A message of a stream that has arrived already.
+    pub fn kept(&mut self, stream: u32) -> Option<StreamMessage> {
+        let kept = self.waiting.get_mut(&stream)?;
+        (!kept.is_empty()).then(|| kept.remove(0))
+    }
+
     /// Grants credit.
     pub fn grant(&mut self, stream: u32, channel: Channel, bytes: usize) {
         let credit = channel.credit(u32::try_from(bytes).unwrap());

@@ -26,7 +26,7 @@ use network::NetworkOption;
 pub use paths::{PathMap, existing};
 pub use policy_file::{PolicySource, in_file, writable};
 use settings::SettingOptions;
-pub use values::{bytes, duration, pull_policy, text, variable};
+pub use values::{Published, bytes, duration, published, pull_policy, text, variable};
 use values::{capability, cpus, network_rule, package, preset};
 
 /// The tier and the policy.

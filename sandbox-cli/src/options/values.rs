@@ -1,6 +1,7 @@
 //! Values of options.
 
 use std::ffi::OsStr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use sandbox::policy::{NetworkRule, Preset, Requirement};
@@ -53,6 +54,28 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "write 30, 30s or 1m30s".to_owned())
 }
 
+/// A port of the host that leads to a port of the sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Published {
+    /// Where to listen on the host.
+    pub host: SocketAddr,
+    /// The port inside.
+    pub port: u16,
+}
+
+/// `[HOST_IP:]HOST:GUEST`.
+pub fn published(text: &str) -> Result<Published, String> {
+    let parsed = text.rsplit_once(':').and_then(|(host, port)| {
+        let port = port.parse().ok().filter(|port| *port != 0)?;
+        let host = match host.parse() {
+            Ok(number) => SocketAddr::from((Ipv4Addr::LOCALHOST, number)),
+            Err(_) => host.parse().ok()?,
+        };
+        Some(Published { host, port })
+    });
+    parsed.ok_or_else(|| "write HOST:GUEST or IP:HOST:GUEST, such as 8080:80".to_owned())
+}
+
 /// `NAME=VALUE`.
 pub fn variable(pair: &OsStr) -> Result<(String, String), CommandError> {
     let text = text("--env", pair)?;
@@ -84,6 +107,20 @@ mod tests {
         assert_eq!(duration("1m30s"), Ok(Duration::from_secs(90)));
         for bad in ["", "-1", "soon", "NaN", "inf"] {
             assert!(duration(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn published_ports_are_on_the_loopback_unless_an_address_is_given() {
+        let parsed = |text| published(text).map(|ports| (ports.host.to_string(), ports.port));
+        assert_eq!(parsed("8080:80"), Ok(("127.0.0.1:8080".into(), 80)));
+        assert_eq!(parsed("0:80"), Ok(("127.0.0.1:0".into(), 80)));
+        assert_eq!(parsed("0.0.0.0:1:2"), Ok(("0.0.0.0:1".into(), 2)));
+        assert_eq!(parsed("[::1]:1:2"), Ok(("[::1]:1".into(), 2)));
+        for bad in [
+            "", "80", ":80", "80:", "80:0", "80:65536", "x:1:2", "::1:1:2", "1:2/udp",
+        ] {
+            assert!(published(bad).is_err(), "{bad:?}");
         }
     }
 

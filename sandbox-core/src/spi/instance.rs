@@ -1,5 +1,6 @@
 //! A running sandbox, as a backend implements it.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use async_trait::async_trait;
 use super::{Input, OutputSink, Source, unsupported};
 use crate::{
     ArtifactLimits, Copied, EnforcementReport, Error, ErrorKind, ExecEnd, ExecRequest, Export,
-    ImageInfo, ImageReference, Result, Synced, WorkspaceCopies,
+    Forward, ImageInfo, ImageReference, Result, Synced, WorkspaceCopies,
 };
 
 /// A running sandbox.
@@ -147,6 +148,21 @@ pub trait Instance: Send + Sync {
             "follow the log",
             "this backend does not do that",
         ))
+    }
+
+    /// Listens on `address` of the host and connects each client to `port` of the sandbox's own
+    /// loopback.
+    ///
+    /// # Behavior
+    ///
+    /// - Tries `127.0.0.1` and then `::1`, for each connection anew. A connection that the
+    ///   sandbox refuses is reset.
+    /// - Each direction ends on its own.
+    /// - Needs no network of the sandbox.
+    /// - Dropping the [`Forward`] closes the listener and resets the connections.
+    async fn forward(&self, address: SocketAddr, port: u16) -> Result<Forward> {
+        let _ = (address, port);
+        Err(unsupported("forward port", "this backend"))
     }
 
     /// Creates an image from the current files of the sandbox, under an unused name.

@@ -1,5 +1,6 @@
 //! The operations that sandbox-core requests of an instance.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use async_trait::async_trait;
 use sandbox_agent::protocol::{Builtin, ExecProgram, FrameKind, LogRequest};
 use sandbox_core::spi::{Flow, Input, Instance, OutputSink, OutputStream, Source};
 use sandbox_core::{
-    ArtifactLimits, Copied, EnforcementReport, ExecEnd, ExecRequest, Export, ImageInfo,
+    ArtifactLimits, Copied, EnforcementReport, ExecEnd, ExecRequest, Export, Forward, ImageInfo,
     ImageReference, Result, Synced, WorkspaceCopies,
 };
 
@@ -15,7 +16,7 @@ use super::outcome::HostAction;
 use super::{AgentInstance, DiscardSink};
 use crate::execution::{Finish, follow};
 use crate::failure::failure_error;
-use crate::{agent_timeouts, copy, export};
+use crate::{agent_timeouts, copy, export, tcp};
 
 #[async_trait]
 impl Instance for AgentInstance {
@@ -107,6 +108,13 @@ impl Instance for AgentInstance {
         limits: ArtifactLimits,
     ) -> Result<Export> {
         export::export(self, paths, folder, limits).await
+    }
+
+    async fn forward(&self, address: SocketAddr, port: u16) -> Result<Forward> {
+        if let Some(ended) = self.connection.ended() {
+            return Err(self.ended_error(ended.reason));
+        }
+        tcp::forward(self.connection.shared(), address, port).await
     }
 
     async fn commit(&self, tag: &ImageReference) -> Result<ImageInfo> {

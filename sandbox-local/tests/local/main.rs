@@ -12,6 +12,7 @@ mod lifetime;
 mod limits;
 mod packages;
 mod paths;
+mod ports;
 mod residue;
 mod roots;
 mod streams;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         limits::TESTS,
         packages::TESTS,
         paths::TESTS,
+        ports::TESTS,
         roots::TESTS,
         streams::TESTS,
         users::TESTS,

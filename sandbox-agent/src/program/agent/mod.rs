@@ -172,6 +172,9 @@ impl Agent {
                     AgentEvent::Client(index, ClientEvent::Execution(stream, part)) => {
                         self.clients[index].descriptor_ready(stream, part, &mut self.shared.log);
                     }
+                    AgentEvent::Client(index, ClientEvent::Connection(stream)) => {
+                        self.clients[index].connection_ready(stream);
+                    }
                     AgentEvent::Children => self.reap(),
                     AgentEvent::Listener(place) => self.accept_clients(place)?,
                 }

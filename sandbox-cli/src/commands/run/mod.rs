@@ -18,7 +18,7 @@ use clap::Args;
 use sandbox::{SandboxClient, registry};
 
 use crate::command_error::{CommandError, Outcome};
-use crate::options::{PolicyOptions, Request, writable};
+use crate::options::{PolicyOptions, Published, Request, published, writable};
 use crate::output::{FormatOption, LIVE_OUTPUT};
 use crate::print_status;
 use language::Language;
@@ -76,6 +76,11 @@ pub struct RunArguments {
     /// Do not pass standard input (the default), and do not warn about unread input
     #[arg(short, long)]
     no_stdin: bool,
+
+    /// Port of the host that leads to a port of the sandbox while the program runs (repeatable).
+    /// Listens on 127.0.0.1 unless an address is given; 0 chooses a free port
+    #[arg(short, long, value_name = "[IP:]HOST:GUEST", value_parser = published)]
+    publish: Vec<Published>,
 
     /// Run in this existing, running container (id or name) and leave it as it was
     #[arg(long, value_name = "CONTAINER", help_heading = "Policy", conflicts_with_all = ["image", "pull", "rm_image", "writable_root", "workspace", "commit", "runtime", "package_network"])]

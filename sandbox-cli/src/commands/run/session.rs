@@ -63,7 +63,7 @@ impl Run<'_> {
             signal = signals.next() => return Err(CommandError::interrupted(signal)),
         };
         let ended = tokio::select! {
-            ended = self.work(&sandbox) => ended,
+            ended = self.published(&sandbox) => ended,
             signal = signals.next() => {
                 let end = async {
                     self.clean_up(&sandbox).await;
@@ -123,6 +123,22 @@ impl Run<'_> {
             print_status(format_args!("installing {}", packages.join(", ")));
         }
         std::future::pending().await
+    }
+
+    /// Runs the program with its published ports.
+    async fn published(&self, sandbox: &SandboxHandle) -> Result<RunResult, CommandError> {
+        let mut open = Vec::new();
+        for ports in &self.arguments.publish {
+            let forward = sandbox.forward_at(ports.host, ports.port).await?;
+            if !self.arguments.quiet && self.arguments.format.format == Format::Text {
+                let (address, port) = (forward.address(), forward.port());
+                print_status(format_args!(
+                    "{address} leads to port {port} of the sandbox"
+                ));
+            }
+            open.push(forward);
+        }
+        self.work(sandbox).await
     }
 
     async fn work(&self, sandbox: &SandboxHandle) -> Result<RunResult, CommandError> {
