@@ -69,10 +69,8 @@ pub fn run(arguments: &ExecArguments) -> Outcome {
     let outcome = runtime.block_on(async {
         let mut signals = Signals::listen()?;
         let work = async {
-            let located = arguments.tier.find(&arguments.name).await?;
-            let backend = located.tier.backend;
-            super::in_sandbox(&located.client, &arguments.name, async |sandbox| {
-                arguments.execute(sandbox, &request, backend).await
+            super::in_sandbox(&arguments.tier, &arguments.name, async |sandbox, tier| {
+                arguments.execute(sandbox, &request, tier.backend).await
             })
             .await
         };
