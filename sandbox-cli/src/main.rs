@@ -29,10 +29,7 @@ fn main() {
         Err(error) if !error.use_stderr() => (Format::Text, print_help(&error)),
         Err(error) => (
             Format::guess(&arguments),
-            Err(CommandError::usage(
-                &error,
-                arguments::subcommand(&arguments).as_deref(),
-            )),
+            Err(CommandError::usage(&error, &arguments)),
         ),
     };
     let exit = outcome.unwrap_or_else(|failure| failure.report(format));
@@ -46,6 +43,7 @@ fn dispatch(command: Command) -> Outcome {
         Command::Create(arguments) => commands::create::run(&arguments),
         Command::Exec(arguments) => commands::exec::run(&arguments),
         Command::Cp(arguments) => commands::cp::run(&arguments),
+        Command::Export(arguments) => commands::export::run(&arguments),
         Command::Ls(arguments) => commands::ls::run(&arguments),
         Command::Logs(arguments) => commands::logs::run(&arguments),
         Command::Stop(arguments) => commands::end::run(&arguments, EndMethod::Stop),

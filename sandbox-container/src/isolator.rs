@@ -15,7 +15,7 @@ use crate::Tier;
 use crate::background_removal::{CleanupExtras, remove_soon};
 use crate::cgroup::ContainerCgroups;
 use crate::detached::{RecordGuard, RecordStore};
-use crate::engine::{Engine, inspect};
+use crate::engine::{Connection, inspect};
 use crate::error::{Operation, engine_error};
 use crate::image::{self, Commit, SourceImage};
 use crate::removal::{self, ContainerGuard};
@@ -28,7 +28,7 @@ pub(crate) struct ContainerIsolator(Arc<IsolatedContainer>);
 #[derive(Debug)]
 pub(crate) struct RunningContainer {
     pub tier: Tier,
-    pub engine: Engine,
+    pub engine: Connection,
     /// Its id.
     pub id: String,
     /// Removes the container when dropped. `None` for a sandbox that another process created.
@@ -49,7 +49,7 @@ pub(crate) struct RunningContainer {
 #[derive(Debug)]
 struct IsolatedContainer {
     tier: Tier,
-    engine: Engine,
+    engine: Connection,
     container: String,
     /// Whether the container is known to be removed.
     gone: AtomicBool,
@@ -114,7 +114,7 @@ impl ContainerIsolator {
     }
 
     /// The container's engine.
-    pub(crate) fn engine(&self) -> &Engine {
+    pub(crate) fn engine(&self) -> &Connection {
         &self.0.engine
     }
 
@@ -153,7 +153,7 @@ impl ContainerIsolator {
     pub(crate) async fn cgroups(&self) -> Option<&ContainerCgroups> {
         let inner = &*self.0;
         let lookup = inner.cgroups.get_or_try_init(|| async {
-            if !inner.engine.facts.local {
+            if !inner.engine.is_local() {
                 return Ok(None);
             }
             let cgroups = ContainerCgroups::at_usual_paths(

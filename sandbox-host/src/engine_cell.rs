@@ -29,6 +29,12 @@ impl<E: Clone> EngineCell<E> {
         Ok(known.insert(find.await?).clone())
     }
 
+    /// The engine, if it is known and no other call is looking for it.
+    #[must_use]
+    pub fn known(&self) -> Option<E> {
+        self.0.try_lock().ok()?.clone()
+    }
+
     /// Calls `act` with the engine. Forgets an engine that was unavailable: the next call may find
     /// another one.
     ///

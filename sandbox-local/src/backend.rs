@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, Once};
 
 use async_trait::async_trait;
 use sandbox_core::policy::NetworkPolicy;
-use sandbox_core::spi::{Backend, Detached, Finding, Found, Instance};
+use sandbox_core::spi::{Backend, Detached, Finding, Found, Instance, RecordedSandbox};
 use sandbox_core::{EnforcementReport, Error, Plan, Result, SandboxInfo};
 use sandbox_host::lock;
 use sandbox_host::state::resolved;
@@ -251,6 +251,10 @@ impl Detached for LocalBackend {
 
     async fn remove(&self, name: &str) -> Result<()> {
         self.detached.remove(name).await
+    }
+
+    fn recorded(&self) -> Result<Vec<RecordedSandbox>> {
+        self.detached.recorded()
     }
 
     async fn prune(&self) -> Result<Vec<String>> {

@@ -73,20 +73,18 @@ pub fn run(arguments: &CpArguments) -> Outcome {
         let work = async {
             match (&source, &target) {
                 (CopyPath::Host(source), CopyPath::Sandbox { name, path }) => {
-                    let client = arguments.tier.find(name).await?.client;
-                    super::in_sandbox(&client, name, async |sandbox| {
+                    super::in_sandbox(&arguments.tier, name, async |sandbox, _| {
                         Ok(sandbox.copy_in(source, path).await?)
                     })
                     .await
                 }
                 (CopyPath::Sandbox { name, path }, CopyPath::Host(target)) => {
-                    let client = arguments.tier.find(name).await?.client;
                     let limits = ArtifactLimits {
                         count: ENTRIES,
                         file_size: arguments.limit,
                         total_size: arguments.limit,
                     };
-                    super::in_sandbox(&client, name, async |sandbox| {
+                    super::in_sandbox(&arguments.tier, name, async |sandbox, _| {
                         Ok(sandbox.copy_out_with(path, target, limits).await?)
                     })
                     .await

@@ -1,20 +1,43 @@
-//! Finding detached sandboxes, and reporting on several of them.
+//! Finding detached sandboxes by their names.
+//!
+//! The records in the state folder name the tier of a sandbox that this user created. Tiers are
+//! asked only for names without a record, all at the same time, so a slow engine delays nothing
+//! that it is not needed for.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 use clap::Args;
-use sandbox::registry::{self, Registration};
-use sandbox::{CapabilityPolicy, Error, ErrorKind, SandboxClient, SandboxSpec};
-use serde::Serialize;
+use sandbox::registry::{self, Registration, Settings};
+use sandbox::{CapabilityPolicy, Error, ErrorKind, SandboxClient, SandboxHandle, SandboxSpec};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
 
-use crate::command_error::{CommandError, ErrorObject, Outcome};
-use crate::exit::Exit;
-use crate::output::{Format, print, print_json};
+use crate::command_error::CommandError;
+
+/// How long to wait for other tiers once one has answered with the sandbox.
+pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How long to wait for all tiers before a name counts as unknown.
+const SEARCH_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The backend whose sandboxes take precedence over those of the same name on an engine.
+const LOCAL_BACKEND: &str = "local";
 
 /// Which tier a detached sandbox is on.
 #[derive(Debug, Clone, Args)]
 pub struct TierOption {
-    /// Tier of the sandbox [default: the tier that has this name; local tiers are asked first]
+    /// Tier of the sandbox [default: the tier that has this name; local tiers take precedence]
     #[arg(short, long, value_name = "TIER")]
     backend: Option<String>,
+
+    /// Context of the kubeconfig file, with -b k8s [default: the recorded one]
+    #[arg(long, value_name = "NAME", requires = "backend")]
+    context: Option<String>,
+
+    /// Namespace of the pods, with -b k8s [default: the recorded one]
+    #[arg(long, value_name = "NAME", requires = "backend")]
+    namespace: Option<String>,
 }
 
 /// The tier of a detached sandbox.
@@ -25,71 +48,173 @@ pub struct LocatedSandbox {
     pub tier: &'static Registration,
 }
 
-/// The backend whose tiers are asked first for a name: they need no engine and answer in
-/// microseconds.
-const LOCAL_BACKEND: &str = "local";
-
 impl TierOption {
-    /// Finds the tier of the sandbox with this name. Without `--backend`, asks the local tiers
-    /// first.
+    /// Connects to the sandbox with this name.
     ///
     /// Fails if the name is invalid, or if no tier or several tiers have a sandbox of this name.
-    pub async fn find(&self, name: &str) -> Result<LocatedSandbox, CommandError> {
+    pub async fn get(&self, name: &str) -> Result<(LocatedSandbox, SandboxHandle), CommandError> {
+        self.with(name, async |located| located.client.get(name).await)
+            .await
+    }
+
+    /// Removes the sandbox with this name.
+    pub async fn remove(&self, name: &str) -> Result<(), CommandError> {
+        let removed = self.with(name, async |located| located.client.remove(name).await);
+        removed.await.map(|_| ())
+    }
+
+    fn settings(&self) -> Settings {
+        let given = [("context", &self.context), ("namespace", &self.namespace)];
+        let given = given.into_iter();
+        given
+            .filter_map(|(name, value)| Some((name.to_owned(), value.clone()?)))
+            .collect()
+    }
+
+    /// Acts on the tier of a sandbox: the one that a record names, or else the one that says that
+    /// it has the sandbox.
+    async fn with<T>(
+        &self,
+        name: &str,
+        act: impl AsyncFn(&LocatedSandbox) -> sandbox::Result<T>,
+    ) -> Result<(LocatedSandbox, T), CommandError> {
         SandboxSpec::new(name).validate()?;
-        let tiers = detached_tiers(self.backend.as_deref())?;
-        if let [tier] = tiers.as_slice() {
-            return LocatedSandbox::of(tier);
+        if let Some(tier) = &self.backend {
+            let tier = registry::tier(tier)?;
+            let located = match self.settings() {
+                settings if settings.is_empty() => LocatedSandbox::named(tier, name)?,
+                settings => LocatedSandbox::of(tier, &settings)?,
+            };
+            let done = act(&located).await?;
+            return Ok((located, done));
         }
-        let (local, remote): (Vec<_>, Vec<_>) = tiers
-            .into_iter()
-            .partition(|tier| tier.backend == LOCAL_BACKEND);
-        let mut unreachable = Vec::new();
-        let mut without = Vec::new();
-        for tiers in [local, remote] {
-            let mut matches = Vec::new();
-            for tier in tiers {
-                let located = LocatedSandbox::of(tier)?;
-                match located.has(name).await {
-                    Ok(true) => matches.push(located),
-                    Ok(false) => without.push(located),
-                    Err(error) => unreachable.push(error),
-                }
-            }
-            match (matches.pop(), matches.as_slice()) {
-                (Some(located), []) => return Ok(located),
-                (Some(located), others) => return Err(ambiguous(name, others, &located)),
-                (None, _) => {}
+        if let Some(located) = recorded(&registry::tiers()?, name)? {
+            match act(&located).await {
+                Ok(done) => return Ok((located, done)),
+                // The record is stale.
+                Err(error) if error.kind() == ErrorKind::SandboxNotFound => {}
+                Err(error) => return Err(error.into()),
             }
         }
-        for located in without {
-            // Only now, since this lists every container of an engine.
-            if let Err(error) = located.client.get(name).await
-                && error.kind() == ErrorKind::SandboxAttached
-            {
-                return Err(error.into());
-            }
-        }
-        Err(not_found(name, &unreachable))
+        let located = search(detached_tiers(None)?, name).await?;
+        let done = act(&located).await?;
+        Ok((located, done))
     }
 }
 
 impl LocatedSandbox {
-    fn of(tier: &'static Registration) -> Result<Self, CommandError> {
-        let client = SandboxClient::open(tier.tier, CapabilityPolicy::new())?;
+    fn of(tier: &'static Registration, settings: &Settings) -> Result<Self, CommandError> {
+        let client = SandboxClient::open_with(tier.tier, CapabilityPolicy::new(), settings)?;
         Ok(Self { client, tier })
     }
 
-    async fn has(&self, name: &str) -> sandbox::Result<bool> {
+    /// The tier, with the settings in its record of this name.
+    fn named(tier: &'static Registration, name: &str) -> Result<Self, CommandError> {
+        let located = Self::of(tier, &Settings::new())?;
+        match located.record(name) {
+            Some(settings) if !settings.is_empty() => Self::of(tier, &settings),
+            _ => Ok(located),
+        }
+    }
+
+    /// The settings in the tier's record of this name. An unreadable record counts as none: the
+    /// tier says what is wrong when it is asked.
+    fn record(&self, name: &str) -> Option<Settings> {
+        let recorded = self.client.recorded().unwrap_or_default();
+        let found = recorded.into_iter().find(|recorded| recorded.name == name);
+        found.map(|recorded| recorded.settings)
+    }
+
+    /// What the tier says about a name.
+    async fn ask(&self, name: &str) -> sandbox::Result<Answer> {
         match self.client.list().await {
-            Ok(sandboxes) => Ok(sandboxes.iter().any(|sandbox| sandbox.name == name)),
-            Err(error) if error.kind() == ErrorKind::SandboxUnavailable => Err(error),
-            // The failure may concern another sandbox of the tier.
-            Err(_) => match self.client.get(name).await {
-                Ok(_) => Ok(true),
-                Err(error) if error.kind() == ErrorKind::SandboxNotFound => Ok(false),
-                Err(error) => Err(error),
+            Ok(sandboxes) if sandboxes.iter().any(|sandbox| sandbox.name == name) => {
+                return Ok(Answer::Has);
+            }
+            Err(error) if error.kind() == ErrorKind::SandboxUnavailable => return Err(error),
+            // A failed list may concern another sandbox of the tier.
+            Ok(_) | Err(_) => {}
+        }
+        match self.client.get(name).await {
+            Ok(_) => Ok(Answer::Has),
+            Err(error) if error.kind() == ErrorKind::SandboxNotFound => Ok(Answer::HasNot),
+            Err(error) if error.kind() == ErrorKind::SandboxAttached => Ok(Answer::Attached(error)),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// What a tier says about a name.
+enum Answer {
+    Has,
+    HasNot,
+    /// Another process owns the sandbox.
+    Attached(Error),
+}
+
+/// The tier that has a record of this name; `None` if none or several have one.
+fn recorded(
+    tiers: &[&'static Registration],
+    name: &str,
+) -> Result<Option<LocatedSandbox>, CommandError> {
+    let mut found = Vec::new();
+    for tier in tiers {
+        let located = LocatedSandbox::of(tier, &Settings::new())?;
+        match located.record(name) {
+            None => {}
+            Some(_) if tier.backend == LOCAL_BACKEND => return Ok(Some(located)),
+            Some(settings) if settings.is_empty() => found.push(located),
+            Some(settings) => found.push(LocatedSandbox::of(tier, &settings)?),
+        }
+    }
+    Ok(found.pop().filter(|_| found.is_empty()))
+}
+
+/// Asks all tiers for a name at the same time.
+async fn search(
+    tiers: Vec<&'static Registration>,
+    name: &str,
+) -> Result<LocatedSandbox, CommandError> {
+    let mut silent = tiers
+        .iter()
+        .map(|tier| (tier.tier, None))
+        .collect::<BTreeMap<_, _>>();
+    let mut answers = JoinSet::new();
+    for tier in tiers {
+        let (located, name) = (LocatedSandbox::named(tier, name)?, name.to_owned());
+        answers.spawn(async move { (located.ask(&name).await, located) });
+    }
+    let mut deadline = Instant::now() + SEARCH_TIMEOUT;
+    let mut found = Vec::<LocatedSandbox>::new();
+    let mut attached = None;
+    while let Ok(Some(answer)) = tokio::time::timeout_at(deadline, answers.join_next()).await {
+        let (answer, located) =
+            answer.map_err(|error| CommandError::io("ask the tiers", &error.into()))?;
+        match answer {
+            Ok(Answer::Has) => {
+                deadline = deadline.min(Instant::now() + ANSWER_TIMEOUT);
+                silent.remove(located.tier.tier);
+                found.push(located);
+            }
+            Ok(Answer::HasNot) => drop(silent.remove(located.tier.tier)),
+            Ok(Answer::Attached(error)) => {
+                silent.remove(located.tier.tier);
+                attached = Some(error);
+            }
+            Err(error) => match unanswered(&located.client, error) {
+                Some(error) => drop(silent.insert(located.tier.tier, Some(error))),
+                None => drop(silent.remove(located.tier.tier)),
             },
         }
+    }
+    if let Some(local) = found.iter().position(|it| it.tier.backend == LOCAL_BACKEND) {
+        return Ok(found.swap_remove(local));
+    }
+    match (found.pop(), attached) {
+        (Some(located), _) if found.is_empty() => Ok(located),
+        (Some(located), _) => Err(ambiguous(name, &found, &located)),
+        (None, Some(error)) => Err(error.into()),
+        (None, None) => Err(not_found(name, &silent)),
     }
 }
 
@@ -104,14 +229,25 @@ fn ambiguous(name: &str, candidates: &[LocatedSandbox], last: &LocatedSandbox) -
 }
 
 /// The error for a name that no tier knows. Names the tiers that did not answer.
-fn not_found(name: &str, unreachable: &[Error]) -> CommandError {
-    let mut why = format!("no sandbox {name:?} on any tier");
-    for error in unreachable {
-        why.push_str(&format!("; no answer: {error}"));
+fn not_found(name: &str, silent: &BTreeMap<&'static str, Option<Error>>) -> CommandError {
+    let mut why = format!("no sandbox {name:?}");
+    for (tier, error) in silent {
+        why += &match error {
+            Some(error) => format!("; {tier} failed: {}", error.context()),
+            None => format!("; {tier} did not answer"),
+        };
     }
     Error::new(ErrorKind::SandboxNotFound, "find sandbox", why)
         .with_fix("`sandbox ls` lists all sandboxes")
         .into()
+}
+
+/// The error of a tier, unless it is only absent: an engine or a cluster that is not there matters
+/// only if this user has created sandboxes on it.
+pub fn unanswered(client: &SandboxClient, error: Error) -> Option<Error> {
+    let absent = error.kind() == ErrorKind::SandboxUnavailable;
+    let has_records = || client.recorded().is_ok_and(|recorded| !recorded.is_empty());
+    (!absent || has_records()).then_some(error)
 }
 
 /// The tier with this name, or all tiers that support detached sandboxes.
@@ -120,94 +256,8 @@ pub fn detached_tiers(name: Option<&str>) -> Result<Vec<&'static Registration>, 
         return Ok(vec![registry::tier(name)?]);
     }
     let keeps = |tier: &&Registration| {
-        // BatchItem that cannot be opened says so when it is asked.
+        // A tier that cannot be opened says so when it is asked.
         (tier.open)().map_or(true, |backend| backend.detached().is_some())
     };
     Ok(registry::tiers()?.into_iter().filter(keeps).collect())
-}
-
-/// The results of one operation on several sandboxes or images.
-#[derive(Debug)]
-pub struct BatchReport {
-    /// The name of the list in JSON.
-    list_name: &'static str,
-    items: Vec<BatchItem>,
-    /// Errors of tiers that did not answer.
-    errors: Vec<ErrorObject>,
-}
-
-impl Default for BatchReport {
-    fn default() -> Self {
-        Self::new("sandboxes")
-    }
-}
-
-#[derive(Debug, Serialize)]
-struct BatchItem {
-    name: String,
-    /// Why the operation failed.
-    error: Option<ErrorObject>,
-}
-
-impl BatchReport {
-    /// An empty report.
-    pub fn new(list_name: &'static str) -> Self {
-        Self {
-            list_name,
-            items: Vec::new(),
-            errors: Vec::new(),
-        }
-    }
-
-    /// Adds a result, and prints it immediately in text format.
-    pub fn add(
-        &mut self,
-        format: Format,
-        name: &str,
-        result: Result<(), CommandError>,
-    ) -> Result<(), CommandError> {
-        let error = result.err();
-        if format == Format::Text {
-            match &error {
-                None => print(&format!("{name}\n"))?,
-                Some(failure) => {
-                    failure.report(Format::Text);
-                }
-            }
-        }
-        self.items.push(BatchItem {
-            name: name.to_owned(),
-            error: error.map(CommandError::into_object),
-        });
-        Ok(())
-    }
-
-    /// Adds the error of a tier that did not answer, and prints it immediately in text format.
-    pub fn add_tier_error(&mut self, format: Format, failure: CommandError) {
-        if format == Format::Text {
-            failure.report(Format::Text);
-        }
-        self.errors.push(failure.into_object());
-    }
-
-    /// Prints the JSON document, and returns the exit code.
-    pub fn finish(&self, format: Format) -> Outcome {
-        if format == Format::Json {
-            let mut document = serde_json::Map::new();
-            let value = |value: Result<_, serde_json::Error>| {
-                value.map_err(|error| CommandError::io("write JSON", &error.into()))
-            };
-            document.insert(
-                self.list_name.to_owned(),
-                value(serde_json::to_value(&self.items))?,
-            );
-            if !self.errors.is_empty() {
-                let errors = value(serde_json::to_value(&self.errors))?;
-                document.insert("errors".to_owned(), errors);
-            }
-            print_json(&document)?;
-        }
-        let failed = self.items.iter().any(|item| item.error.is_some());
-        Ok(if failed { Exit::FAILED } else { Exit::SUCCESS })
-    }
 }

@@ -2,8 +2,8 @@
 
 use clap::Args;
 use sandbox::registry::{self, Registration};
-use sandbox::spi::Finding;
-use sandbox::{CapabilityPolicy, SandboxClient, SandboxSpec};
+use sandbox::spi::{Finding, escape};
+use sandbox::{CapabilityPolicy, Error, ErrorKind, SandboxClient, SandboxSpec};
 use serde::Serialize;
 
 use crate::command_error::{CommandError, Outcome};
@@ -35,6 +35,9 @@ struct TierDiagnosis {
     runs_default_policy: bool,
     /// Why not.
     problem: Option<String>,
+    /// The engine or cluster is not there: one line says that.
+    #[serde(skip)]
+    absent: Option<String>,
 }
 
 /// Runs the subcommand.
@@ -56,7 +59,7 @@ pub fn run(arguments: &DoctorArguments) -> Outcome {
     let document = DoctorDocument { tiers };
     match arguments.format.format {
         Format::Json => print_json(&document)?,
-        Format::Text => print(&text(&document))?,
+        Format::Text => print(&text(&document, arguments.backend.is_some()))?,
     }
     let runs = document
         .tiers
@@ -70,9 +73,21 @@ pub fn run(arguments: &DoctorArguments) -> Outcome {
 }
 
 async fn examine(tier: &'static Registration) -> TierDiagnosis {
-    let (findings, problem) = match SandboxClient::open(tier.tier, CapabilityPolicy::new()) {
-        Err(error) => (Vec::new(), Some(CommandError::from(error).to_string())),
-        Ok(client) => (client.diagnose().await, problem(&client).await),
+    let (findings, checked) = match SandboxClient::open(tier.tier, CapabilityPolicy::new()) {
+        Err(error) => (Vec::new(), Err(error)),
+        Ok(client) => {
+            let checked = client.check(&SandboxSpec::new("doctor")).await;
+            (client.diagnose().await, checked)
+        }
+    };
+    let absent = checked.as_ref().err().and_then(absent);
+    let problem = match checked {
+        Ok(support) if support.is_accepted() => None,
+        Ok(support) => {
+            let unmet = support.unmet().iter().map(ToString::to_string);
+            Some(unmet.collect::<Vec<_>>().join("; "))
+        }
+        Err(error) => Some(CommandError::from(error).to_string()),
     };
     TierDiagnosis {
         tier: tier.tier,
@@ -80,31 +95,33 @@ async fn examine(tier: &'static Registration) -> TierDiagnosis {
         findings,
         runs_default_policy: problem.is_none(),
         problem,
+        absent,
     }
 }
 
-/// Why the default policy cannot be enforced.
-async fn problem(client: &SandboxClient) -> Option<String> {
-    match client.check(&SandboxSpec::new("doctor")).await {
-        Ok(support) if support.is_accepted() => None,
-        Ok(support) => Some(
-            support
-                .unmet()
-                .iter()
-                .map(ToString::to_string)
-                .collect::<Vec<_>>()
-                .join("; "),
-        ),
-        Err(error) => Some(CommandError::from(error).to_string()),
+/// The first sentence of an error that says that an engine or a cluster is not there.
+fn absent(error: &Error) -> Option<String> {
+    if error.kind() != ErrorKind::SandboxUnavailable {
+        return None;
     }
+    let context = error.context();
+    let end = [": ", "; "].into_iter().filter_map(|end| context.find(end));
+    let first = &context[..end.min().unwrap_or(context.len())];
+    Some(escape(first))
 }
 
-fn text(document: &DoctorDocument) -> String {
+/// The diagnosis of one tier is complete; in a list, a tier that is absent is one line.
+fn text(document: &DoctorDocument, is_single: bool) -> String {
     let mut text = String::new();
     if document.tiers.is_empty() {
         text += "no tier that applies a policy is linked\n";
     }
     for report in &document.tiers {
+        if let (Some(why), false) = (&report.absent, is_single) {
+            let tier = report.tier;
+            text += &format!("{tier}: not here: {why} (`sandbox doctor -b {tier}` says more)\n");
+            continue;
+        }
         let verdict = match &report.problem {
             None => "the default policy runs here".to_owned(),
             Some(problem) => format!("the default policy does not run here: {problem}"),
@@ -139,13 +156,37 @@ mod tests {
             findings: vec![finding(true, ""), finding(false, "sysctl x=1")],
             runs_default_policy: true,
             problem: None,
+            absent: None,
+        };
+        let document = DoctorDocument {
+            tiers: vec![report],
         };
         assert_eq!(
-            text(&DoctorDocument {
-                tiers: vec![report]
-            }),
+            text(&document, false),
             "local: the default policy runs here\n  yes  user namespaces: found\n  no   user namespaces: found\n       \
              fix: sysctl x=1\n"
         );
+    }
+
+    #[test]
+    fn absent_engine_is_one_line_unless_it_is_named() {
+        let long = "no Docker engine answers: /a: no such socket; /b: no such socket";
+        let error = Error::unavailable("docker", long, "start Docker");
+        let report = TierDiagnosis {
+            tier: "docker",
+            description: "",
+            findings: Vec::new(),
+            runs_default_policy: false,
+            problem: Some(long.to_owned()),
+            absent: absent(&error),
+        };
+        let document = DoctorDocument {
+            tiers: vec![report],
+        };
+        let line = text(&document, false);
+        let expected =
+            "docker: not here: no Docker engine answers (`sandbox doctor -b docker` says more)\n";
+        assert_eq!(line, expected);
+        assert!(text(&document, true).contains("/b: no such socket"));
     }
 }

@@ -3,7 +3,8 @@
 use clap::Args;
 use sandbox::{CapabilityPolicy, ErrorKind, SandboxClient};
 
-use super::detached::{BatchReport, TierOption, detached_tiers};
+use super::batch::BatchReport;
+use super::detached::{TierOption, detached_tiers, unanswered};
 use crate::command_error::{CommandError, Outcome};
 use crate::output::FormatOption;
 
@@ -45,11 +46,13 @@ pub fn run(arguments: &EndArguments, method: EndMethod) -> Outcome {
 }
 
 async fn end(tier: &TierOption, name: &str, method: EndMethod) -> Result<(), CommandError> {
-    let client = tier.find(name).await?.client;
+    if method == EndMethod::Remove {
+        return tier.remove(name).await;
+    }
+    let (_located, sandbox) = tier.get(name).await?;
     match method {
-        EndMethod::Stop => client.get(name).await?.stop().await?,
-        EndMethod::Kill => client.get(name).await?.kill().await?,
-        EndMethod::Remove => client.remove(name).await?,
+        EndMethod::Stop => sandbox.stop().await?,
+        EndMethod::Kill | EndMethod::Remove => sandbox.kill().await?,
     }
     Ok(())
 }
@@ -82,12 +85,17 @@ pub fn prune(arguments: &PruneArguments) -> Outcome {
                 }
                 Err(error) => {
                     // An unavailable engine is a failure only if `--backend` names it.
-                    let absent = arguments.backend.is_none()
-                        && error.kind() == ErrorKind::SandboxUnavailable;
-                    if !absent {
+                    let is_named = arguments.backend.is_some();
+                    if is_named || error.kind() != ErrorKind::SandboxUnavailable {
                         failed = Some(crate::exit::Exit::FAILED);
                     }
-                    report.add_tier_error(format, error.into());
+                    let reported = match is_named {
+                        true => Some(error),
+                        false => unanswered(&client, error),
+                    };
+                    if let Some(error) = reported {
+                        report.add_tier_error(format, error.into());
+                    }
                 }
             }
         }

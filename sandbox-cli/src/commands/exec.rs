@@ -1,6 +1,7 @@
 //! `sandbox exec`: one execution in a detached sandbox.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -14,8 +15,8 @@ use super::run::stdin::{StdinChoice, warn_unread_stdin};
 use super::run::summary::Summary;
 use crate::command_error::{CommandError, Outcome};
 use crate::exit::Exit;
-use crate::options::{duration, text, variable};
-use crate::output::{Format, FormatOption, LIVE_OUTPUT, print_json};
+use crate::options::{duration, text, variables};
+use crate::output::{LiveFormat, LiveFormatOption, print_json};
 use crate::print_status;
 
 const NOTES: &str = "\
@@ -24,7 +25,6 @@ Exit codes: the program's; 124 time limit; 125 no such sandbox, or it failed; 12
 
 /// The options of `exec`.
 #[derive(Debug, Args)]
-#[command(mut_arg("format", |option| option.help(LIVE_OUTPUT)))]
 #[command(after_help = NOTES, override_usage = "sandbox exec [OPTIONS] NAME -- COMMAND [ARG...]")]
 pub struct ExecArguments {
     /// Name of the sandbox
@@ -46,8 +46,12 @@ pub struct ExecArguments {
     #[arg(short, long, value_name = "NAME=VALUE")]
     env: Vec<OsString>,
 
+    /// File with a NAME=VALUE in each line (repeatable); --env takes precedence
+    #[arg(long, value_name = "FILE")]
+    env_file: Vec<PathBuf>,
+
     /// Working directory in the sandbox [default: the sandbox's]
-    #[arg(long, value_name = "PATH")]
+    #[arg(short, long, value_name = "PATH")]
     workdir: Option<OsString>,
 
     /// Pass standard input to the program
@@ -59,7 +63,7 @@ pub struct ExecArguments {
     no_stdin: bool,
 
     #[command(flatten)]
-    pub format: FormatOption,
+    pub format: LiveFormatOption,
 }
 
 /// Runs the subcommand.
@@ -69,10 +73,8 @@ pub fn run(arguments: &ExecArguments) -> Outcome {
     let outcome = runtime.block_on(async {
         let mut signals = Signals::listen()?;
         let work = async {
-            let located = arguments.tier.find(&arguments.name).await?;
-            let backend = located.tier.backend;
-            super::in_sandbox(&located.client, &arguments.name, async |sandbox| {
-                arguments.execute(sandbox, &request, backend).await
+            super::in_sandbox(&arguments.tier, &arguments.name, async |sandbox, tier| {
+                arguments.execute(sandbox, &request, tier.backend).await
             })
             .await
         };
@@ -94,10 +96,7 @@ impl ExecArguments {
             .split_first()
             .ok_or_else(|| CommandError::argument("nothing to run: write -- COMMAND"))?;
         let mut request = ExecRequest::new(program).args(rest);
-        for pair in &self.env {
-            let (name, value) = variable(pair)?;
-            request.env.insert(name, value);
-        }
+        request.env = variables(&self.env_file, &self.env)?;
         request.workdir = self
             .workdir
             .as_deref()
@@ -125,13 +124,7 @@ impl ExecArguments {
                 humantime::format_duration(most)
             ));
         }
-        let mut live = match self.format.format {
-            Format::Text => Some(LiveOutput::new(
-                sandbox.plan().stdout_max,
-                sandbox.plan().stderr_max,
-            )),
-            Format::Json => None,
-        };
+        let mut live = LiveOutput::of(self.format.format, sandbox)?;
         let result = exec_live(sandbox, request, stdin.open(), live.as_mut()).await;
         // Even if the execution failed: its output is shown before the error.
         let live = match live {
@@ -150,11 +143,12 @@ impl ExecArguments {
     ) -> Outcome {
         let mut exit = Exit::of_outcome(&result.outcome);
         let export = Export::default();
-        match live {
-            None => print_json(&RunDocument::new(
-                backend, sandbox, result, &export, None, exit,
-            ))?,
-            Some(live) => {
+        let document = || RunDocument::new(backend, sandbox, result, &export, None, exit);
+        match (self.format.format, live) {
+            (LiveFormat::Jsonl, Some(live)) if live.is_broken => exit = Exit::BROKEN_PIPE,
+            (LiveFormat::Jsonl, _) => print_json(&document().into_event())?,
+            (_, None) => print_json(&document())?,
+            (_, Some(live)) => {
                 if live.is_broken {
                     exit = Exit::BROKEN_PIPE;
                 }

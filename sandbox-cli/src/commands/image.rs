@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use sandbox::{BuildRequest, ImageInfo, PullPolicy, SandboxClient};
 use serde::Serialize;
 
-use super::detached::BatchReport;
+use super::batch::BatchReport;
 use super::ls::time;
 use super::run::signals::Signals;
 use crate::command_error::{CommandError, Outcome};

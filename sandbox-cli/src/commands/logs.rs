@@ -49,8 +49,7 @@ pub fn run(arguments: &LogsArguments) -> Outcome {
     super::block_on(async {
         let mut signals = Signals::listen()?;
         let work = async {
-            let located = arguments.tier.find(&arguments.name).await?;
-            super::in_sandbox(&located.client, &arguments.name, async |sandbox| {
+            super::in_sandbox(&arguments.tier, &arguments.name, async |sandbox, _| {
                 arguments.show(sandbox).await
             })
             .await

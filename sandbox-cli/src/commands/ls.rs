@@ -6,11 +6,11 @@ use std::time::{Duration, SystemTime};
 use clap::Args;
 use sandbox::registry::Registration;
 use sandbox::{
-    CapabilityPolicy, ErrorKind, SandboxClient, SandboxInfo, SandboxOwner, SandboxState,
+    CapabilityPolicy, Error, ErrorKind, SandboxClient, SandboxInfo, SandboxOwner, SandboxState,
 };
 use serde::Serialize;
 
-use super::detached::detached_tiers;
+use super::detached::{ANSWER_TIMEOUT, detached_tiers, unanswered};
 use crate::command_error::{CommandError, ErrorObject, Outcome};
 use crate::exit::Exit;
 use crate::output::{Format, FormatOption, print, print_json};
@@ -55,17 +55,8 @@ struct SandboxRow {
 /// Runs the subcommand.
 pub fn run(arguments: &LsArguments) -> Outcome {
     let tiers = detached_tiers(arguments.backend.as_deref())?;
-    let mut sandboxes = Vec::new();
-    let mut failures = Vec::new();
-    super::block_on(async {
-        for tier in tiers {
-            match list(tier, arguments.all).await {
-                Ok(listed) => sandboxes.extend(listed),
-                Err(failure) => failures.push(failure),
-            }
-        }
-    })?;
-    // An unavailable engine is reported, but is a failure only if `--backend` names it.
+    let (sandboxes, failures) = super::block_on(list_all(tiers, arguments))?;
+    // An unavailable engine is a failure only if `--backend` names it.
     let absent = |failure: &CommandError| {
         arguments.backend.is_none() && failure.kind() == ErrorKind::SandboxUnavailable.as_str()
     };
@@ -92,18 +83,59 @@ pub fn run(arguments: &LsArguments) -> Outcome {
     Ok(exit)
 }
 
-async fn list(tier: &Registration, all: bool) -> Result<Vec<SandboxInfo>, CommandError> {
-    let client = SandboxClient::open(tier.tier, CapabilityPolicy::new())?;
+/// Lists the sandboxes of all tiers at the same time, in the order of the tiers. Returns the errors
+/// of the tiers too. A tier that does not answer in time is an error, unless `--backend` names it.
+async fn list_all(
+    tiers: Vec<&'static Registration>,
+    arguments: &LsArguments,
+) -> (Vec<SandboxInfo>, Vec<CommandError>) {
+    let (named, all) = (arguments.backend.is_some(), arguments.all);
+    let mut lists = Vec::new();
+    for tier in tiers {
+        lists.push(tokio::spawn(async move {
+            let client = SandboxClient::open(tier.tier, CapabilityPolicy::new())?;
+            let listed = list(&client, all);
+            if named {
+                return Ok(listed.await?);
+            }
+            match tokio::time::timeout(ANSWER_TIMEOUT, listed).await {
+                Ok(Ok(listed)) => Ok(listed),
+                Ok(Err(error)) => match unanswered(&client, error) {
+                    Some(error) => Err(CommandError::from(error)),
+                    None => Ok(Vec::new()),
+                },
+                Err(_) => Err(did_not_answer(tier.tier)),
+            }
+        }));
+    }
+    let (mut sandboxes, mut failures) = (Vec::new(), Vec::new());
+    for list in lists {
+        match list.await {
+            Ok(Ok(listed)) => sandboxes.extend(listed),
+            Ok(Err(failure)) => failures.push(failure),
+            Err(stopped) => failures.push(CommandError::io("list sandboxes", &stopped.into())),
+        }
+    }
+    (sandboxes, failures)
+}
+
+fn did_not_answer(tier: &str) -> CommandError {
+    let why = format!(
+        "{tier} did not answer within {} s",
+        ANSWER_TIMEOUT.as_secs()
+    );
+    Error::unavailable(tier, why, format!("`sandbox ls -b {tier}` waits for it")).into()
+}
+
+async fn list(client: &SandboxClient, all: bool) -> sandbox::Result<Vec<SandboxInfo>> {
     let list = match all {
         true => client.list_all().await,
         false => client.list().await,
     };
-    match list {
-        Err(error) if error.kind() == ErrorKind::Unsupported => {
-            Err(CommandError::from(error).with_fix("`sandbox ls` lists those of all tiers"))
-        }
-        list => Ok(list?),
-    }
+    list.map_err(|error| match error.kind() {
+        ErrorKind::Unsupported => error.with_fix("`sandbox ls` lists those of all tiers"),
+        _ => error,
+    })
 }
 
 fn row(info: &SandboxInfo) -> SandboxRow {

@@ -1,5 +1,6 @@
 //! The subcommands.
 
+mod batch;
 pub mod check;
 mod check_all;
 pub mod commit;
@@ -10,6 +11,7 @@ mod detached;
 pub mod doctor;
 pub mod end;
 pub mod exec;
+pub mod export;
 pub mod image;
 pub mod logs;
 pub mod ls;
@@ -21,11 +23,13 @@ pub mod why;
 use std::future::Future;
 use std::time::Duration;
 
+use sandbox::registry::Registration;
 use sandbox::{SandboxClient, SandboxHandle};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::command_error::CommandError;
 use crate::print_status;
+use detached::TierOption;
 
 /// A runtime on this thread: one sandbox needs no more, and threads would cost start-up time.
 fn runtime() -> Result<Runtime, CommandError> {
@@ -53,16 +57,16 @@ async fn settle(client: &SandboxClient) {
 }
 
 /// Works with a detached sandbox, then disconnects before the process ends: its agent serves only a
-/// few clients at once.
+/// few clients at once. The work also gets the sandbox's tier.
 async fn in_sandbox<T>(
-    client: &SandboxClient,
+    tier: &TierOption,
     name: &str,
-    work: impl AsyncFnOnce(&SandboxHandle) -> Result<T, CommandError>,
+    work: impl AsyncFnOnce(&SandboxHandle, &'static Registration) -> Result<T, CommandError>,
 ) -> Result<T, CommandError> {
-    let sandbox = client.get(name).await?;
-    let result = work(&sandbox).await;
+    let (located, sandbox) = tier.get(name).await?;
+    let result = work(&sandbox, located.tier).await;
     drop(sandbox);
-    settle(client).await;
+    settle(&located.client).await;
     result
 }
 

@@ -6,9 +6,10 @@ mod paths;
 mod policy_file;
 mod settings;
 mod values;
+mod variables;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
@@ -26,8 +27,9 @@ use network::NetworkOption;
 pub use paths::{PathMap, existing};
 pub use policy_file::{PolicySource, in_file, writable};
 use settings::SettingOptions;
-pub use values::{Published, bytes, duration, published, pull_policy, text, variable};
-use values::{capability, cpus, network_rule, package, preset};
+pub use values::{Published, bytes, duration, published, pull_policy, text};
+use values::{capability, cpus, label, network_rule, package, preset};
+pub use variables::variables;
 
 /// The tier and the policy.
 ///
@@ -92,6 +94,19 @@ pub struct PolicyOptions {
     #[arg(short, long, value_name = "NAME=VALUE", help_heading = "Policy")]
     env: Vec<OsString>,
 
+    /// File with a NAME=VALUE in each line (repeatable); empty lines and lines with # are skipped,
+    /// and --env takes precedence
+    #[arg(long, value_name = "FILE", help_heading = "Policy")]
+    env_file: Vec<PathBuf>,
+
+    /// User in the sandbox, by number [default: the tier's unprivileged user]
+    #[arg(short, long, value_name = "UID[:GID]", help_heading = "Policy")]
+    user: Option<String>,
+
+    /// Label of the sandbox (repeatable)
+    #[arg(long, value_name = "NAME=VALUE", value_parser = label, help_heading = "Policy")]
+    label: Vec<(String, String)>,
+
     /// Container image, on tiers that use images
     #[arg(long, value_name = "IMAGE", help_heading = "Policy")]
     image: Option<String>,
@@ -112,8 +127,8 @@ pub struct PolicyOptions {
     #[arg(long, value_name = "NAME[==VERSION]", value_parser = package, help_heading = "Policy")]
     package: Vec<Requirement>,
 
-    /// Memory limit of the whole sandbox, such as 512MiB
-    #[arg(long, value_name = "SIZE", value_parser = bytes, allow_negative_numbers = true, help_heading = "Limits")]
+    /// Memory limit of the whole sandbox, such as 512m; units are powers of 1024, as in Docker
+    #[arg(short, long, value_name = "SIZE", value_parser = bytes, allow_negative_numbers = true, help_heading = "Limits")]
     memory: Option<ByteSize>,
 
     /// CPU limit of the whole sandbox, in processors, such as 1.5
@@ -155,7 +170,7 @@ pub struct PolicyOptions {
     artifact: Vec<OsString>,
 
     /// Working directory in the sandbox [default: /workspace]
-    #[arg(long, value_name = "PATH", help_heading = "Policy")]
+    #[arg(short, long, value_name = "PATH", help_heading = "Policy")]
     workdir: Option<OsString>,
 
     /// Accept partial enforcement of this capability (repeatable)
@@ -186,8 +201,18 @@ pub struct Request {
 }
 
 impl PolicyOptions {
+    /// Whether neither a file nor a preset limits what the options may request.
+    pub fn is_open(&self) -> bool {
+        self.policy.is_none() && self.preset.is_none()
+    }
+
     /// Resolves the policy and the specification.
     pub fn resolve(&self) -> Result<Request, CommandError> {
+        self.resolve_with(None)
+    }
+
+    /// As [`Self::resolve`]. The code may also read `folder`, unless it sees it anyway.
+    pub fn resolve_with(&self, folder: Option<&Path>) -> Result<Request, CommandError> {
         let source = self.policy.as_ref();
         let source = source.map(|path| PolicySource::read(path, self.follow));
         let source = source.transpose()?;
@@ -200,7 +225,16 @@ impl PolicyOptions {
         if let Some(workspace) = &workspace {
             ceiling.workspace(workspace)?;
         }
-        ceiling.read_roots(paths::roots("--read", &self.read)?)?;
+        let mut read = paths::roots("--read", &self.read)?;
+        if let Some(folder) = folder {
+            let folder = existing("FILE", folder)?;
+            let workspace = workspace.iter().map(|workspace| &workspace.path);
+            let mut seen = workspace.chain(&read).chain(&self.write);
+            if !seen.any(|root| paths::beneath(&folder, root).is_some()) {
+                read.push(folder);
+            }
+        }
+        ceiling.read_roots(read)?;
         ceiling.write_roots(paths::roots("--write", &self.write)?)?;
         ceiling.follow_links(self.follow)?;
         ceiling.export_paths(
@@ -282,10 +316,9 @@ impl PolicyOptions {
             .as_deref()
             .map(|path| text("--workdir", path))
             .transpose()?;
-        for pair in &self.env {
-            let (name, value) = variable(pair)?;
-            spec.env.insert(name, value);
-        }
+        spec.env = variables(&self.env_file, &self.env)?;
+        spec.user.clone_from(&self.user);
+        spec.labels = self.label.iter().cloned().collect();
         spec.validate()?;
         Ok(spec)
     }

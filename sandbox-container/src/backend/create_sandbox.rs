@@ -121,7 +121,7 @@ impl<F: EngineFamily> ContainerBackend<F> {
         let no_network = is_confined && !lowering::has_network(plan);
         let isolator = ContainerIsolator::new(RunningContainer {
             tier,
-            engine: engine.clone(),
+            engine: engine.connection.clone(),
             id: guard.container().to_owned(),
             guard: Some(guard),
             stderr_tail: stream.stderr_tail(),

@@ -6,9 +6,12 @@ mod images;
 
 use std::marker::PhantomData;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
-use sandbox_core::spi::{Adopt, Backend, Detached, Finding, Found, Images, Instance};
+use sandbox_core::spi::{
+    Adopt, Backend, Detached, Finding, Found, Images, Instance, RecordedSandbox,
+};
 use sandbox_core::{EnforcementReport, Error, ErrorKind, Plan, Result, SandboxInfo};
 use sandbox_host::EngineCell;
 use sandbox_host::seccomp::Arch;
@@ -19,7 +22,7 @@ use crate::background_removal::REMOVER;
 use crate::config::ContainerConfig;
 use crate::detached::{DetachedRegistry, RecordStore};
 use crate::doctor;
-use crate::engine::{Engine, EngineFacts};
+use crate::engine::{Connection, Engine, EngineFacts};
 use crate::image::PulledImages;
 use crate::quota::QuotaTrial;
 use crate::sweep;
@@ -42,6 +45,10 @@ pub struct ContainerBackend<F> {
     /// Made by the first creation: other requests need neither its hash nor its profile.
     volume: OnceLock<AgentVolume>,
     engine: EngineCell<Engine>,
+    /// For later clients of detached sandboxes, which need no description of the engine.
+    connection: EngineCell<Connection>,
+    /// Whether leftovers of killed owners were looked for.
+    swept: AtomicBool,
     /// The images that this backend pulled or built.
     pulled: PulledImages,
     family: PhantomData<fn() -> F>,
@@ -57,6 +64,8 @@ impl<F: EngineFamily> ContainerBackend<F> {
             applies_policy: true,
             volume: OnceLock::new(),
             engine: EngineCell::default(),
+            connection: EngineCell::default(),
+            swept: AtomicBool::new(false),
             pulled: PulledImages::default(),
             family: PhantomData,
         }
@@ -93,13 +102,27 @@ impl<F: EngineFamily> ContainerBackend<F> {
     async fn find_engine(&self) -> Result<Engine> {
         let engine = Engine::find(self.tier, &self.config).await?;
         self.check_usable(&engine.facts)?;
-        let (tier, swept_engine) = (self.tier, engine.clone());
+        self.sweep_soon(&engine.connection);
+        Ok(engine)
+    }
+
+    /// Starts to remove what killed owners left on an engine.
+    fn sweep_soon(&self, connection: &Connection) {
+        self.swept.store(true, Ordering::Relaxed);
+        let (tier, connection) = (self.tier, connection.clone());
         tokio::spawn(async move {
-            if let Some(error) = sweep::sweep(tier, &swept_engine).await.failed {
+            if let Some(error) = sweep::sweep(tier, &connection).await.failed {
                 tracing::warn!(%tier, %error, "cannot remove all leftovers of killed owners");
             }
         });
-        Ok(engine)
+    }
+
+    /// A connection to the engine, without asking it for its description.
+    async fn find_connection(&self) -> Result<Connection> {
+        match self.engine.known() {
+            Some(engine) => Ok(engine.connection),
+            None => Connection::find(self.tier, &self.config).await,
+        }
     }
 
     /// Refuses an engine that cannot run sandboxes.
@@ -187,16 +210,29 @@ impl<F: EngineFamily> ContainerBackend<F> {
         &self,
         act: impl AsyncFnOnce(DetachedRegistry<'_>) -> Result<T>,
     ) -> Result<T> {
-        let folder = self.config.state_folder.as_deref();
-        self.with_engine(async |engine| {
+        let act = async |connection: Connection| {
             let registry = DetachedRegistry {
                 tier: self.tier,
-                engine: &engine,
-                store: RecordStore::open_existing(self.tier, folder)?,
+                engine: &connection,
+                store: self.record_store()?,
             };
             act(registry).await
-        })
-        .await
+        };
+        self.connection.run(self.find_connection(), act).await
+    }
+
+    /// Starts to remove what killed owners left, unless this backend has done so.
+    async fn sweep_once(&self) -> Result<()> {
+        let connection = self.connection.get(self.find_connection()).await?;
+        if !self.swept.load(Ordering::Relaxed) {
+            self.sweep_soon(&connection);
+        }
+        Ok(())
+    }
+
+    /// This user's records of detached sandboxes, if any.
+    fn record_store(&self) -> Result<Option<RecordStore>> {
+        RecordStore::open_existing(self.tier, self.config.state_folder.as_deref())
     }
 }
 
@@ -264,11 +300,13 @@ impl<F: EngineFamily> Detached for ContainerBackend<F> {
     }
 
     async fn list(&self) -> Result<Vec<SandboxInfo>> {
+        self.sweep_once().await?;
         self.with_registry(async |registry| registry.list().await)
             .await
     }
 
     async fn remove(&self, name: &str) -> Result<()> {
+        self.sweep_once().await?;
         self.with_registry(async |registry| registry.remove(name).await)
             .await
     }
@@ -276,6 +314,15 @@ impl<F: EngineFamily> Detached for ContainerBackend<F> {
     async fn prune(&self) -> Result<Vec<String>> {
         self.with_registry(async |registry| registry.prune(self.volume()).await)
             .await
+    }
+
+    fn recorded(&self) -> Result<Vec<RecordedSandbox>> {
+        let records = match self.record_store()? {
+            Some(store) => store.records_of_tier()?,
+            None => Vec::new(),
+        };
+        let names = records.into_iter().map(|record| record.plan.name);
+        Ok(names.map(RecordedSandbox::new).collect())
     }
 }
 

@@ -23,7 +23,7 @@ pub(crate) use hidden_paths::{mounts_host_folders, paths_showing, state_folder_p
 pub(crate) use record_store::{ContainerRecord, RecordGuard, RecordStore};
 
 use crate::Tier;
-use crate::engine::{Engine, ListedContainer};
+use crate::engine::{Connection, ListedContainer, inspect};
 use crate::isolator::{ContainerIsolator, RunningContainer};
 use crate::label_origin;
 use crate::labels;
@@ -40,7 +40,7 @@ const REMOVAL_TIMEOUT: Duration = Duration::from_secs(3);
 #[derive(Debug)]
 pub(crate) struct DetachedRegistry<'a> {
     pub(crate) tier: Tier,
-    pub(crate) engine: &'a Engine,
+    pub(crate) engine: &'a Connection,
     /// This user's records, if any.
     pub(crate) store: Option<RecordStore>,
 }
@@ -49,7 +49,7 @@ impl DetachedRegistry<'_> {
     /// Attaches to a running sandbox.
     pub(crate) async fn get(&self, name: &str) -> Result<Found> {
         let (tier, engine) = (self.tier, self.engine);
-        let Some(container) = self.container(name).await? else {
+        let Some(container) = self.find(name).await? else {
             self.remove_records_of(name).await?;
             return Err(not_found(tier.name, name));
         };
@@ -122,7 +122,7 @@ impl DetachedRegistry<'_> {
 
     /// Ends a sandbox in any state and removes its record.
     pub(crate) async fn remove(&self, name: &str) -> Result<()> {
-        let Some(container) = self.container(name).await? else {
+        let Some(container) = self.find(name).await? else {
             self.remove_records_of(name).await?;
             return Err(not_found(self.tier.name, name));
         };
@@ -184,7 +184,52 @@ impl DetachedRegistry<'_> {
         }
     }
 
-    /// The container of a detached sandbox of this tier.
+    /// The container of a detached sandbox of this tier: the one that a record names, or else the
+    /// one that the engine lists.
+    async fn find(&self, name: &str) -> Result<Option<DetachedContainer>> {
+        match self.recorded_container(name).await? {
+            Some(container) => Ok(Some(container)),
+            None => self.container(name).await,
+        }
+    }
+
+    /// The running container that a record of this user names. The record only saves the engine a
+    /// search: the container itself must have the labels of this sandbox.
+    async fn recorded_container(&self, name: &str) -> Result<Option<DetachedContainer>> {
+        let Some(store) = &self.store else {
+            return Ok(None);
+        };
+        let records = store.records(&self.engine.endpoint.to_string())?;
+        for record in records.iter().filter(|record| record.plan.name == name) {
+            let id = &record.parts.container;
+            // Whatever is wrong with it, the search finds it or says why not.
+            let Ok(inspected) = inspect(&self.engine.client, id).await else {
+                continue;
+            };
+            let state = inspected.state.unwrap_or_default();
+            let labels = inspected.config.and_then(|config| config.labels);
+            let container = ListedContainer {
+                id: inspected.id.unwrap_or_default(),
+                created: None,
+                labels: labels.unwrap_or_default(),
+                runs: state.running == Some(true) || state.paused == Some(true),
+            };
+            if container.id == *id && container.runs && self.is_sandbox(&container, name) {
+                return Ok(Some(DetachedContainer::new(container)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether a container has the labels of the detached sandbox `name` of this tier.
+    fn is_sandbox(&self, container: &ListedContainer, name: &str) -> bool {
+        let is = |label, value: &str| container.labels.get(label).is_some_and(|it| it == value);
+        is(labels::NAME, name)
+            && is(labels::TIER, self.tier.name)
+            && container.labels.contains_key(labels::DETACHED)
+    }
+
+    /// The container of a detached sandbox of this tier, in the engine's list.
     async fn container(&self, name: &str) -> Result<Option<DetachedContainer>> {
         let filters = [
             format!("{}={name}", labels::NAME),

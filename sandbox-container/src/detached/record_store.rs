@@ -130,6 +130,13 @@ impl RecordStore {
 
     /// The records of all containers of this tier on an engine. Logs and skips unreadable ones.
     pub(crate) fn records(&self, endpoint: &str) -> Result<Vec<ContainerRecord>> {
+        let mut records = self.records_of_tier()?;
+        records.retain(|record| record.parts.endpoint == endpoint);
+        Ok(records)
+    }
+
+    /// The records of all containers of this tier on any engine. Logs and skips unreadable ones.
+    pub(crate) fn records_of_tier(&self) -> Result<Vec<ContainerRecord>> {
         let entries = match std::fs::read_dir(&self.folder) {
             Err(cause) if cause.kind() == IoErrorKind::NotFound => return Ok(Vec::new()),
             entries => entries.map_err(|cause| self.failed(&self.folder, cause))?,
@@ -140,7 +147,7 @@ impl RecordStore {
             let id = entry.file_name().into_string().unwrap_or_default();
             match self.record(&id) {
                 Ok(Some(record)) => {
-                    if record.tier == self.tier.name && record.parts.endpoint == endpoint {
+                    if record.tier == self.tier.name {
                         records.push(record);
                     }
                 }

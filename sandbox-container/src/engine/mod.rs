@@ -10,6 +10,7 @@ mod runtime;
 mod version;
 
 use std::io;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,15 +45,25 @@ const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(30);
 /// minutes.
 const RESPONSE_TIMEOUT_SECONDS: u64 = 60;
 
-/// An engine that answered.
+/// A connection to an engine that answered a ping, without its self-description.
+///
+/// This is all that a later client of a sandbox needs. Podman takes half a second to describe
+/// itself.
 #[derive(Debug, Clone)]
-pub(crate) struct Engine {
+pub(crate) struct Connection {
     /// The client of its API.
     pub client: Docker,
     /// Where it was found.
     pub endpoint: Endpoint,
     /// Its address, if known: a client that the caller created may lead anywhere.
     pub address: Option<Endpoint>,
+}
+
+/// An engine that answered and described itself.
+#[derive(Debug, Clone)]
+pub(crate) struct Engine {
+    /// The connection to it.
+    pub connection: Connection,
     /// Its self-description.
     pub facts: EngineFacts,
     /// Whether its storage limits a container's writable layer. Tested once.
@@ -71,12 +82,94 @@ impl Endpoint {
     }
 }
 
-impl Engine {
+impl Deref for Engine {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        &self.connection
+    }
+}
+
+impl Connection {
     /// Lists the containers that have all of these labels; see [`list`].
     pub(crate) async fn list(&self, tier: Tier, labels: &[String]) -> Result<Vec<ListedContainer>> {
         list(tier, &self.client, self.address.as_ref(), labels).await
     }
 
+    /// Whether paths of this process are valid for the engine.
+    pub(crate) fn is_local(&self) -> bool {
+        matches!(self.address, Some(Endpoint::Unix(_)))
+    }
+
+    /// Connects to the first engine of the family that answers. Asks it for nothing but a ping.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::find`].
+    pub(crate) async fn find(tier: Tier, config: &ContainerConfig) -> Result<Self> {
+        let candidates = candidates(tier, config)?;
+        let mut tried = Vec::new();
+        for endpoint in candidates.endpoints {
+            match Self::open_checked(tier.family, &endpoint, config).await {
+                Ok(connection) => return Ok(connection),
+                Err(failure) => tried.push((endpoint, failure)),
+            }
+        }
+        Err(unavailable(tier, candidates.named_by.as_deref(), &tried))
+    }
+
+    /// As [`Self::open`]. Also checks the family of an engine whose ping does not tell it.
+    async fn open_checked(
+        family: &Family,
+        endpoint: &Endpoint,
+        config: &ContainerConfig,
+    ) -> Result<Self, Unreachable> {
+        let (connection, version) = Self::open(family, endpoint, config).await?;
+        if version.is_none() {
+            let negotiated = timeout(PING_TIMEOUT, negotiate(family, &connection.client)).await;
+            negotiated.unwrap_or(Err(Unreachable::Silent))?;
+        }
+        Ok(connection)
+    }
+
+    /// Pings the engine at `endpoint`, and checks its family. Returns its API version too.
+    async fn open(
+        family: &Family,
+        endpoint: &Endpoint,
+        config: &ContainerConfig,
+    ) -> Result<(Self, Option<ClientVersion>), Unreachable> {
+        let pinged = timeout(PING_TIMEOUT, connect(endpoint)).await;
+        let (client, ping) = pinged.unwrap_or(Err(Unreachable::Silent))?;
+        let address = match endpoint {
+            Endpoint::Given(_) => config.address().map_err(Unreachable::NativeApi)?,
+            endpoint => Some(endpoint.clone()),
+        };
+        let version = match ping {
+            Some(ping) => {
+                check_family(family, &[&ping.engine])?;
+                Some(ping.client_version())
+            }
+            None => None,
+        };
+        let connection = Self {
+            client,
+            endpoint: endpoint.clone(),
+            address,
+        };
+        Ok((connection, version))
+    }
+}
+
+/// Where to look for the engine.
+fn candidates(tier: Tier, config: &ContainerConfig) -> Result<Candidates> {
+    match (&config.client, &config.host) {
+        (Some(given), _) => Ok(Candidates::given(given)),
+        (None, Some(host)) => Candidates::named(tier.name, host, "the configuration"),
+        (None, None) => (tier.family.candidates)(tier.name),
+    }
+}
+
+impl Engine {
     /// Finds the engine.
     ///
     /// # Errors
@@ -84,73 +177,64 @@ impl Engine {
     /// `SandboxUnavailable` with the reason for each endpoint that was tried: in under 2 s if no
     /// engine accepts a connection, and after 10 s if one accepts it and does not answer.
     pub(crate) async fn find(tier: Tier, config: &ContainerConfig) -> Result<Self> {
-        let Candidates {
-            endpoints,
-            named_by,
-        } = match (&config.client, &config.host) {
-            (Some(given), _) => Candidates::given(given),
-            (None, Some(host)) => Candidates::named(tier.name, host, "the configuration")?,
-            (None, None) => (tier.family.candidates)(tier.name)?,
-        };
+        let candidates = candidates(tier, config)?;
         let mut tried = Vec::new();
-        for endpoint in endpoints {
-            let pinged = timeout(PING_TIMEOUT, connect(&endpoint)).await;
-            let found = match pinged.unwrap_or(Err(Unreachable::Silent)) {
-                Ok((client, ping)) => {
-                    // The engine exists; its description may take longer.
-                    let described = Self::describe(tier.family, &endpoint, client, ping, config);
-                    let described = timeout(DESCRIBE_TIMEOUT, described).await;
-                    described.unwrap_or(Err(Unreachable::Undescribed))
-                }
-                Err(failure) => Err(failure),
-            };
-            match found {
+        for endpoint in candidates.endpoints {
+            match Self::open(tier.family, &endpoint, config).await {
                 Ok(engine) => return Ok(engine),
                 Err(failure) => tried.push((endpoint, failure)),
             }
         }
-        Err(unavailable(tier, named_by.as_deref(), &tried))
+        Err(unavailable(tier, candidates.named_by.as_deref(), &tried))
+    }
+
+    async fn open(
+        family: &Family,
+        endpoint: &Endpoint,
+        config: &ContainerConfig,
+    ) -> Result<Self, Unreachable> {
+        let (connection, version) = Connection::open(family, endpoint, config).await?;
+        // The engine exists; its description may take longer.
+        let described = Self::describe(family, connection, version, config);
+        let described = timeout(DESCRIBE_TIMEOUT, described).await;
+        described.unwrap_or(Err(Unreachable::Undescribed))
     }
 
     async fn describe(
         family: &Family,
-        endpoint: &Endpoint,
-        client: Docker,
-        ping: Option<Ping>,
+        connection: Connection,
+        version: Option<ClientVersion>,
         config: &ContainerConfig,
     ) -> Result<Self, Unreachable> {
-        let address = match endpoint {
-            Endpoint::Given(_) => config.address().map_err(Unreachable::NativeApi)?,
-            endpoint => Some(endpoint.clone()),
-        };
+        let (client, address) = (&connection.client, &connection.address);
         let native_facts = async {
             match family.native {
                 None => Ok(None),
-                Some(native) => match &address {
+                Some(native) => match address {
                     Some(address) => native.ask(address).await.map(Some),
                     None => Err("the configuration must name its address too, as `host`".into()),
                 },
             }
         };
-        let (api, info, correction) = tokio::join!(
-            negotiate(family, &client, ping),
-            client.info(),
-            native_facts
-        );
+        let negotiated = async {
+            match version {
+                Some(version) => Ok(version),
+                None => negotiate(family, client).await,
+            }
+        };
+        let (api, info, correction) = tokio::join!(negotiated, client.info(), native_facts);
         let api = api?;
         let info = info.map_err(Unreachable::Answer)?;
-        let local = matches!(address, Some(Endpoint::Unix(_)));
+        let local = connection.is_local();
         let mut facts = EngineFacts::new(&info, &api, local, config.runtime.as_deref());
-        if let Some(Endpoint::Unix(socket)) = &address {
+        if let Some(Endpoint::Unix(socket)) = address {
             facts.hard_limits = HardLimits::of_listener(socket);
         }
         if let Some(correct) = correction.map_err(Unreachable::NativeApi)? {
             correct(&mut facts);
         }
         Ok(Self {
-            client,
-            endpoint: endpoint.clone(),
-            address,
+            connection,
             facts,
             quota: Arc::default(),
             default_paths: Arc::default(),
@@ -169,16 +253,8 @@ async fn connect(endpoint: &Endpoint) -> Result<(Docker, Option<Ping>), Unreacha
     Ok((client, pong))
 }
 
-/// Checks the engine's family and negotiates the API version.
-async fn negotiate(
-    family: &Family,
-    client: &Docker,
-    ping: Option<Ping>,
-) -> Result<ClientVersion, Unreachable> {
-    if let Some(ping) = ping {
-        check_family(family, &[&ping.engine])?;
-        return Ok(ping.client_version());
-    }
+/// Checks the family of an engine whose ping does not tell it, and negotiates the API version.
+async fn negotiate(family: &Family, client: &Docker) -> Result<ClientVersion, Unreachable> {
     let version = client.version().await.map_err(Unreachable::Answer)?;
     let components = version.components.as_deref().unwrap_or_default();
     let names = components.iter().map(|component| component.name.as_str());

@@ -4,7 +4,7 @@ use bollard::errors::Error as EngineError;
 use bollard::models::ImageInspect;
 use sandbox_core::{Error, ErrorKind, ImageReference, Result};
 
-use crate::engine::Engine;
+use crate::engine::Connection;
 use crate::error::{Operation, engine_error, has_status};
 use crate::{Tier, labels};
 
@@ -75,7 +75,7 @@ pub(crate) struct RequestedImage<'a> {
 /// `ImageNotFound` with the fix, also if the engine's image does not have the requested name.
 pub(crate) async fn find(
     tier: Tier,
-    engine: &Engine,
+    engine: &Connection,
     requested: &RequestedImage<'_>,
 ) -> Result<ImageInspect> {
     match inspect_requested(tier, engine, requested).await? {
@@ -91,7 +91,7 @@ pub(crate) async fn find(
 /// As [`inspect_named`].
 pub(crate) async fn inspect_requested(
     tier: Tier,
-    engine: &Engine,
+    engine: &Connection,
     requested: &RequestedImage<'_>,
 ) -> Result<Option<ImageInspect>> {
     let image = inspect_named(tier, engine, &requested.reference).await;
@@ -118,7 +118,7 @@ pub(crate) async fn inspect_requested(
 /// `ImageNotFound` if the engine's image does not have the requested name.
 pub(crate) async fn inspect_named(
     tier: Tier,
-    engine: &Engine,
+    engine: &Connection,
     reference: &ImageReference,
 ) -> Result<Option<ImageInspect>> {
     let name = request_name(reference);

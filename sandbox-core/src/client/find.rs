@@ -1,7 +1,7 @@
 //! Finding sandboxes by their names.
 
 use super::{SandboxClient, own_sandboxes};
-use crate::spi::Found;
+use crate::spi::{Found, RecordedSandbox};
 use crate::{
     Error, ErrorKind, Result, SandboxHandle, SandboxInfo, SandboxOwner, SandboxSpec, SandboxState,
 };
@@ -78,6 +78,18 @@ impl SandboxClient {
         list.extend(attached.into_iter().filter(|info| !is_own(info)));
         list.sort_by(|left, right| left.name.cmp(&right.name));
         Ok(list)
+    }
+
+    /// The detached sandboxes of this tier that this user's state folder has a record of. Reads
+    /// files only, and asks no engine: a recorded sandbox may have ended, and one that was created
+    /// elsewhere has no record here.
+    ///
+    /// # Errors
+    ///
+    /// If the state folder cannot be read.
+    pub fn recorded(&self) -> Result<Vec<RecordedSandbox>> {
+        let detached = self.backend.detached();
+        detached.map_or(Ok(Vec::new()), |detached| detached.recorded())
     }
 
     /// Ends a sandbox and removes what it left: one that this client created, or a detached one.

@@ -15,7 +15,7 @@ mod output;
 
 pub use adopt::Adopt;
 pub use backend::{Backend, Finding};
-pub use detached::{Detached, Found};
+pub use detached::{Detached, Found, RecordedSandbox};
 pub use images::Images;
 pub use instance::Instance;
 pub use output::{Flow, OutputSink, OutputStream};

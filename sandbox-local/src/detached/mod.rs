@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use sandbox_agent::protocol::keep::files;
-use sandbox_core::spi::{Detached, Found};
+use sandbox_core::spi::{Detached, Found, RecordedSandbox};
 use sandbox_core::{Error, ErrorKind, Result, SandboxInfo, SandboxState};
 use sandbox_host::state::{ended, read_private};
 use sandbox_host::{AgentInstance, ClientKey};
@@ -85,6 +85,16 @@ impl Detached for DetachedSandboxes {
 
     async fn remove(&self, name: &str) -> Result<()> {
         remove(&self.folder_with(name)?, name).await
+    }
+
+    fn recorded(&self) -> Result<Vec<RecordedSandbox>> {
+        let Some(sandboxes) = self.folder()? else {
+            return Ok(Vec::new());
+        };
+        let records = sandboxes.entries()?.into_iter();
+        let records = records.filter_map(|entry| entry.record?.ok());
+        let own = records.filter(|record| record.tier == self.tier);
+        Ok(own.map(|it| RecordedSandbox::new(it.plan.name)).collect())
     }
 
     async fn prune(&self) -> Result<Vec<String>> {
