@@ -12,6 +12,7 @@ use crate::commands::create::CreateArguments;
 use crate::commands::doctor::DoctorArguments;
 use crate::commands::end::{EndArguments, PruneArguments};
 use crate::commands::exec::ExecArguments;
+use crate::commands::export::ExportArguments;
 use crate::commands::image::ImageArguments;
 use crate::commands::logs::LogsArguments;
 use crate::commands::ls::LsArguments;
@@ -40,6 +41,8 @@ pub enum Command {
     Exec(ExecArguments),
     /// Copy files and folders between the host and a detached sandbox
     Cp(CpArguments),
+    /// Copy the artifacts of a detached sandbox to the host
+    Export(ExportArguments),
     /// List detached sandboxes
     Ls(LsArguments),
     /// Show the output of the commands in a detached sandbox
@@ -76,6 +79,7 @@ impl Command {
             Self::Create(arguments) => arguments.format.format,
             Self::Exec(arguments) => arguments.format.format,
             Self::Cp(arguments) => arguments.format.format,
+            Self::Export(arguments) => arguments.format.format,
             Self::Ls(arguments) => arguments.format.format,
             Self::Logs(arguments) => arguments.format.format,
             Self::Stop(arguments) | Self::Kill(arguments) | Self::Rm(arguments) => {

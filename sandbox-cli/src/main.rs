@@ -46,6 +46,7 @@ fn dispatch(command: Command) -> Outcome {
         Command::Create(arguments) => commands::create::run(&arguments),
         Command::Exec(arguments) => commands::exec::run(&arguments),
         Command::Cp(arguments) => commands::cp::run(&arguments),
+        Command::Export(arguments) => commands::export::run(&arguments),
         Command::Ls(arguments) => commands::ls::run(&arguments),
         Command::Logs(arguments) => commands::logs::run(&arguments),
         Command::Stop(arguments) => commands::end::run(&arguments, EndMethod::Stop),

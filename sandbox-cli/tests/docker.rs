@@ -20,6 +20,7 @@ fn main() -> ExitCode {
             named_tests![
                 exit_codes_are_the_same_as_on_other_tiers,
                 example_exports_artifact,
+                dockerfile_is_built_and_run,
                 killed_command_leaves_no_processes,
                 interrupted_creation_leaves_no_container,
             ],
@@ -69,6 +70,24 @@ fn exit_codes_are_the_same_as_on_other_tiers() {
         "echo first; trap '' TERM; while :; do :; done",
     ]);
     assert_eq!((code, stdout.as_str()), (Some(124), "first\n"));
+}
+
+fn dockerfile_is_built_and_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let dockerfile = "FROM python:3.11-slim\nRUN echo made > /made\n";
+    std::fs::write(folder.path().join("Dockerfile"), dockerfile).unwrap();
+    let folder = folder.path().to_str().unwrap();
+    let run = [
+        "run",
+        "-q",
+        "-b",
+        "docker",
+        "--rm-image",
+        "--dockerfile",
+        folder,
+    ];
+    let (code, stdout, stderr) = run_text([&run[..], &["--", "cat", "/made"]].concat());
+    assert_eq!((code, stdout.as_str()), (Some(0), "made\n"), "{stderr}");
 }
 
 fn example_exports_artifact() {

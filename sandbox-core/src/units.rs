@@ -8,9 +8,23 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::{Error, ErrorKind};
 
-/// A number of bytes. Reads `512MiB`, `64 kB`, `1GiB` or a plain number of bytes.
+/// A number of bytes. Reads `512MiB`, `512m`, `1.5g` or a plain number of bytes.
+///
+/// Sizes are read as Docker reads them: each unit is a power of 1,024, in any case and with or
+/// without `B` or `iB`. So `512m`, `512MB` and `512MiB` are the same size.
+///
+/// ```
+/// use sandbox_core::ByteSize;
+///
+/// assert_eq!("512m".parse::<ByteSize>()?, ByteSize::mib(512));
+/// assert_eq!("64 kB".parse::<ByteSize>()?, ByteSize::kib(64));
+/// # Ok::<(), sandbox_core::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema)]
-#[schemars(with = "Written<u64>")]
+#[schemars(
+    with = "Written<u64>",
+    description = "A number of bytes, or text like `512MiB` or `512m`. Units are powers of 1,024."
+)]
 pub struct ByteSize(u64);
 
 impl ByteSize {
@@ -60,15 +74,44 @@ impl FromStr for ByteSize {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        let size = text.parse::<bytesize::ByteSize>().ok();
-        // A number that does not fit is parsed as the largest one.
-        let size = size
-            .map(|size| size.as_u64())
-            .filter(|size| *size < u64::MAX);
-        size.map(Self).ok_or_else(|| {
-            let context = format!("{text:?} is not a size; write it like 512MiB or 65536");
+        parse_size(text).map(Self).ok_or_else(|| {
+            let context = format!("{text:?} is not a size; write it like 512MiB, 512m or 65536");
             Error::new(ErrorKind::InvalidSpec, "read size", context)
         })
+    }
+}
+
+/// A number with an optional unit, in bytes; `None` for anything else and for what does not fit.
+fn parse_size(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.');
+    let (number, unit) = text.split_at(end.unwrap_or(text.len()));
+    let unit = unit.trim_start().to_ascii_lowercase();
+    let power = match unit
+        .strip_suffix("ib")
+        .or(unit.strip_suffix('b'))
+        .unwrap_or(&unit)
+    {
+        "" if unit == "ib" => return None,
+        "" => 0,
+        "k" => 1,
+        "m" => 2,
+        "g" => 3,
+        "t" => 4,
+        "p" => 5,
+        _ => return None,
+    };
+    let unit = 1024_u64.pow(power);
+    match number.split_once('.') {
+        None => number.parse::<u64>().ok()?.checked_mul(unit),
+        Some((whole, fraction)) => {
+            let digits = u32::try_from(fraction.len()).ok()?;
+            let scale = 10_u128.checked_pow(digits)?;
+            let fraction = fraction.parse::<u64>().ok()?;
+            let whole = whole.parse::<u64>().ok()?.checked_mul(unit)?;
+            let part = u128::from(fraction).checked_mul(u128::from(unit))? / scale;
+            whole.checked_add(u64::try_from(part).ok()?)
+        }
     }
 }
 
@@ -180,5 +223,46 @@ impl<'de> Deserialize<'de> for Cpus {
         };
         text.parse()
             .map_err(|e: Error| de::Error::custom(e.context()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_as_docker_reads_them() {
+        for text in [
+            "512m",
+            "512M",
+            "512mb",
+            "512MB",
+            "512MiB",
+            "512 MiB",
+            "536870912",
+            "0.5g",
+        ] {
+            assert_eq!(
+                text.parse::<ByteSize>().ok(),
+                Some(ByteSize::mib(512)),
+                "{text}"
+            );
+        }
+        assert_eq!("1.5k".parse::<ByteSize>().ok(), Some(ByteSize::bytes(1536)));
+        assert_eq!("7b".parse::<ByteSize>().ok(), Some(ByteSize::bytes(7)));
+    }
+
+    #[test]
+    fn other_text_is_not_a_size() {
+        let too_large = format!("{}t", u64::MAX);
+        let bad = [
+            "", "m", "ib", "64 megs", "-1m", "1.m", ".5m", "1..2", "1e3", "1mm", "NaN",
+        ];
+        for text in bad
+            .into_iter()
+            .chain([too_large.as_str(), "18446744073709551616"])
+        {
+            assert!(text.parse::<ByteSize>().is_err(), "{text}");
+        }
     }
 }

@@ -124,7 +124,7 @@ fn values_are_parsed_with_and_without_units() {
     let policy = policy.unwrap();
     assert_eq!(policy.memory, Some(ByteSize::mib(1536)));
     assert_eq!(policy.disk, Some(ByteSize::kib(64)));
-    assert_eq!(policy.stdout_max_bytes, Some(ByteSize::bytes(64_000)));
+    assert_eq!(policy.stdout_max_bytes, Some(ByteSize::kib(64)));
     assert_eq!(policy.cpus, Some(Cpus::milli(1500)));
     assert_eq!(policy.timeout, Some(Duration::from_secs(90)));
     assert_eq!(policy.lifetime, Some(Duration::from_secs(8 * 3600)));

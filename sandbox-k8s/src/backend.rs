@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use sandbox_core::spi::{Adopt, Backend, Detached, Finding, Found, Instance};
-use sandbox_core::{EnforcementReport, Plan, Result, SandboxInfo};
+use sandbox_core::spi::{Adopt, Backend, Detached, Finding, Found, Instance, RecordedSandbox};
+use sandbox_core::{EnforcementReport, Error, ErrorKind, Plan, Result, SandboxInfo};
 use sandbox_host::AgentInstance;
+use sandbox_host::state::NameRecords;
 
 use crate::cluster::Cluster;
 use crate::config::KubernetesConfig;
@@ -33,6 +34,8 @@ use crate::{TIER, doctor, pod, sweep};
 pub struct KubernetesBackend {
     launcher: Arc<PodLauncher>,
     pool: Option<Arc<Pool>>,
+    /// The names of detached sandboxes, for clients that open the tier by name.
+    names: NameRecords,
 }
 
 impl KubernetesBackend {
@@ -43,7 +46,11 @@ impl KubernetesBackend {
         let launcher = Arc::new(PodLauncher::new(config));
         let pool = warm.filter(|warm| warm.size > 0);
         let pool = pool.map(|warm| Arc::new(Pool::new(warm, Arc::clone(&launcher))));
-        Self { launcher, pool }
+        Self {
+            launcher,
+            pool,
+            names: NameRecords::new(TIER),
+        }
     }
 
     /// Counts of the requests that this backend and its sandboxes have sent to the API server.
@@ -122,6 +129,9 @@ impl Backend for KubernetesBackend {
                 None => self.launcher.create(plan, cluster).await,
             })
             .await?;
+        if plan.detached {
+            self.names.add(&plan.name, &self.launcher.config.settings());
+        }
         Ok(Box::new(created))
     }
 
@@ -162,9 +172,17 @@ impl Backend for KubernetesBackend {
 #[async_trait]
 impl Detached for KubernetesBackend {
     async fn get(&self, name: &str) -> Result<Found> {
-        self.launcher
+        let found = self
+            .launcher
             .with_registry(async |registry| registry.get(name).await)
-            .await
+            .await;
+        if found
+            .as_ref()
+            .is_err_and(|error| error.kind() == ErrorKind::SandboxNotFound)
+        {
+            self.names.remove(name);
+        }
+        found
     }
 
     async fn list(&self) -> Result<Vec<SandboxInfo>> {
@@ -174,9 +192,19 @@ impl Detached for KubernetesBackend {
     }
 
     async fn remove(&self, name: &str) -> Result<()> {
-        self.launcher
+        let removed = self
+            .launcher
             .with_registry(async |registry| registry.remove(name).await)
-            .await
+            .await;
+        let is_missing = |error: &Error| error.kind() == ErrorKind::SandboxNotFound;
+        if removed.as_ref().err().is_none_or(is_missing) {
+            self.names.remove(name);
+        }
+        removed
+    }
+
+    fn recorded(&self) -> Result<Vec<RecordedSandbox>> {
+        self.names.all()
     }
 
     async fn prune(&self) -> Result<Vec<String>> {

@@ -38,6 +38,7 @@ mod quantity;
 mod report;
 mod requested;
 mod requests;
+mod settings;
 mod started_pod;
 mod stream;
 mod sweep;
@@ -83,5 +84,6 @@ sandbox_core::register!(
         "pods on a Kubernetes cluster, under the policy",
         open,
     )
+    .with_settings(settings::SETTINGS, settings::open_with)
     .with_profiles(PROFILES)
 );

@@ -41,10 +41,6 @@ pub struct CreateArguments {
     #[arg(long, value_name = "TIME", value_parser = duration)]
     ttl: Option<Duration>,
 
-    /// Label of the sandbox (repeatable)
-    #[arg(long, value_name = "NAME=VALUE", value_parser = label)]
-    label: Vec<(String, String)>,
-
     /// Print only warnings and errors
     #[arg(short, long)]
     quiet: bool,
@@ -68,13 +64,6 @@ struct CreateDocument<'a> {
     notes: &'a [String],
 }
 
-fn label(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err("write NAME=VALUE".to_owned()),
-    }
-}
-
 /// Runs the subcommand.
 pub fn run(arguments: &CreateArguments) -> Outcome {
     let tier = registry::tier(&arguments.policy.backend)?;
@@ -83,7 +72,6 @@ pub fn run(arguments: &CreateArguments) -> Outcome {
     if let Some(name) = &arguments.name {
         spec.name.clone_from(name);
     }
-    spec.labels = arguments.label.iter().cloned().collect();
     spec.lifetime = arguments.ttl;
     spec.detached = true;
     spec.validate()?;

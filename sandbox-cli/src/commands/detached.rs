@@ -30,6 +30,14 @@ pub struct TierOption {
     /// Tier of the sandbox [default: the tier that has this name; local tiers take precedence]
     #[arg(short, long, value_name = "TIER")]
     backend: Option<String>,
+
+    /// Context of the kubeconfig file, with -b k8s [default: the recorded one]
+    #[arg(long, value_name = "NAME", requires = "backend")]
+    context: Option<String>,
+
+    /// Namespace of the pods, with -b k8s [default: the recorded one]
+    #[arg(long, value_name = "NAME", requires = "backend")]
+    namespace: Option<String>,
 }
 
 /// The tier of a detached sandbox.
@@ -55,6 +63,14 @@ impl TierOption {
         removed.await.map(|_| ())
     }
 
+    fn settings(&self) -> Settings {
+        let given = [("context", &self.context), ("namespace", &self.namespace)];
+        let given = given.into_iter();
+        given
+            .filter_map(|(name, value)| Some((name.to_owned(), value.clone()?)))
+            .collect()
+    }
+
     /// Acts on the tier of a sandbox: the one that a record names, or else the one that says that
     /// it has the sandbox.
     async fn with<T>(
@@ -64,7 +80,11 @@ impl TierOption {
     ) -> Result<(LocatedSandbox, T), CommandError> {
         SandboxSpec::new(name).validate()?;
         if let Some(tier) = &self.backend {
-            let located = LocatedSandbox::named(registry::tier(tier)?, name)?;
+            let tier = registry::tier(tier)?;
+            let located = match self.settings() {
+                settings if settings.is_empty() => LocatedSandbox::named(tier, name)?,
+                settings => LocatedSandbox::of(tier, &settings)?,
+            };
             let done = act(&located).await?;
             return Ok((located, done));
         }

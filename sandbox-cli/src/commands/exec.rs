@@ -1,6 +1,7 @@
 //! `sandbox exec`: one execution in a detached sandbox.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -14,7 +15,7 @@ use super::run::stdin::{StdinChoice, warn_unread_stdin};
 use super::run::summary::Summary;
 use crate::command_error::{CommandError, Outcome};
 use crate::exit::Exit;
-use crate::options::{duration, text, variable};
+use crate::options::{duration, text, variables};
 use crate::output::{Format, FormatOption, LIVE_OUTPUT, print_json};
 use crate::print_status;
 
@@ -46,8 +47,12 @@ pub struct ExecArguments {
     #[arg(short, long, value_name = "NAME=VALUE")]
     env: Vec<OsString>,
 
+    /// File with a NAME=VALUE in each line (repeatable); --env takes precedence
+    #[arg(long, value_name = "FILE")]
+    env_file: Vec<PathBuf>,
+
     /// Working directory in the sandbox [default: the sandbox's]
-    #[arg(long, value_name = "PATH")]
+    #[arg(short, long, value_name = "PATH")]
     workdir: Option<OsString>,
 
     /// Pass standard input to the program
@@ -92,10 +97,7 @@ impl ExecArguments {
             .split_first()
             .ok_or_else(|| CommandError::argument("nothing to run: write -- COMMAND"))?;
         let mut request = ExecRequest::new(program).args(rest);
-        for pair in &self.env {
-            let (name, value) = variable(pair)?;
-            request.env.insert(name, value);
-        }
+        request.env = variables(&self.env_file, &self.env)?;
         request.workdir = self
             .workdir
             .as_deref()

@@ -11,6 +11,7 @@ mod detached;
 pub mod doctor;
 pub mod end;
 pub mod exec;
+pub mod export;
 pub mod image;
 pub mod logs;
 pub mod ls;

@@ -5,6 +5,7 @@ mod paths;
 mod policy_file;
 mod settings;
 mod values;
+mod variables;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -24,8 +25,9 @@ use ceiling::Ceiling;
 pub use paths::{PathMap, existing};
 pub use policy_file::{PolicySource, in_file, writable};
 use settings::SettingOptions;
-pub use values::{bytes, duration, pull_policy, text, variable};
-use values::{capability, cpus, package, preset};
+pub use values::{bytes, duration, pull_policy, text};
+use values::{capability, cpus, label, package, preset};
+pub use variables::variables;
 
 /// The tier and the policy.
 ///
@@ -75,6 +77,19 @@ pub struct PolicyOptions {
     #[arg(short, long, value_name = "NAME=VALUE", help_heading = "Policy")]
     env: Vec<OsString>,
 
+    /// File with a NAME=VALUE in each line (repeatable); empty lines and lines with # are skipped,
+    /// and --env takes precedence
+    #[arg(long, value_name = "FILE", help_heading = "Policy")]
+    env_file: Vec<PathBuf>,
+
+    /// User in the sandbox, by number [default: the tier's unprivileged user]
+    #[arg(short, long, value_name = "UID[:GID]", help_heading = "Policy")]
+    user: Option<String>,
+
+    /// Label of the sandbox (repeatable)
+    #[arg(long, value_name = "NAME=VALUE", value_parser = label, help_heading = "Policy")]
+    label: Vec<(String, String)>,
+
     /// Container image, on tiers that use images
     #[arg(long, value_name = "IMAGE", help_heading = "Policy")]
     image: Option<String>,
@@ -95,8 +110,8 @@ pub struct PolicyOptions {
     #[arg(long, value_name = "NAME[==VERSION]", value_parser = package, help_heading = "Policy")]
     package: Vec<Requirement>,
 
-    /// Memory limit of the whole sandbox, such as 512MiB
-    #[arg(long, value_name = "SIZE", value_parser = bytes, allow_negative_numbers = true, help_heading = "Limits")]
+    /// Memory limit of the whole sandbox, such as 512m; units are powers of 1024, as in Docker
+    #[arg(short, long, value_name = "SIZE", value_parser = bytes, allow_negative_numbers = true, help_heading = "Limits")]
     memory: Option<ByteSize>,
 
     /// CPU limit of the whole sandbox, in processors, such as 1.5
@@ -138,7 +153,7 @@ pub struct PolicyOptions {
     artifact: Vec<OsString>,
 
     /// Working directory in the sandbox [default: /workspace]
-    #[arg(long, value_name = "PATH", help_heading = "Policy")]
+    #[arg(short, long, value_name = "PATH", help_heading = "Policy")]
     workdir: Option<OsString>,
 
     /// Accept partial enforcement of this capability (repeatable)
@@ -256,10 +271,9 @@ impl PolicyOptions {
             .as_deref()
             .map(|path| text("--workdir", path))
             .transpose()?;
-        for pair in &self.env {
-            let (name, value) = variable(pair)?;
-            spec.env.insert(name, value);
-        }
+        spec.env = variables(&self.env_file, &self.env)?;
+        spec.user.clone_from(&self.user);
+        spec.labels = self.label.iter().cloned().collect();
         spec.validate()?;
         Ok(spec)
     }

@@ -15,6 +15,14 @@ pub struct SettingOptions {
     /// [default: the engine's]
     #[arg(long, value_name = "NAME", help_heading = "Engine")]
     package_network: Option<String>,
+
+    /// Context of the kubeconfig file, on k8s [default: its current context]
+    #[arg(long, value_name = "NAME", help_heading = "Engine")]
+    context: Option<String>,
+
+    /// Namespace of the pods, on k8s [default: the context's]
+    #[arg(long, value_name = "NAME", help_heading = "Engine")]
+    namespace: Option<String>,
 }
 
 impl SettingOptions {
@@ -23,6 +31,8 @@ impl SettingOptions {
         [
             ("runtime", &self.runtime),
             ("package_network", &self.package_network),
+            ("context", &self.context),
+            ("namespace", &self.namespace),
         ]
         .into_iter()
         .filter_map(|(name, value)| Some((name.to_owned(), value.clone()?)))

@@ -1,6 +1,7 @@
 //! The user's state folder: locks, private files, and the keys of detached sandboxes.
 
 mod hand_over;
+mod names;
 mod record;
 
 use std::fs::File;
@@ -12,6 +13,7 @@ use rustix::fs::OFlags;
 use sandbox_core::{Error, ErrorKind, Result};
 
 pub use hand_over::HandOver;
+pub use names::NameRecords;
 pub use record::{DetachedRecord, lifetime};
 
 /// The path of the state folder, which may not exist. Configured, or else `/run/sandbox` for root,

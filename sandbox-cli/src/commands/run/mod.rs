@@ -4,7 +4,7 @@ pub(super) mod document;
 pub(super) mod enforcement_line;
 mod language;
 pub(super) mod live;
-mod output_folder;
+pub(super) mod output_folder;
 mod program;
 mod session;
 pub(super) mod signals;
@@ -76,6 +76,11 @@ pub struct RunArguments {
     /// Do not pass standard input (the default), and do not warn about unread input
     #[arg(short, long)]
     no_stdin: bool,
+
+    /// Build the image from the Dockerfile in this folder first, without a network; layers are
+    /// cached as by `sandbox image build`
+    #[arg(long, value_name = "DIR", help_heading = "Policy", conflicts_with_all = ["image", "adopt"])]
+    dockerfile: Option<PathBuf>,
 
     /// Run in this existing, running container (id or name) and leave it as it was
     #[arg(long, value_name = "CONTAINER", help_heading = "Policy", conflicts_with_all = ["image", "pull", "rm_image", "writable_root", "workspace", "commit", "runtime", "package_network"])]

@@ -4,7 +4,8 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use sandbox::{
-    ErrorKind, ExecRequest, ExecResult, Export, SandboxClient, SandboxHandle, SkippedArtifact,
+    BuildRequest, ErrorKind, ExecRequest, ExecResult, Export, SandboxClient, SandboxHandle,
+    SkippedArtifact,
 };
 
 use super::RunArguments;
@@ -109,7 +110,16 @@ impl Run<'_> {
         }
         let mut progress = Progress::new(self.arguments.quiet, self.arguments.format.format);
         let take = &mut |event: &_| progress.take(event);
-        client.create_with_progress(spec, take).await
+        let Some(folder) = &self.arguments.dockerfile else {
+            return client.create_with_progress(spec, take).await;
+        };
+        let mut build = BuildRequest::new(folder).pull(spec.pull.unwrap_or_default());
+        build.follow_links = self.request.policy.follow_links.unwrap_or(false);
+        let image = client.build_image(&build, take).await?;
+        let mut spec = spec.clone().image(image.id);
+        // The image exists now, and has no name to pull.
+        spec.pull = None;
+        client.create_with_progress(&spec, take).await
     }
 
     /// Prints a line if installing packages takes long.

@@ -117,7 +117,8 @@ fn truncation(name: &str, option: &str, output: &Captured) -> Option<String> {
     })
 }
 
-fn artifact(artifact: &Artifact) -> String {
+/// A line about a copied artifact.
+pub fn artifact(artifact: &Artifact) -> String {
     let kind = artifact.content_type.as_deref().unwrap_or("unknown type");
     escape(&format!(
         "artifact {} ({} bytes, {kind})",
@@ -160,7 +161,8 @@ fn all_skipped(all: &[SkippedArtifact]) -> Vec<String> {
     lines
 }
 
-fn skipped(skipped: &SkippedArtifact) -> String {
+/// A line about an artifact that was not copied.
+pub fn skipped(skipped: &SkippedArtifact) -> String {
     let reason = skip_reason(&skipped.reason);
     escape(&format!("skipped artifact {}: {reason}", skipped.source))
 }
