@@ -75,9 +75,9 @@ impl Command {
     /// The output format.
     pub fn format(&self) -> Format {
         match self {
-            Self::Run(arguments) => arguments.format.format,
+            Self::Run(arguments) => arguments.format.format.document(),
             Self::Create(arguments) => arguments.format.format,
-            Self::Exec(arguments) => arguments.format.format,
+            Self::Exec(arguments) => arguments.format.format.document(),
             Self::Cp(arguments) => arguments.format.format,
             Self::Export(arguments) => arguments.format.format,
             Self::Ls(arguments) => arguments.format.format,

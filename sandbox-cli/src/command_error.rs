@@ -1,10 +1,13 @@
 //! Errors of the command and the sandbox, as one line or one JSON object.
 
+use std::ffi::OsString;
 use std::fmt;
 
 use sandbox::{Denial, Enforcement, Error, Unmet};
 use serde::Serialize;
 
+use crate::arguments;
+use crate::commands::run::hints;
 use crate::exit::Exit;
 use crate::output::{self, Format};
 use crate::print_status;
@@ -60,14 +63,17 @@ impl CommandError {
     }
 
     /// A wrong command line.
-    pub fn usage(error: &clap::Error, subcommand: Option<&str>) -> Self {
+    pub fn usage(error: &clap::Error, arguments: &[OsString]) -> Self {
+        let subcommand = arguments::subcommand(arguments);
+        let subcommand = subcommand.as_deref();
         let text = error.render().to_string();
         let summary_lines = text
             .lines()
             .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
         let line = summary_lines
             .map(str::trim)
-            .filter(|line| !line.is_empty())
+            // Nobody means an option as a value.
+            .filter(|line| !line.is_empty() && !line.contains(" as a value, use "))
             .collect::<Vec<_>>()
             .join(" ");
         let mut message = line
@@ -80,8 +86,13 @@ impl CommandError {
                 None => "no command given".to_owned(),
             };
         }
+        let bare = hints::bare_command(arguments).filter(|_| subcommand == Some("run"));
         let fix = match subcommand {
-            Some(name @ ("run" | "exec")) => {
+            Some("run") if bare.is_some() => bare.unwrap_or_default(),
+            Some("run") => {
+                "sandbox run --help shows the options; options of the program go after --".into()
+            }
+            Some(name @ "exec") => {
                 format!("sandbox {name} --help shows the options; a command goes after --")
             }
             None => "sandbox --help lists the commands".to_owned(),

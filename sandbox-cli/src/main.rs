@@ -29,10 +29,7 @@ fn main() {
         Err(error) if !error.use_stderr() => (Format::Text, print_help(&error)),
         Err(error) => (
             Format::guess(&arguments),
-            Err(CommandError::usage(
-                &error,
-                arguments::subcommand(&arguments).as_deref(),
-            )),
+            Err(CommandError::usage(&error, &arguments)),
         ),
     };
     let exit = outcome.unwrap_or_else(|failure| failure.report(format));

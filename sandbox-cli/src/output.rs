@@ -32,8 +32,41 @@ pub struct FormatOption {
     pub format: Format,
 }
 
-/// The help of `--output` for commands that stream output.
-pub const LIVE_OUTPUT: &str = "Output format; json prints everything at the end";
+/// The output format of a command that runs a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub enum LiveFormat {
+    /// The program's own output
+    #[default]
+    Text,
+    /// One JSON object at the end
+    Json,
+    /// One JSON object for each event, one in a line: started, stdout, stderr, end
+    Jsonl,
+}
+
+impl LiveFormat {
+    /// The format of everything but events.
+    pub fn document(self) -> Format {
+        match self {
+            Self::Text => Format::Text,
+            Self::Json | Self::Jsonl => Format::Json,
+        }
+    }
+}
+
+/// The option for the output format of a command that runs a program.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct LiveFormatOption {
+    /// Output format
+    #[arg(
+        short = 'o',
+        long = "output",
+        value_enum,
+        default_value_t,
+        value_name = "FORMAT"
+    )]
+    pub format: LiveFormat,
+}
 
 impl Format {
     /// The format in a wrong command line, so that a program that requests JSON gets its error as
@@ -43,12 +76,16 @@ impl Format {
             .iter()
             .take_while(|argument| *argument != "--")
             .collect::<Vec<_>>();
+        let json = |argument: &OsString, option: &str| {
+            let value = argument.to_str().and_then(|text| text.strip_prefix(option));
+            matches!(value, Some("json" | "jsonl"))
+        };
         let short = before_command
             .iter()
-            .any(|argument| *argument == "-ojson" || *argument == "--output=json");
+            .any(|argument| json(argument, "-o") || json(argument, "--output="));
         let long = before_command
             .windows(2)
-            .any(|pair| (pair[0] == "-o" || pair[0] == "--output") && pair[1] == "json");
+            .any(|pair| (pair[0] == "-o" || pair[0] == "--output") && json(pair[1], ""));
         if short || long {
             Self::Json
         } else {
@@ -89,6 +126,7 @@ mod tests {
         assert_eq!(guess("sandbox run --bad -o json"), Format::Json);
         assert_eq!(guess("sandbox run -ojson --bad"), Format::Json);
         assert_eq!(guess("sandbox run --output=json"), Format::Json);
+        assert_eq!(guess("sandbox run -o jsonl --bad"), Format::Json);
         assert_eq!(guess("sandbox run --bad -- tool -o json"), Format::Text);
     }
 }

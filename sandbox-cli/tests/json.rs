@@ -57,6 +57,32 @@ fn binary_output_is_complete_in_json() {
 }
 
 #[test]
+fn events_are_one_json_object_in_each_line() {
+    let script = "echo out; printf 'a\\377b' >&2; exit 3";
+    let line = ["run", "-o", "jsonl", "--", "sh", "-c", script];
+    let (code, stdout, stderr) = common::run_text(line);
+    assert_eq!((code, stderr.as_str()), (Some(3), ""));
+    let events = stdout.lines().map(serde_json::from_str);
+    let events: Vec<serde_json::Value> = events.collect::<Result<_, _>>().unwrap();
+    assert_eq!(events[0]["event"], "started");
+    assert_eq!(events[0]["tier"], "local");
+    let output = |name: &str| events.iter().find(|event| event["event"] == name).unwrap();
+    assert_eq!(output("stdout")["text"], "out\n");
+    assert!(output("stdout").get("base64").is_none());
+    assert_eq!(output("stderr")["base64"], "Yf9i");
+    let end = events.last().unwrap();
+    assert_eq!(
+        (&end["event"], &end["exit_code"]),
+        (&"end".into(), &3.into())
+    );
+    assert!(end.get("stdout").is_none());
+    assert_eq!(end["stderr_total_bytes"], 3);
+    let (_, stdout, _) = common::run_text(["run", "-o", "jsonl", "--bad"]);
+    let error: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!(error["error"]["kind"], "usage");
+}
+
+#[test]
 fn unsafe_tier_reports_no_enforcement() {
     let output = common::run(["run", "-b", "local_unsafe", "-o", "json", "--", "true"]);
     let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -173,10 +173,43 @@ fn file_visible_in_sandbox_runs_in_place() {
             "{option}: {stdout}"
         );
     }
+    // Its folder is readable without an option too, which is said.
+    let (code, stdout, stderr) = run_text([OsStr::new("run"), file.as_ref()]);
+    assert_eq!(code, Some(0), "{stderr}");
+    assert!(stdout.starts_with("42 ["), "{stdout}");
+    let said = format!("{} is readable", folder.path().display());
+    assert!(stderr.contains(&said), "{stderr}");
     // The script is copied into the sandbox without its folder.
-    let (code, _, stderr) = run_text([OsStr::new("run"), "-q".as_ref(), file.as_ref()]);
+    let alone = [OsStr::new("run"), "--no-siblings".as_ref(), file.as_ref()];
+    let (code, _, stderr) = run_text(alone);
     assert_eq!(code, Some(1));
     assert!(stderr.contains("No module named 'helper'"), "{stderr}");
+}
+
+#[test]
+fn words_after_file_are_its_arguments() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("arguments.py");
+    std::fs::write(&file, "import sys\nprint(sys.argv[1:])").unwrap();
+    let line = ["a", "b", "-q", "--", "-v"].map(OsStr::new);
+    let (code, stdout, stderr) =
+        run_text([&[OsStr::new("run"), file.as_ref()], &line[..]].concat());
+    assert_eq!((code, stderr.as_str()), (Some(0), ""));
+    assert_eq!(stdout, "['a', 'b', '-v']\n");
+}
+
+#[test]
+fn mistyped_commands_get_the_line_that_was_meant() {
+    for (line, says) in [
+        (&["run", "ls", "-la"][..], "sandbox run -- ls -la"),
+        (&["run", "make", "test"], "sandbox run -- make test"),
+        (&["run", "echo a && ls"], "-l shell -c 'echo a && ls'"),
+        (&["run", "--", "echo a && ls"], "-l shell -c 'echo a && ls'"),
+    ] {
+        let (code, _, stderr) = run_text(line);
+        assert!(matches!(code, Some(125 | 127)), "{code:?}");
+        assert!(stderr.contains(says), "{line:?}: {stderr}");
+    }
 }
 
 #[test]

@@ -16,7 +16,7 @@ use super::run::summary::Summary;
 use crate::command_error::{CommandError, Outcome};
 use crate::exit::Exit;
 use crate::options::{duration, text, variables};
-use crate::output::{Format, FormatOption, LIVE_OUTPUT, print_json};
+use crate::output::{LiveFormat, LiveFormatOption, print_json};
 use crate::print_status;
 
 const NOTES: &str = "\
@@ -25,7 +25,6 @@ Exit codes: the program's; 124 time limit; 125 no such sandbox, or it failed; 12
 
 /// The options of `exec`.
 #[derive(Debug, Args)]
-#[command(mut_arg("format", |option| option.help(LIVE_OUTPUT)))]
 #[command(after_help = NOTES, override_usage = "sandbox exec [OPTIONS] NAME -- COMMAND [ARG...]")]
 pub struct ExecArguments {
     /// Name of the sandbox
@@ -64,7 +63,7 @@ pub struct ExecArguments {
     no_stdin: bool,
 
     #[command(flatten)]
-    pub format: FormatOption,
+    pub format: LiveFormatOption,
 }
 
 /// Runs the subcommand.
@@ -125,13 +124,7 @@ impl ExecArguments {
                 humantime::format_duration(most)
             ));
         }
-        let mut live = match self.format.format {
-            Format::Text => Some(LiveOutput::new(
-                sandbox.plan().stdout_max,
-                sandbox.plan().stderr_max,
-            )),
-            Format::Json => None,
-        };
+        let mut live = LiveOutput::of(self.format.format, sandbox)?;
         let result = exec_live(sandbox, request, stdin.open(), live.as_mut()).await;
         // Even if the execution failed: its output is shown before the error.
         let live = match live {
@@ -150,11 +143,12 @@ impl ExecArguments {
     ) -> Outcome {
         let mut exit = Exit::of_outcome(&result.outcome);
         let export = Export::default();
-        match live {
-            None => print_json(&RunDocument::new(
-                backend, sandbox, result, &export, None, exit,
-            ))?,
-            Some(live) => {
+        let document = || RunDocument::new(backend, sandbox, result, &export, None, exit);
+        match (self.format.format, live) {
+            (LiveFormat::Jsonl, Some(live)) if live.is_broken => exit = Exit::BROKEN_PIPE,
+            (LiveFormat::Jsonl, _) => print_json(&document().into_event())?,
+            (_, None) => print_json(&document())?,
+            (_, Some(live)) => {
                 if live.is_broken {
                     exit = Exit::BROKEN_PIPE;
                 }

@@ -8,7 +8,7 @@ mod values;
 mod variables;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
@@ -184,8 +184,18 @@ pub struct Request {
 }
 
 impl PolicyOptions {
+    /// Whether neither a file nor a preset limits what the options may request.
+    pub fn is_open(&self) -> bool {
+        self.policy.is_none() && self.preset.is_none()
+    }
+
     /// Resolves the policy and the specification.
     pub fn resolve(&self) -> Result<Request, CommandError> {
+        self.resolve_with(None)
+    }
+
+    /// As [`Self::resolve`]. The code may also read `folder`, unless it sees it anyway.
+    pub fn resolve_with(&self, folder: Option<&Path>) -> Result<Request, CommandError> {
         let source = self.policy.as_ref();
         let source = source.map(|path| PolicySource::read(path, self.follow));
         let source = source.transpose()?;
@@ -198,7 +208,16 @@ impl PolicyOptions {
         if let Some(workspace) = &workspace {
             ceiling.workspace(workspace)?;
         }
-        ceiling.read_roots(paths::roots("--read", &self.read)?)?;
+        let mut read = paths::roots("--read", &self.read)?;
+        if let Some(folder) = folder {
+            let folder = existing("FILE", folder)?;
+            let workspace = workspace.iter().map(|workspace| &workspace.path);
+            let mut seen = workspace.chain(&read).chain(&self.write);
+            if !seen.any(|root| paths::beneath(&folder, root).is_some()) {
+                read.push(folder);
+            }
+        }
+        ceiling.read_roots(read)?;
         ceiling.write_roots(paths::roots("--write", &self.write)?)?;
         ceiling.follow_links(self.follow)?;
         ceiling.export_paths(

@@ -11,20 +11,26 @@ use crate::command_error::CommandError;
 use crate::exit::Exit;
 
 /// The result of a run. Every field is always present, except for `*_base64`. Those contain
-/// output that is not UTF-8; its text has replacement characters.
+/// output that is not UTF-8; its text has replacement characters. The last event of a stream has
+/// no output.
 #[derive(Debug, Serialize)]
 pub struct RunDocument<'a> {
+    /// In a stream of events: `end`. The output has its own events then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    event: Option<&'static str>,
     backend: &'a str,
     tier: &'a str,
     outcome: &'a Outcome,
     /// The exit code of the command.
     exit_code: u8,
-    stdout: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stdout: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     stdout_base64: Option<String>,
     stdout_truncated: bool,
     stdout_total_bytes: u64,
-    stderr: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stderr: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     stderr_base64: Option<String>,
     stderr_truncated: bool,
@@ -99,15 +105,16 @@ impl<'a> RunDocument<'a> {
         let (stdout, stdout_base64) = text(&result.stdout);
         let (stderr, stderr_base64) = text(&result.stderr);
         Self {
+            event: None,
             backend,
             tier: sandbox.tier(),
             outcome: &result.outcome,
             exit_code: exit.code(),
-            stdout,
+            stdout: Some(stdout),
             stdout_base64,
             stdout_truncated: result.stdout.truncated(),
             stdout_total_bytes: result.stdout.total,
-            stderr,
+            stderr: Some(stderr),
             stderr_base64,
             stderr_truncated: result.stderr.truncated(),
             stderr_total_bytes: result.stderr.total,
@@ -129,6 +136,20 @@ impl<'a> RunDocument<'a> {
             cpu_time_ms: result.cpu_time.map(milliseconds),
             max_rss_bytes: result.max_rss,
             stragglers: result.stragglers,
+        }
+    }
+}
+
+impl RunDocument<'_> {
+    /// The last event of a stream, without the output.
+    pub fn into_event(self) -> Self {
+        Self {
+            event: Some("end"),
+            stdout: None,
+            stdout_base64: None,
+            stderr: None,
+            stderr_base64: None,
+            ..self
         }
     }
 }

@@ -7,10 +7,15 @@ use std::path::Path;
 pub enum Language {
     /// python3, or python if there is no python3
     #[default]
+    #[value(alias = "py")]
     Python,
     /// /bin/sh
+    #[value(alias = "sh")]
     Shell,
+    /// bash
+    Bash,
     /// node
+    #[value(aliases = ["javascript", "js"])]
     Node,
 }
 
@@ -20,9 +25,15 @@ impl Language {
         match path.extension()?.to_str()? {
             "py" => Some(Self::Python),
             "sh" => Some(Self::Shell),
+            "bash" => Some(Self::Bash),
             "js" | "mjs" | "cjs" => Some(Self::Node),
             _ => None,
         }
+    }
+
+    /// Whether it is a shell: the `#!` line of its files names another one more exactly.
+    pub fn is_shell(self) -> bool {
+        matches!(self, Self::Shell | Self::Bash)
     }
 
     /// Its interpreters, the preferred one first.
@@ -30,6 +41,7 @@ impl Language {
         match self {
             Self::Python => ["python3", "python"],
             Self::Shell => ["/bin/sh", "sh"],
+            Self::Bash => ["bash", "/bin/bash"],
             Self::Node => ["node", "nodejs"],
         }
     }
@@ -37,7 +49,7 @@ impl Language {
     /// The interpreter's option for code.
     pub fn code_option(self) -> &'static str {
         match self {
-            Self::Python | Self::Shell => "-c",
+            Self::Python | Self::Shell | Self::Bash => "-c",
             Self::Node => "-e",
         }
     }

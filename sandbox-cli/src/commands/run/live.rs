@@ -11,7 +11,9 @@ use sandbox::{
 };
 use tokio::sync::{mpsc, oneshot};
 
+use super::events::{EventEncoder, StartedEvent};
 use crate::command_error::CommandError;
+use crate::output::{LiveFormat, print_json};
 
 /// How many chunks of output (of at most 64 KiB each) wait for a slow reader before the program has
 /// to.
@@ -31,6 +33,8 @@ pub struct LiveOutput {
     remaining: [u64; 2],
     written: WrittenOutput,
     writer: Option<WriterThread>,
+    /// Set if the output is written as events.
+    events: Option<EventEncoder>,
 }
 
 #[derive(Debug)]
@@ -55,11 +59,34 @@ impl LiveOutput {
             remaining: [stdout.as_u64(), stderr.as_u64()],
             written: WrittenOutput::default(),
             writer: None,
+            events: None,
         }
     }
 
+    /// The output of a program in this sandbox, in a format; `None` if it is not passed on. A
+    /// stream of events begins now.
+    pub fn of(format: LiveFormat, sandbox: &SandboxHandle) -> Result<Option<Self>, CommandError> {
+        let plan = sandbox.plan();
+        let mut live = Self::new(plan.stdout_max, plan.stderr_max);
+        match format {
+            LiveFormat::Json => return Ok(None),
+            LiveFormat::Text => {}
+            LiveFormat::Jsonl => {
+                print_json(&StartedEvent::new(sandbox))?;
+                live.events = Some(EventEncoder::default());
+            }
+        }
+        Ok(Some(live))
+    }
+
     /// Waits until everything is written.
-    pub async fn finish(self) -> Result<WrittenOutput, CommandError> {
+    pub async fn finish(mut self) -> Result<WrittenOutput, CommandError> {
+        let rest = self.events.as_mut().map(EventEncoder::finish);
+        if let Some(rest) = rest.filter(|rest| !rest.is_empty()) {
+            let writer = self.writer.get_or_insert_with(start);
+            // If the writer has failed, its report says why.
+            let _ = writer.chunks.send((OutputStream::Stdout, rest)).await;
+        }
         let mut written = self.written;
         let Some(WriterThread { chunks, done }) = self.writer else {
             return Ok(written);
@@ -92,8 +119,13 @@ impl OutputSink for LiveOutput {
             return Flow::Continue;
         };
         self.written.last[index] = Some(*last);
+        let bytes = &bytes[..length];
+        let chunk = match &mut self.events {
+            None => (stream, bytes.to_vec()),
+            Some(events) => (OutputStream::Stdout, events.encode(stream, bytes)),
+        };
         let writer = self.writer.get_or_insert_with(start);
-        match writer.chunks.send((stream, bytes[..length].to_vec())).await {
+        match writer.chunks.send(chunk).await {
             Ok(()) => Flow::Continue,
             // The writer has ended: its result says why.
             Err(_) => Flow::Stop,

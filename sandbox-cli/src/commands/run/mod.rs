@@ -2,11 +2,14 @@
 
 pub(super) mod document;
 pub(super) mod enforcement_line;
+mod events;
+pub mod hints;
 mod language;
 pub(super) mod live;
 pub(super) mod output_folder;
 mod program;
 mod session;
+mod siblings;
 pub(super) mod signals;
 pub(super) mod stdin;
 pub(super) mod summary;
@@ -15,11 +18,12 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
+use sandbox::spi::escape;
 use sandbox::{SandboxClient, registry};
 
 use crate::command_error::{CommandError, Outcome};
 use crate::options::{PolicyOptions, Request, writable};
-use crate::output::{FormatOption, LIVE_OUTPUT};
+use crate::output::{LiveFormat, LiveFormatOption};
 use crate::print_status;
 use language::Language;
 use output_folder::OutputFolder;
@@ -41,9 +45,8 @@ scripts should use -o json.";
 
 /// The options of `run`.
 #[derive(Debug, Args)]
-#[command(mut_arg("format", |option| option.help(LIVE_OUTPUT)))]
 #[command(after_help = EXAMPLES, override_usage = "\
-sandbox run [OPTIONS] FILE [-- ARG...]\n       \
+sandbox run [OPTIONS] FILE [ARG...] [-- ARG...]\n       \
 sandbox run [OPTIONS] -c CODE [-- ARG...]\n       \
 sandbox run [OPTIONS] -- COMMAND [ARG...]")]
 pub struct RunArguments {
@@ -60,9 +63,18 @@ pub struct RunArguments {
     #[arg(short, long, value_enum)]
     language: Option<Language>,
 
+    /// Arguments of FILE; those that start with '-' go after --
+    #[arg(value_name = "ARG")]
+    arguments: Vec<OsString>,
+
     /// Command to run in the sandbox; after FILE or CODE, their arguments
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
+
+    /// Copy FILE into the sandbox alone. Otherwise its folder is readable if it has modules that
+    /// FILE may import, and neither --policy nor --preset is given
+    #[arg(long)]
+    no_siblings: bool,
 
     /// Host folder for artifacts; existing files are kept, and new ones get a number. Without
     /// --artifact, copies what the code wrote to /output [default: artifacts]
@@ -101,7 +113,7 @@ pub struct RunArguments {
     quiet: bool,
 
     #[command(flatten)]
-    pub format: FormatOption,
+    pub format: LiveFormatOption,
 
     #[command(flatten)]
     policy: PolicyOptions,
@@ -110,7 +122,14 @@ pub struct RunArguments {
 /// Runs the subcommand.
 pub fn run(arguments: &RunArguments) -> Outcome {
     let tier = registry::tier(&arguments.policy.backend)?;
-    let mut request = arguments.policy.resolve()?;
+    let siblings = arguments.siblings();
+    let mut request = arguments.policy.resolve_with(siblings.as_deref())?;
+    if let Some(folder) = siblings.filter(|_| arguments.says_siblings()) {
+        let folder = escape(&folder.display().to_string());
+        print_status(format_args!(
+            "{folder} is readable: it has modules beside the program (--no-siblings: {WITHOUT})"
+        ));
+    }
     let has_default_artifacts = arguments.out.is_some() && request.exports_are_open;
     if has_default_artifacts {
         request.policy.artifact_export_paths = vec![output_folder::DEFAULT_EXPORT.to_owned()];
@@ -156,11 +175,32 @@ pub fn run(arguments: &RunArguments) -> Outcome {
     outcome
 }
 
+/// What `--no-siblings` does, in short.
+const WITHOUT: &str = "run it alone";
+
 impl RunArguments {
+    /// The folder of FILE, if the code may read it for the modules there. A policy that the user
+    /// chose stays as it is.
+    fn siblings(&self) -> Option<PathBuf> {
+        let file = self.file.as_deref().filter(|_| !self.no_siblings)?;
+        if self.adopt.is_some() || !self.policy.is_open() {
+            return None;
+        }
+        siblings::folder(file, self.language)
+    }
+
+    fn says_siblings(&self) -> bool {
+        !self.quiet && self.format.format == LiveFormat::Text
+    }
+
     fn program(&self, request: &Request) -> Result<Program, CommandError> {
         match (&self.file, &self.code) {
             (Some(file), _) => {
-                Program::of_file(file, self.language, &self.command, &request.mounts)
+                let arguments = [&self.arguments[..], &self.command].concat();
+                if !file.exists() {
+                    return Err(hints::missing_file(file, &arguments));
+                }
+                Program::of_file(file, self.language, &arguments, &request.mounts)
             }
             (None, Some(code)) => Ok(Program::of_code(
                 code,

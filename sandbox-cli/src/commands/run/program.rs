@@ -77,8 +77,8 @@ impl Program {
     ) -> Result<Self, CommandError> {
         let content = read(path)?;
         let is_executable = content.starts_with(b"#!") || content.starts_with(b"\x7fELF");
-        let by_extension = Language::of_path(path)
-            .filter(|language| *language != Language::Shell || !is_executable);
+        let by_extension =
+            Language::of_path(path).filter(|language| !language.is_shell() || !is_executable);
         let language = language.or(by_extension);
         if language.is_none() && !is_executable {
             let path = path.display();
@@ -107,6 +107,16 @@ impl Program {
     pub fn copied(&self) -> Option<&CopiedFile> {
         match &self.source {
             ProgramSource::Copy(copied) => Some(copied),
+            _ => None,
+        }
+    }
+
+    /// The name of a command without arguments.
+    pub fn command(&self) -> Option<&OsStr> {
+        match &self.source {
+            ProgramSource::Path(name) if self.language.is_none() && self.arguments.is_empty() => {
+                Some(name)
+            }
             _ => None,
         }
     }
@@ -145,6 +155,7 @@ fn code(interpreter: ExecRequest, language: Language, code: &OsStr) -> ExecReque
     match language {
         // The first argument after the code is the script's name.
         Language::Shell => command.arg("sh"),
+        Language::Bash => command.arg("bash"),
         Language::Python => command,
         // Otherwise node would read the arguments as its own options.
         Language::Node => command.arg("--"),

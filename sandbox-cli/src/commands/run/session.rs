@@ -10,6 +10,7 @@ use sandbox::{
 
 use super::RunArguments;
 use super::document::RunDocument;
+use super::hints::{is_shell_line, shell_fix};
 use super::live::{LiveOutput, WrittenOutput, exec_live};
 use super::output_folder::{DEFAULT_EXPORT, OutputFolder};
 use super::program::{CopiedFile, Program};
@@ -19,7 +20,7 @@ use super::summary::{Summary, skip_reason};
 use crate::command_error::{CommandError, Outcome};
 use crate::exit::Exit;
 use crate::options::Request;
-use crate::output::{Format, print_json};
+use crate::output::{LiveFormat, print_json};
 use crate::print_status;
 use crate::progress::Progress;
 
@@ -108,7 +109,10 @@ impl Run<'_> {
         if let Some(container) = &self.arguments.adopt {
             return client.adopt(container, spec).await;
         }
-        let mut progress = Progress::new(self.arguments.quiet, self.arguments.format.format);
+        let mut progress = Progress::new(
+            self.arguments.quiet,
+            self.arguments.format.format.document(),
+        );
         let take = &mut |event: &_| progress.take(event);
         let Some(folder) = &self.arguments.dockerfile else {
             return client.create_with_progress(spec, take).await;
@@ -127,7 +131,7 @@ impl Run<'_> {
         let packages = &self.request.policy.packages;
         if !packages.is_empty()
             && !self.arguments.quiet
-            && self.arguments.format.format == Format::Text
+            && self.arguments.format.format == LiveFormat::Text
         {
             tokio::time::sleep(SILENCE_LIMIT).await;
             print_status(format_args!("installing {}", packages.join(", ")));
@@ -143,13 +147,7 @@ impl Run<'_> {
                 .upload(&format!("{folder}/{name}"), 0o755, content)
                 .await?;
         }
-        let mut live = match self.arguments.format.format {
-            Format::Text => Some(LiveOutput::new(
-                sandbox.plan().stdout_max,
-                sandbox.plan().stderr_max,
-            )),
-            Format::Json => None,
-        };
+        let mut live = LiveOutput::of(self.arguments.format.format, sandbox)?;
         let result = self.execute(sandbox, &folder, live.as_mut()).await;
         // Even if the execution failed: its output is shown before the error.
         let live = match live {
@@ -205,7 +203,12 @@ impl Run<'_> {
                 return other;
             }
         }
-        result
+        result.map_err(|error| match self.program.command() {
+            Some(line) if is_missing(&error) && is_shell_line(line) => {
+                error.with_fix(shell_fix(&line.to_string_lossy()))
+            }
+            _ => error,
+        })
     }
 
     /// Removes a copied file: without isolation, it is on the host.
@@ -247,19 +250,15 @@ impl Run<'_> {
         if artifacts_error.is_some() && result.success() {
             exit = Exit::FAILED;
         }
-        match live {
-            None => {
-                let document = RunDocument::new(
-                    self.backend,
-                    sandbox,
-                    &result,
-                    &export,
-                    artifacts_error.as_ref(),
-                    exit,
-                );
-                print_json(&document)?;
-            }
-            Some(live) => {
+        let document = || {
+            let error = artifacts_error.as_ref();
+            RunDocument::new(self.backend, sandbox, &result, &export, error, exit)
+        };
+        match (self.arguments.format.format, live) {
+            (LiveFormat::Jsonl, Some(live)) if live.is_broken => exit = Exit::BROKEN_PIPE,
+            (LiveFormat::Jsonl, _) => print_json(&document().into_event())?,
+            (_, None) => print_json(&document())?,
+            (_, Some(live)) => {
                 if live.is_broken {
                     exit = Exit::BROKEN_PIPE;
                 }

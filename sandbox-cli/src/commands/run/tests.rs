@@ -139,8 +139,11 @@ fn ambiguous_command_lines_are_refused() {
     ];
     for line in bad {
         let full = ["sandbox", "run"].iter().chain(line);
-        let refused = match CliArguments::try_parse_from(full) {
-            Err(error) => CommandError::usage(&error, Some("run")),
+        let refused = match CliArguments::try_parse_from(full.clone()) {
+            Err(error) => {
+                let line = full.clone().map(OsString::from).collect::<Vec<_>>();
+                CommandError::usage(&error, &line)
+            }
             Ok(_) => run_on(ends_with(Ending::Exited { code: 0 }), line, None).unwrap_err(),
         };
         assert_eq!(refused.kind(), "usage", "{line:?}: {refused}");

@@ -1,0 +1,85 @@
+//! What to write instead of a command line that cannot be meant.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+use sandbox::{Error, ErrorKind};
+
+use crate::command_error::CommandError;
+
+/// The error for a FILE that does not exist: a command line in one word, a command without `--`, or
+/// a missing file.
+pub fn missing_file(file: &Path, arguments: &[OsString]) -> CommandError {
+    let name = file.to_string_lossy();
+    if is_shell_line(file.as_os_str()) {
+        return CommandError::argument(format!("no such file: {name}")).with_fix(shell_fix(&name));
+    }
+    if !name.contains(['/', '.']) {
+        let rest = arguments.iter().map(|argument| argument.to_string_lossy());
+        let line = std::iter::once(name.clone()).chain(rest);
+        let line = line.collect::<Vec<_>>().join(" ");
+        return CommandError::argument(format!("no such file: {name}"))
+            .with_fix(format!("a command goes after --: sandbox run -- {line}"));
+    }
+    let why = format!("{name}: No such file or directory");
+    Error::new(ErrorKind::ProgramNotFound, "read program", why).into()
+}
+
+/// Whether a word is more than the name of a program: a line for a shell.
+pub fn is_shell_line(word: &OsStr) -> bool {
+    let word = word.to_string_lossy();
+    word.contains(char::is_whitespace) || word.contains(['&', '|', ';', '>', '<', '$', '`'])
+}
+
+/// How to run a line with a shell.
+pub fn shell_fix(line: &str) -> String {
+    let quoted = line.replace('\'', "'\\''");
+    format!("a shell reads such a line: sandbox run -l shell -c '{quoted}'")
+}
+
+/// The fix for a wrong command line of `run` that begins with a command instead of options.
+pub fn bare_command(arguments: &[OsString]) -> Option<String> {
+    let rest = arguments.get(2..)?;
+    let first = rest.first()?.to_str()?;
+    let is_command = !first.starts_with('-') && !Path::new(first).exists();
+    if !is_command || rest.iter().any(|argument| argument == "--") {
+        return None;
+    }
+    let line = rest.iter().map(|argument| argument.to_string_lossy());
+    let line = line.collect::<Vec<_>>().join(" ");
+    Some(format!("a command goes after --: sandbox run -- {line}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &[&str]) -> Vec<OsString> {
+        line.iter().map(OsString::from).collect()
+    }
+
+    #[test]
+    fn command_without_dashes_gets_the_line_that_was_meant() {
+        let fix = |line: &[&str]| bare_command(&words(line));
+        assert_eq!(
+            fix(&["sandbox", "run", "ls", "-la"]).as_deref(),
+            Some("a command goes after --: sandbox run -- ls -la")
+        );
+        assert_eq!(fix(&["sandbox", "run", "--bad", "ls"]), None);
+        assert_eq!(fix(&["sandbox", "run", "ls", "--", "x"]), None);
+        assert_eq!(fix(&["sandbox", "run"]), None);
+        let error = missing_file(Path::new("make"), &words(&["test"])).to_string();
+        assert!(error.contains("sandbox run -- make test"), "{error}");
+    }
+
+    #[test]
+    fn shell_line_gets_a_shell() {
+        for line in ["a && b", "ls -la", "x|y"] {
+            let error = missing_file(Path::new(line), &[]).to_string();
+            let expected = format!("-l shell -c '{line}'");
+            assert!(error.contains(&expected), "{error}");
+        }
+        assert_eq!(shell_fix("echo 'a'").matches("'\\''").count(), 2);
+        assert!(!is_shell_line(OsStr::new("/bin/ls")));
+    }
+}
