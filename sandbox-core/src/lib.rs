@@ -22,6 +22,7 @@ mod event;
 mod exec;
 mod execution;
 pub mod fake;
+mod file_entry;
 mod files;
 mod forward;
 mod handle;
@@ -53,6 +54,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use event::ExecEvent;
 pub use exec::{Captured, ExecEnd, ExecRequest, ExecResult};
 pub use execution::Execution;
+pub use file_entry::{FileEntry, FileKind};
 pub use forward::Forward;
 pub use handle::SandboxHandle;
 pub use image::{

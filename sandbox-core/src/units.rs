@@ -21,7 +21,10 @@ use crate::{Error, ErrorKind};
 /// # Ok::<(), sandbox_core::Error>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema)]
-#[schemars(with = "Written<u64>")]
+#[schemars(
+    with = "Written<u64>",
+    description = "A number of bytes, or text like `512MiB` or `512m`. Units are powers of 1,024."
+)]
 pub struct ByteSize(u64);
 
 impl ByteSize {
