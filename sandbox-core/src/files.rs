@@ -16,7 +16,7 @@ const READ_LIMIT: ByteSize = ByteSize::mib(64);
 /// Permission bits of a file that [`SandboxHandle::write`] creates.
 const FILE_MODE: u32 = 0o644;
 
-/// Paths inside the sandbox are absolute. Operations have the rights of the code in the sandbox,
+/// A relative path inside the sandbox starts in its working folder. Operations have the rights of the code in the sandbox,
 /// do not follow a link at the end of a path, and record what is denied in
 /// [`SandboxHandle::denials`].
 impl SandboxHandle {
@@ -49,7 +49,7 @@ impl SandboxHandle {
         mode: u32,
         content: impl AsyncRead + Send + Unpin + 'static,
     ) -> Result<()> {
-        check_absolute(path)?;
+        check_path(path)?;
         let put = self.running.instance.put(path, mode, Box::new(content));
         put.await
             .map_err(|error| self.denied_file(error, DenialKind::FileWrite, path))
@@ -129,7 +129,7 @@ impl SandboxHandle {
     }
 
     async fn fetch(&self, path: &str, sink: &mut dyn OutputSink) -> Result<()> {
-        check_absolute(path)?;
+        check_path(path)?;
         let fetched = self.running.instance.fetch(path, sink).await;
         fetched.map_err(|error| self.denied_file(error, DenialKind::FileRead, path))
     }
@@ -143,7 +143,7 @@ impl SandboxHandle {
     ///
     /// [`Instance::copy_in`]: crate::spi::Instance::copy_in
     pub async fn copy_in(&self, source: impl AsRef<Path>, target: &str) -> Result<Copied> {
-        check_absolute(target)?;
+        check_path(target)?;
         let copied = self.running.instance.copy_in(source.as_ref(), target).await;
         copied.map_err(|error| self.denied_file(error, DenialKind::FileWrite, target))
     }
@@ -172,7 +172,7 @@ impl SandboxHandle {
         target: impl AsRef<Path>,
         limits: ArtifactLimits,
     ) -> Result<Copied> {
-        check_absolute(source)?;
+        check_path(source)?;
         let instance = &self.running.instance;
         let copied = instance.copy_out(source, target.as_ref(), limits).await;
         copied.map_err(|error| self.denied_file(error, DenialKind::FileRead, source))
@@ -238,11 +238,13 @@ impl SandboxHandle {
     }
 }
 
-fn check_absolute(path: &str) -> Result<()> {
-    if path.starts_with('/') && !path.contains('\0') {
-        return Ok(());
-    }
-    let context = format!("{path:?} is not an absolute path inside the sandbox without NUL");
+fn check_path(path: &str) -> Result<()> {
+    let why = match path {
+        "" => "the path is empty",
+        path if path.contains('\0') => "the path has a NUL inside",
+        _ => return Ok(()),
+    };
+    let context = format!("{path:?}: {why}");
     Err(Error::new(ErrorKind::Path, "name file", context))
 }
 

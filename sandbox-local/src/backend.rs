@@ -191,7 +191,8 @@ impl Backend for LocalBackend {
             }
             false => {
                 let isolation = isolation(&host)?;
-                let packages = packages::provide(self, &self.config, isolation, &state, plan);
+                let packages =
+                    packages::provide(self, &self.config, &host, isolation, &state, plan);
                 (provided, note) = packages.await?;
                 &provided
             }

@@ -10,13 +10,15 @@ use sandbox_host::confinement::PLATFORM_READ_ROOTS;
 use sandbox_lang::packages::{self, InstallRequest, Interpreter, TARGET};
 
 use crate::LocalConfig;
-use crate::host::Isolation;
+use crate::host::{Host, Isolation};
+use crate::python_alias::search_path;
 
 /// Returns the plan with its packages mounted and the variables set that make Python find them, and
 /// a note about these packages for the user. `state` is the state folder, which exists.
 pub(crate) async fn provide(
     backend: &dyn Backend,
     config: &LocalConfig,
+    host: &Host,
     isolation: Isolation,
     state: &Path,
     plan: &Plan,
@@ -49,7 +51,7 @@ pub(crate) async fn provide(
         Isolation::Landlock => source.to_string_lossy().into_owned(),
     };
     Ok((
-        packages::with_packages(plan, source, seen, PATH),
+        packages::with_packages(plan, source, seen, &search_path(host, isolation)),
         installed.note,
     ))
 }

@@ -17,6 +17,7 @@ mod roots;
 mod streams;
 mod support;
 mod users;
+mod working_folder;
 mod workspace;
 
 use std::process::ExitCode;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
         roots::TESTS,
         streams::TESTS,
         users::TESTS,
+        working_folder::TESTS,
         workspace::TESTS,
     ])
 }
