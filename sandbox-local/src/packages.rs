@@ -7,7 +7,7 @@ use sandbox_core::spi::Backend;
 use sandbox_core::{Error, ErrorKind, Plan, Result};
 use sandbox_host::PATH;
 use sandbox_host::confinement::PLATFORM_READ_ROOTS;
-use sandbox_lang::packages::{self, InstallRequest, Interpreter, TARGET};
+use sandbox_lang::packages::{self, FailedPackages, InstallRequest, Interpreter, TARGET};
 
 use crate::LocalConfig;
 use crate::host::{Host, Isolation};
@@ -18,8 +18,8 @@ use crate::python_alias::search_path;
 pub(crate) async fn provide(
     backend: &dyn Backend,
     config: &LocalConfig,
-    host: &Host,
-    isolation: Isolation,
+    failed: &FailedPackages,
+    (host, isolation): (&Host, Isolation),
     state: &Path,
     plan: &Plan,
 ) -> Result<(Plan, Option<String>)> {
@@ -41,6 +41,7 @@ pub(crate) async fn provide(
         interpreter: &interpreter,
         settings: &config.packages,
         state,
+        failed,
     };
     // Boxed: it creates a sandbox, so its future would otherwise contain itself.
     let installed = Box::pin(packages::provide(backend, &request)).await?;

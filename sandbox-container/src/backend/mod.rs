@@ -12,6 +12,7 @@ use sandbox_core::spi::{Adopt, Backend, Detached, Finding, Found, Images, Instan
 use sandbox_core::{EnforcementReport, Error, ErrorKind, Plan, Result, SandboxInfo};
 use sandbox_host::EngineCell;
 use sandbox_host::seccomp::Arch;
+use sandbox_lang::packages::FailedPackages;
 
 use crate::adopt::{Adoption, ForeignContainer};
 use crate::attached;
@@ -44,6 +45,8 @@ pub struct ContainerBackend<F> {
     engine: EngineCell<Engine>,
     /// The images that this backend pulled or built.
     pulled: PulledImages,
+    /// The sets of packages that failed to install.
+    pub(crate) failed_packages: FailedPackages,
     family: PhantomData<fn() -> F>,
 }
 
@@ -58,6 +61,7 @@ impl<F: EngineFamily> ContainerBackend<F> {
             volume: OnceLock::new(),
             engine: EngineCell::default(),
             pulled: PulledImages::default(),
+            failed_packages: FailedPackages::default(),
             family: PhantomData,
         }
     }
@@ -221,6 +225,10 @@ impl<F: EngineFamily> Backend for ContainerBackend<F> {
             .with_engine(async |engine| self.create_with_packages(plan, &engine).await)
             .await?;
         Ok(Box::new(created))
+    }
+
+    fn clear_failed_packages(&self) {
+        self.failed_packages.clear();
     }
 
     async fn settle(&self) {

@@ -43,6 +43,8 @@ pub enum Need {
     Program(&'static str),
     /// A Rust compiler that this user can read.
     Rust,
+    /// A Node.js that runs TypeScript.
+    NodeForTypescript,
     /// A capability that the host enforces without a gap.
     Enforced(Capability),
 }
@@ -64,6 +66,10 @@ impl Need {
             Self::Rust => (
                 rust_toolchain().is_some(),
                 "needs a rustc that this user can read".to_owned(),
+            ),
+            Self::NodeForTypescript => (
+                node_for_typescript().is_some(),
+                "needs SANDBOX_TEST_NODE, the folder of a Node.js 22.18 or newer".to_owned(),
             ),
             Self::Enforced(capability) => {
                 let met = report()
@@ -105,6 +111,15 @@ pub fn rust_toolchain() -> Option<PathBuf> {
     let sysroot = String::from_utf8(asked.ok()?.stdout).ok()?;
     let sysroot = PathBuf::from(sysroot.trim());
     (sysroot.join("bin/rustc").exists() && is_installed("cc")).then_some(sysroot)
+}
+
+/// The folder that `SANDBOX_TEST_NODE` names, if this user can run its `node`.
+pub fn node_for_typescript() -> Option<PathBuf> {
+    let folder = PathBuf::from(std::env::var_os("SANDBOX_TEST_NODE")?);
+    let asked = Command::new(folder.join("node")).arg("--version").output();
+    asked
+        .is_ok_and(|asked| asked.status.success())
+        .then_some(folder)
 }
 
 /// Runs a future on a single-threaded runtime.

@@ -3,6 +3,7 @@
 
 mod artifacts;
 mod cancellation;
+mod code;
 mod denials;
 mod detached;
 mod harness;
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
     harness::main(&[
         artifacts::TESTS,
         cancellation::TESTS,
+        code::TESTS,
         denials::TESTS,
         detached::TESTS,
         detached::creation::TESTS,
