@@ -11,6 +11,7 @@ pub mod doctor;
 pub mod end;
 pub mod exec;
 pub mod image;
+pub mod languages;
 pub mod logs;
 pub mod ls;
 pub mod matrix;
