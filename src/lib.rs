@@ -29,6 +29,18 @@
 //! [`SandboxClient::open`] takes the name of a tier instead, as from a configuration file.
 //! [`blocking`] is for programs without an async runtime.
 //!
+//! [`RunCode`] runs code of a [`Language`], compiled first if need be:
+//!
+//! ```no_run
+//! use sandbox::{CodeRequest, RunCode};
+//!
+//! # async fn example(sandbox: sandbox::SandboxHandle) -> sandbox::Result<()> {
+//! let code = "#include <stdio.h>\nint main(void) { puts(\"42\"); }\n";
+//! let result = sandbox.run_code(CodeRequest::new("c", code)).await?;
+//! assert_eq!(result.check()?.stdout_text(), "42\n"); // CompileFailed is an error of its own
+//! # Ok(()) }
+//! ```
+//!
 //! [`support`] tells which linked tier would accept a sandbox on this host, and why another would not:
 //!
 //! ```
@@ -126,6 +138,10 @@ mod clients;
 
 pub use clients::*;
 pub use sandbox_core::*;
+pub use sandbox_lang::{
+    CodeRequest, CodeResult, Compilation, FileName, Installer, Language, LanguageChoice, Languages,
+    MinimumVersion, OneShotCode, Preparation, ReadyCode, RunCode, RunCodeOnce, Step,
+};
 
 /// The example in the README compiles.
 #[cfg(all(doctest, feature = "local"))]

@@ -14,6 +14,7 @@ use crate::commands::end::{EndArguments, PruneArguments};
 use crate::commands::exec::ExecArguments;
 use crate::commands::export::ExportArguments;
 use crate::commands::image::ImageArguments;
+use crate::commands::languages::LanguagesArguments;
 use crate::commands::logs::LogsArguments;
 use crate::commands::ls::LsArguments;
 use crate::commands::matrix::MatrixArguments;
@@ -70,6 +71,8 @@ pub enum Command {
     Matrix(MatrixArguments),
     /// Test what each tier enforces, with sandbox-conformance
     Conformance(ConformanceArguments),
+    /// List the languages of code, and which of them a tier has
+    Languages(LanguagesArguments),
     /// Print the schema of policy files, or explain a policy file
     Policy(PolicyArguments),
 }
@@ -94,6 +97,7 @@ impl Command {
             Self::Check(arguments) => arguments.format.format,
             Self::Why(arguments) => arguments.format.format,
             Self::Doctor(arguments) => arguments.format.format,
+            Self::Languages(arguments) => arguments.format.format,
             Self::Matrix(arguments) => arguments.format.format,
             Self::Conformance(_) | Self::Policy(_) => Format::Text,
         }

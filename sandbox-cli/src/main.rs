@@ -58,6 +58,7 @@ fn dispatch(command: Command) -> Outcome {
         Command::Conformance(arguments) => commands::conformance::run(&arguments),
         Command::Image(arguments) => commands::image::run(&arguments),
         Command::Commit(arguments) => commands::commit::run(&arguments),
+        Command::Languages(arguments) => commands::languages::run(&arguments),
         Command::Policy(arguments) => commands::policy::run(&arguments.command),
     }
 }

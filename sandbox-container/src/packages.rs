@@ -60,6 +60,7 @@ impl<F: EngineFamily> Provisioner<'_, F> {
             interpreter: &interpreter,
             settings: &self.config.packages,
             state: &state::resolved(folder),
+            failed: &self.backend.failed_packages,
         };
         let installed = packages::provide(self, &request).await?;
         let plan = packages::with_packages(plan, installed.folder, TARGET.into(), PATH);

@@ -43,6 +43,14 @@ pub enum ErrorKind {
     ImageTimedOut,
     /// The program did not exit with code 0: only from [`crate::ExecResult::check`].
     ProgramFailed,
+    /// The code did not compile, so nothing ran: only from `CodeResult::check` of `sandbox-lang`.
+    CompileFailed,
+    /// There is no such language, or the sandbox's version of it is too old.
+    LanguageNotSupported,
+    /// No libraries can be installed for the language.
+    LibrariesNotSupported,
+    /// The language has no library that draws plots.
+    PlotsNotSupported,
     /// The program does not exist in the sandbox.
     ProgramNotFound,
     /// The program exists in the sandbox and cannot be executed.
@@ -96,6 +104,10 @@ impl ErrorKind {
             Self::ImageBuildFailed => "image_build_failed",
             Self::ImageTimedOut => "image_timed_out",
             Self::ProgramFailed => "program_failed",
+            Self::CompileFailed => "compile_failed",
+            Self::LanguageNotSupported => "language_not_supported",
+            Self::LibrariesNotSupported => "libraries_not_supported",
+            Self::PlotsNotSupported => "plots_not_supported",
             Self::ProgramNotFound => "program_not_found",
             Self::NotExecutable => "not_executable",
             Self::BadWorkdir => "bad_workdir",
@@ -188,7 +200,8 @@ impl Error {
     }
 
     /// A copy of the error for another caller. Its cause becomes text.
-    pub(crate) fn again(&self) -> Self {
+    #[must_use]
+    pub fn again(&self) -> Self {
         let mut again = Self::new(self.kind(), self.operation(), self.context());
         if let Some(source) = &self.inner.source {
             again.inner.context += &format!(": {source}");

@@ -32,11 +32,12 @@ const STDERR_TAIL: usize = 1024;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ExecRequest {
-    /// The program, by name or by path inside the sandbox, and its arguments. Bytes, as in Linux.
+    /// The program, by name or by path inside the sandbox, and its arguments. Bytes, as in Linux. A
+    /// relative path with a slash starts in the working folder.
     pub argv: Vec<Vec<u8>>,
     /// Environment variables, in addition to the specification's.
     pub env: BTreeMap<String, String>,
-    /// Working folder; the sandbox's for `None`.
+    /// Working folder; the sandbox's for `None`. A relative path starts there.
     pub workdir: Option<String>,
     /// Time limit. A policy's shorter limit takes precedence.
     pub timeout: Option<Duration>,
@@ -126,14 +127,12 @@ impl ExecRequest {
             }
         }
         if let Some(workdir) = &self.workdir
-            && (!workdir.starts_with('/') || workdir.contains('\0'))
+            && (workdir.is_empty() || workdir.contains('\0'))
         {
             return Err(Error::new(
                 ErrorKind::BadWorkdir,
                 "execute",
-                format!(
-                    "working folder {workdir:?} is not an absolute path inside the sandbox without NUL"
-                ),
+                format!("working folder {workdir:?} is empty or has a NUL inside"),
             ));
         }
         Ok(())

@@ -20,7 +20,7 @@ const FILE_MODE: u32 = 0o644;
 /// Permission bits of a folder that [`SandboxHandle::mkdir`] creates.
 const FOLDER_MODE: u32 = 0o755;
 
-/// Paths inside the sandbox are absolute. Operations have the rights of the code in the sandbox,
+/// A relative path inside the sandbox starts in its working folder. Operations have the rights of the code in the sandbox,
 /// do not follow a link at the end of a path, and record what is denied in
 /// [`SandboxHandle::denials`].
 impl SandboxHandle {
@@ -53,7 +53,7 @@ impl SandboxHandle {
         mode: u32,
         content: impl AsyncRead + Send + Unpin + 'static,
     ) -> Result<()> {
-        check_absolute(path)?;
+        check_path(path)?;
         let put = self.running.instance.put(path, mode, Box::new(content));
         put.await
             .map_err(|error| self.denied_file(error, DenialKind::FileWrite, path))
@@ -133,7 +133,7 @@ impl SandboxHandle {
     }
 
     async fn fetch(&self, path: &str, sink: &mut dyn OutputSink) -> Result<()> {
-        check_absolute(path)?;
+        check_path(path)?;
         let fetched = self.running.instance.fetch(path, sink).await;
         fetched.map_err(|error| self.denied_file(error, DenialKind::FileRead, path))
     }
@@ -155,7 +155,7 @@ impl SandboxHandle {
     /// [`ErrorKind::Path`] if it is missing or not a folder, if the code may not read it, and if it
     /// has more than about 100,000 entries.
     pub async fn list_dir(&self, path: &str) -> Result<Vec<FileEntry>> {
-        check_absolute(path)?;
+        check_path(path)?;
         let listed = self.running.instance.list_dir(path).await;
         listed.map_err(|error| self.denied_file(error, DenialKind::FileRead, path))
     }
@@ -182,7 +182,7 @@ impl SandboxHandle {
     }
 
     async fn found(&self, path: &str) -> Result<Option<FileEntry>> {
-        check_absolute(path)?;
+        check_path(path)?;
         let found = self.running.instance.stat(path).await;
         found.map_err(|error| self.denied_file(error, DenialKind::FileRead, path))
     }
@@ -194,7 +194,7 @@ impl SandboxHandle {
     ///
     /// [`ErrorKind::Path`] if something else is there, or if the code may not make it.
     pub async fn mkdir(&self, path: &str) -> Result<()> {
-        check_absolute(path)?;
+        check_path(path)?;
         let made = self.running.instance.make_dir(path, FOLDER_MODE).await;
         made.map_err(|error| self.denied_file(error, DenialKind::FileWrite, path))
     }
@@ -205,7 +205,7 @@ impl SandboxHandle {
     ///
     /// [`ErrorKind::Path`] if it is missing, or if the code may not remove it.
     pub async fn remove(&self, path: &str) -> Result<()> {
-        check_absolute(path)?;
+        check_path(path)?;
         let removed = self.running.instance.remove(path).await;
         removed.map_err(|error| self.denied_file(error, DenialKind::FileWrite, path))
     }
@@ -219,7 +219,7 @@ impl SandboxHandle {
     ///
     /// [`Instance::copy_in`]: crate::spi::Instance::copy_in
     pub async fn copy_in(&self, source: impl AsRef<Path>, target: &str) -> Result<Copied> {
-        check_absolute(target)?;
+        check_path(target)?;
         let copied = self.running.instance.copy_in(source.as_ref(), target).await;
         copied.map_err(|error| self.denied_file(error, DenialKind::FileWrite, target))
     }
@@ -248,7 +248,7 @@ impl SandboxHandle {
         target: impl AsRef<Path>,
         limits: ArtifactLimits,
     ) -> Result<Copied> {
-        check_absolute(source)?;
+        check_path(source)?;
         let instance = &self.running.instance;
         let copied = instance.copy_out(source, target.as_ref(), limits).await;
         copied.map_err(|error| self.denied_file(error, DenialKind::FileRead, source))
@@ -314,11 +314,13 @@ impl SandboxHandle {
     }
 }
 
-fn check_absolute(path: &str) -> Result<()> {
-    if path.starts_with('/') && !path.contains('\0') {
-        return Ok(());
-    }
-    let context = format!("{path:?} is not an absolute path inside the sandbox without NUL");
+fn check_path(path: &str) -> Result<()> {
+    let why = match path {
+        "" => "the path is empty",
+        path if path.contains('\0') => "the path has a NUL inside",
+        _ => return Ok(()),
+    };
+    let context = format!("{path:?}: {why}");
     Err(Error::new(ErrorKind::Path, "name file", context))
 }
 

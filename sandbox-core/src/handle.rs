@@ -92,6 +92,23 @@ impl SandboxHandle {
         self.running.instance.temporary_folder()
     }
 
+    /// Returns the value of this type that a package keeps with the sandbox in this process. The
+    /// first call creates it.
+    ///
+    /// ```
+    /// # use std::sync::atomic::{AtomicU32, Ordering};
+    /// # fn example(sandbox: &sandbox_core::SandboxHandle) {
+    /// #[derive(Default)]
+    /// struct Runs(AtomicU32);
+    ///
+    /// sandbox.extension::<Runs>().0.fetch_add(1, Ordering::Relaxed);
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn extension<T: std::any::Any + Send + Sync + Default>(&self) -> Arc<T> {
+        self.running.extensions.get()
+    }
+
     /// Runs a program to its end and captures its output, up to the policy's limits.
     ///
     /// # Errors

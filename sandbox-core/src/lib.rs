@@ -21,6 +21,7 @@ mod escape;
 mod event;
 mod exec;
 mod execution;
+mod extensions;
 pub mod fake;
 mod file_entry;
 mod files;

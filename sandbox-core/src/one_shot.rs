@@ -115,14 +115,14 @@ impl SandboxClient {
         options: OneShot,
     ) -> Result<OneShotResult> {
         let request = |program: &str| ExecRequest::new(program).arg("-c").arg(&code);
-        let sandbox = self.create_one_shot(&options, "py").await?;
+        let sandbox = create_one_shot(self, &options, "py").await?;
         let result = match sandbox.exec(&limited(request("python3"), &options)).await {
             Err(error) if error.kind() == ErrorKind::ProgramNotFound => {
                 sandbox.exec(&limited(request("python"), &options)).await
             }
             result => result,
         };
-        finish(&sandbox, &options, result).await
+        finish_one_shot(&sandbox, &options, result).await
     }
 
     /// Runs a shell script in a new sandbox. Exports artifacts, and always removes the sandbox.
@@ -135,26 +135,36 @@ impl SandboxClient {
         script: impl AsRef<OsStr>,
         options: OneShot,
     ) -> Result<OneShotResult> {
-        let sandbox = self.create_one_shot(&options, "sh").await?;
+        let sandbox = create_one_shot(self, &options, "sh").await?;
         let result = sandbox
             .exec(&limited(ExecRequest::shell(script), &options))
             .await;
-        finish(&sandbox, &options, result).await
+        finish_one_shot(&sandbox, &options, result).await
     }
+}
 
-    async fn create_one_shot(&self, options: &OneShot, prefix: &str) -> Result<SandboxHandle> {
-        let mut spec = options.spec.clone();
-        spec.name = unique_name(prefix);
-        if options.export_to.is_none() && !self.policy().artifact_export_paths.is_empty() {
-            let context = "the policy has artifact_export_paths, and there is no folder for them";
-            return Err(
-                Error::new(ErrorKind::InvalidRequest, "run one-shot", context)
-                    .on(self.tier())
-                    .with_fix("set OneShot::export_to, or use a policy without these paths"),
-            );
-        }
-        self.create(&spec).await
+/// Creates the sandbox of a one-shot run, for packages with other ways to run code. Its name starts
+/// with `prefix`.
+///
+/// # Errors
+///
+/// As [`SandboxClient::run_python`].
+pub async fn create_one_shot(
+    client: &SandboxClient,
+    options: &OneShot,
+    prefix: &str,
+) -> Result<SandboxHandle> {
+    let mut spec = options.spec.clone();
+    spec.name = unique_name(prefix);
+    if options.export_to.is_none() && !client.policy().artifact_export_paths.is_empty() {
+        let context = "the policy has artifact_export_paths, and there is no folder for them";
+        return Err(
+            Error::new(ErrorKind::InvalidRequest, "run one-shot", context)
+                .on(client.tier())
+                .with_fix("set OneShot::export_to, or use a policy without these paths"),
+        );
     }
+    client.create(&spec).await
 }
 
 fn limited(mut request: ExecRequest, options: &OneShot) -> ExecRequest {
@@ -162,8 +172,13 @@ fn limited(mut request: ExecRequest, options: &OneShot) -> ExecRequest {
     request
 }
 
-/// Exports artifacts, copies the workspace back if it is a copy, and ends the sandbox.
-async fn finish(
+/// Ends the sandbox of [`create_one_shot`]: exports artifacts unless the run failed, and copies the
+/// workspace back if it is a copy.
+///
+/// # Errors
+///
+/// Those of `result`. Others are in [`OneShotResult::failures`].
+pub async fn finish_one_shot(
     sandbox: &SandboxHandle,
     options: &OneShot,
     result: Result<ExecResult>,

@@ -2,6 +2,7 @@
 //! must be enforced.
 
 pub mod defaults;
+mod packages;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -235,7 +236,7 @@ impl Plan {
             pids: policy.pids.unwrap_or(defaults::PIDS),
             disk: policy.disk.unwrap_or(defaults::DISK),
             open_files: policy.open_files.unwrap_or(defaults::OPEN_FILES),
-            packages: policy.requirements()?,
+            packages: packages::packages(spec, policy)?,
             provided_folders: Vec::new(),
             secrets: spec.secrets.clone(),
             demands: Vec::new(),

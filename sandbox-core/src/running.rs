@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use crate::capture::Capture;
 use crate::denial::{self, DenialLog};
+use crate::extensions::Extensions;
 use crate::spi::{Flow, Input, Instance, OutputSink, OutputStream};
 use crate::{ExecEnd, ExecRequest, ExecResult, Outcome, Plan, Result};
 
@@ -29,6 +30,8 @@ pub(crate) struct Running {
     pub(crate) denials: DenialLog,
     /// When it was created, or attached to.
     pub(crate) created: SystemTime,
+    /// What other packages keep about it.
+    pub(crate) extensions: Extensions,
     /// Whether it was ended through [`Running::stop`] or [`Running::kill`].
     ended: AtomicBool,
 }
@@ -41,6 +44,7 @@ impl Running {
             instance,
             denials: DenialLog::default(),
             created: SystemTime::now(),
+            extensions: Extensions::default(),
             ended: AtomicBool::new(false),
         }
     }

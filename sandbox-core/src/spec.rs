@@ -39,6 +39,9 @@ pub struct SandboxSpec {
     pub cpus: Option<Cpus>,
     /// A folder of the host that appears at `/workspace`.
     pub workspace: Option<Workspace>,
+    /// Python packages to install before code runs, in addition to the policy's. The policy must
+    /// name them too or have `package_installation = true`.
+    pub packages: Vec<String>,
     /// Names of secrets, which the operator defines.
     pub secrets: Vec<String>,
     /// Destinations that the code may reach, written as in the policy's `egress`, which must allow
@@ -102,6 +105,7 @@ impl SandboxSpec {
             memory: None,
             cpus: None,
             workspace: None,
+            packages: Vec::new(),
             secrets: Vec::new(),
             egress: None,
             labels: BTreeMap::new(),
@@ -171,6 +175,13 @@ impl SandboxSpec {
     #[must_use]
     pub fn workspace(mut self, workspace: Workspace) -> Self {
         self.workspace = Some(workspace);
+        self
+    }
+
+    /// Adds a Python package, as in the policy's `packages`.
+    #[must_use]
+    pub fn package(mut self, package: impl Into<String>) -> Self {
+        self.packages.push(package.into());
         self
     }
 

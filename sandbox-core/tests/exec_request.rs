@@ -50,7 +50,7 @@ fn request_that_the_kernel_cannot_run_is_refused() {
         ErrorKind::InvalidRequest
     );
     assert_eq!(
-        kind(ExecRequest::new("a").workdir("b")),
+        kind(ExecRequest::new("a").workdir("")),
         ErrorKind::BadWorkdir
     );
     assert_eq!(

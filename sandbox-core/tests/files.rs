@@ -21,10 +21,10 @@ async fn sandbox() -> SandboxHandle {
 }
 
 #[test]
-fn file_paths_are_absolute() {
+fn file_paths_are_neither_empty_nor_have_a_nul() {
     common::block_on(async {
         let sandbox = sandbox().await;
-        for bad in ["relative", "", "/nul\0"] {
+        for bad in ["", "/nul\0"] {
             let errors = [
                 sandbox.write(bad, "").await.unwrap_err(),
                 sandbox.read(bad).await.unwrap_err(),

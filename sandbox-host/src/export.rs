@@ -84,6 +84,12 @@ struct ExportPattern {
 
 impl ExportPattern {
     fn parse(path: &str) -> Result<Self> {
+        // The agent lists a relative path in the working folder, with this prefix.
+        let in_workdir = format!("./{}", path.strip_prefix("./").unwrap_or(path));
+        let path = match path.starts_with('/') {
+            true => path,
+            false => &in_workdir,
+        };
         let path = if path.len() > 1 {
             path.trim_end_matches('/')
         } else {

@@ -160,6 +160,10 @@ impl Backend for KubernetesBackend {
             .await
     }
 
+    fn runs_images(&self) -> bool {
+        true
+    }
+
     fn detached(&self) -> Option<&dyn Detached> {
         Some(self)
     }

@@ -9,6 +9,7 @@ use sandbox_core::spi::{Backend, Detached, Finding, Found, Instance, RecordedSan
 use sandbox_core::{EnforcementReport, Error, Plan, Result, SandboxInfo};
 use sandbox_host::lock;
 use sandbox_host::state::resolved;
+use sandbox_lang::packages::FailedPackages;
 
 use crate::LocalConfig;
 use crate::attached;
@@ -39,6 +40,8 @@ pub struct LocalBackend {
     last: Mutex<Option<CachedLowering>>,
     /// Whether the first `list` has removed leftovers already.
     swept: Once,
+    /// The sets of packages that failed to install.
+    failed_packages: FailedPackages,
 }
 
 #[derive(Debug)]
@@ -66,6 +69,7 @@ impl LocalBackend {
             config,
             last: Mutex::new(None),
             swept: Once::new(),
+            failed_packages: FailedPackages::default(),
         }
     }
 
@@ -191,7 +195,14 @@ impl Backend for LocalBackend {
             }
             false => {
                 let isolation = isolation(&host)?;
-                let packages = packages::provide(self, &self.config, isolation, &state, plan);
+                let packages = packages::provide(
+                    self,
+                    &self.config,
+                    &self.failed_packages,
+                    (&host, isolation),
+                    &state,
+                    plan,
+                );
                 (provided, note) = packages.await?;
                 &provided
             }
@@ -214,6 +225,10 @@ impl Backend for LocalBackend {
             instance.set_enforcement(report);
         }
         Ok(Box::new(instance))
+    }
+
+    fn clear_failed_packages(&self) {
+        self.failed_packages.clear();
     }
 
     async fn diagnose(&self) -> Vec<Finding> {

@@ -30,6 +30,7 @@ mod mutation;
 mod owned_folder;
 mod owned_name;
 mod packages;
+mod python_alias;
 mod sampler;
 mod setup;
 mod spawn;

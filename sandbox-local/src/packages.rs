@@ -7,17 +7,19 @@ use sandbox_core::spi::Backend;
 use sandbox_core::{Error, ErrorKind, Plan, Result};
 use sandbox_host::PATH;
 use sandbox_host::confinement::PLATFORM_READ_ROOTS;
-use sandbox_lang::packages::{self, InstallRequest, Interpreter, TARGET};
+use sandbox_lang::packages::{self, FailedPackages, InstallRequest, Interpreter, TARGET};
 
 use crate::LocalConfig;
-use crate::host::Isolation;
+use crate::host::{Host, Isolation};
+use crate::python_alias::search_path;
 
 /// Returns the plan with its packages mounted and the variables set that make Python find them, and
 /// a note about these packages for the user. `state` is the state folder, which exists.
 pub(crate) async fn provide(
     backend: &dyn Backend,
     config: &LocalConfig,
-    isolation: Isolation,
+    failed: &FailedPackages,
+    (host, isolation): (&Host, Isolation),
     state: &Path,
     plan: &Plan,
 ) -> Result<(Plan, Option<String>)> {
@@ -39,6 +41,7 @@ pub(crate) async fn provide(
         interpreter: &interpreter,
         settings: &config.packages,
         state,
+        failed,
     };
     // Boxed: it creates a sandbox, so its future would otherwise contain itself.
     let installed = Box::pin(packages::provide(backend, &request)).await?;
@@ -49,7 +52,7 @@ pub(crate) async fn provide(
         Isolation::Landlock => source.to_string_lossy().into_owned(),
     };
     Ok((
-        packages::with_packages(plan, source, seen, PATH),
+        packages::with_packages(plan, source, seen, &search_path(host, isolation)),
         installed.note,
     ))
 }

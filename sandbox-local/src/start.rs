@@ -22,6 +22,7 @@ use crate::host::{Host, Isolation, OpenObject, mount_table, mounts_of, user_task
 use crate::isolator::LocalIsolator;
 use crate::lower::{IdMappedFolder, LocalPlan, LoweringContext, SCRATCH, Scratch, lower};
 use crate::owned_folder;
+use crate::python_alias::with_search_path;
 use crate::sampler::MemoryWatch;
 use crate::setup::{send_early, set_up};
 use crate::spawn::ID_MAPPING_UNSUPPORTED;
@@ -138,7 +139,12 @@ pub(crate) async fn start(request: &CreationRequest<'_>) -> Result<AgentInstance
     }
     tracing::trace!("set up");
     let sandbox = match &private {
-        None => Sandbox::new(plan, lowered.confinement.clone(), lowered.report.clone())?,
+        None => with_search_path(
+            Sandbox::new(plan, lowered.confinement.clone(), lowered.report.clone())?,
+            plan,
+            request.host,
+            lowered.isolation,
+        ),
         Some(private) => in_host_namespaces(request, private, agent)?,
     };
     let watch = match lowered.sampled_memory {

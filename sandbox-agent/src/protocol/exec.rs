@@ -5,7 +5,8 @@ use alloc::{string::String, vec::Vec};
 use super::{MessageReader, MessageWriter, ProtocolError};
 
 /// A builtin of the agent. It runs in its own process, with the identity and confinement of the
-/// sandboxed code. Paths are absolute paths inside the sandbox, as raw bytes.
+/// sandboxed code. Paths are paths inside the sandbox, as raw bytes; a relative one starts in the
+/// working folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Builtin {

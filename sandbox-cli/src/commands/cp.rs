@@ -22,8 +22,8 @@ use sandbox::spi::escape;
 const ENTRIES: usize = 100_000;
 
 const NOTES: &str = "\
-Either SRC or DST must be NAME:PATH, with an absolute path in the sandbox. Write a host path that
-contains a colon as ./a:b.
+Either SRC or DST must be NAME:PATH. A relative PATH starts in the sandbox's working folder. Write
+a host path that contains a colon as ./a:b.
 
 If DST is a folder or ends with a slash, SRC is copied into it; otherwise the copy is named DST.
 DIR/. copies the contents of DIR. Missing parent folders are created, existing files are replaced,
@@ -141,11 +141,10 @@ impl<'a> CopyPath<'a> {
         let name = text("name of a sandbox", OsStr::from_bytes(name))?;
         let path = text("path in the sandbox", OsStr::from_bytes(path))?;
         SandboxSpec::new(&name).validate()?;
-        if !path.starts_with('/') {
-            let why = format!("{name}:{path}: the path in the sandbox is not absolute");
-            return Err(
-                CommandError::argument(why).with_fix(format!("write {name}:/workspace/{path}"))
-            );
+        if path.is_empty() {
+            let why = format!("{name}: there is no path in the sandbox after the colon");
+            return Err(CommandError::argument(why)
+                .with_fix(format!("write {name}:. for its working folder")));
         }
         Ok(Self::Sandbox { name, path })
     }
@@ -170,7 +169,12 @@ mod tests {
             path: "/a:b".into(),
         };
         assert_eq!(parse("lab:/a:b").unwrap(), expected);
-        for bad in ["lab:", "lab:x", "Lab:/x"] {
+        let expected = CopyPath::Sandbox {
+            name: "lab".into(),
+            path: "x/y".into(),
+        };
+        assert_eq!(parse("lab:x/y").unwrap(), expected);
+        for bad in ["lab:", "Lab:/x"] {
             assert!(parse(bad).is_err(), "{bad}");
         }
     }

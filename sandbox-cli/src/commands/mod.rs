@@ -13,6 +13,7 @@ pub mod end;
 pub mod exec;
 pub mod export;
 pub mod image;
+pub mod languages;
 pub mod logs;
 pub mod ls;
 pub mod matrix;

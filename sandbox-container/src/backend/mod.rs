@@ -15,6 +15,7 @@ use sandbox_core::spi::{
 use sandbox_core::{EnforcementReport, Error, ErrorKind, Plan, Result, SandboxInfo};
 use sandbox_host::EngineCell;
 use sandbox_host::seccomp::Arch;
+use sandbox_lang::packages::FailedPackages;
 
 use crate::adopt::{Adoption, ForeignContainer};
 use crate::attached;
@@ -51,6 +52,8 @@ pub struct ContainerBackend<F> {
     swept: AtomicBool,
     /// The images that this backend pulled or built.
     pulled: PulledImages,
+    /// The sets of packages that failed to install.
+    pub(crate) failed_packages: FailedPackages,
     family: PhantomData<fn() -> F>,
 }
 
@@ -67,6 +70,7 @@ impl<F: EngineFamily> ContainerBackend<F> {
             connection: EngineCell::default(),
             swept: AtomicBool::new(false),
             pulled: PulledImages::default(),
+            failed_packages: FailedPackages::default(),
             family: PhantomData,
         }
     }
@@ -257,6 +261,10 @@ impl<F: EngineFamily> Backend for ContainerBackend<F> {
             .with_engine(async |engine| self.create_with_packages(plan, &engine).await)
             .await?;
         Ok(Box::new(created))
+    }
+
+    fn clear_failed_packages(&self) {
+        self.failed_packages.clear();
     }
 
     async fn settle(&self) {

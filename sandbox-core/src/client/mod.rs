@@ -102,6 +102,12 @@ impl SandboxClient {
         &self.policy
     }
 
+    /// Whether the tier's sandboxes are made from images.
+    #[must_use]
+    pub fn runs_images(&self) -> bool {
+        self.backend.runs_images()
+    }
+
     /// Whether the tier applies the policy; an `*_unsafe` tier does not.
     pub(crate) fn applies_policy(&self) -> bool {
         self.applies_policy
@@ -211,6 +217,12 @@ impl SandboxClient {
     /// left to a later client.
     pub async fn settle(&self) {
         self.backend.settle().await;
+    }
+
+    /// Lets the next sandbox try to install packages that failed to install. Otherwise a set that
+    /// failed fails at once for a minute in the same client.
+    pub fn clear_failed_packages(&self) {
+        self.backend.clear_failed_packages();
     }
 
     /// What this host has and lacks for the backend.

@@ -16,6 +16,7 @@ pub use network::{
 };
 pub use preset::Preset;
 pub use requirement::Requirement;
+pub(crate) use requirement::requirements;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -71,8 +72,8 @@ pub struct CapabilityPolicy {
     pub stdout_max_bytes: Option<ByteSize>,
     /// How much standard error of an execution is kept. Unset: 64 MiB.
     pub stderr_max_bytes: Option<ByteSize>,
-    /// What may be exported: absolute paths inside the sandbox, with the patterns `*`, `?`, `[…]`
-    /// and `**`.
+    /// What may be exported: paths inside the sandbox, with the patterns `*`, `?`, `[…]` and `**`. A
+    /// relative one starts in the working folder.
     pub artifact_export_paths: Vec<String>,
     /// Python packages to install before code runs, each a [`Requirement`]. A separate sandbox
     /// installs them, only from wheels. So code of a package runs only in the sandbox that uses it.
@@ -136,12 +137,9 @@ impl CapabilityPolicy {
             }
         }
         for path in &self.artifact_export_paths {
-            if !path.starts_with('/')
-                || path.split('/').any(|part| part == "..")
-                || path.contains('\0')
-            {
+            if path.is_empty() || path.split('/').any(|part| part == "..") || path.contains('\0') {
                 return bad(format!(
-                    "artifact_export_paths: {path:?} is not an absolute path inside of the sandbox without '..'"
+                    "artifact_export_paths: {path:?} is not a path inside of the sandbox without '..'"
                 ));
             }
         }
@@ -225,36 +223,6 @@ impl CapabilityPolicy {
     /// [`ErrorKind::InvalidPolicy`] for an entry that is not a [`Requirement`], for a name with
     /// several versions, and for more than 256 entries.
     pub fn requirements(&self) -> Result<Vec<Requirement>> {
-        const MAX_PACKAGES: usize = 256;
-        let bad = |context: String| Error::new(ErrorKind::InvalidPolicy, "read policy", context);
-        if self.packages.len() > MAX_PACKAGES {
-            return Err(bad(format!(
-                "packages: {} of them, at most {MAX_PACKAGES}",
-                self.packages.len()
-            )));
-        }
-        let mut requirements = Vec::new();
-        for package in &self.packages {
-            let requirement = package.parse::<Requirement>().map_err(|error| {
-                let invalid = bad(format!("packages: {}", error.context()));
-                match error.fix() {
-                    Some(fix) => invalid.with_fix(fix),
-                    None => invalid,
-                }
-            })?;
-            requirements.push(requirement);
-        }
-        requirements.sort();
-        requirements.dedup();
-        match requirements
-            .windows(2)
-            .find(|pair| pair[0].name() == pair[1].name())
-        {
-            Some(pair) => Err(bad(format!(
-                "packages: {} and {} are the same package",
-                pair[0], pair[1]
-            ))),
-            None => Ok(requirements),
-        }
+        requirements(ErrorKind::InvalidPolicy, "read policy", &self.packages)
     }
 }

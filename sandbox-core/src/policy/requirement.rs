@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, ErrorKind};
+use crate::{Error, ErrorKind, Result};
 
 /// The maximum length of a requirement in bytes.
 const MAX_LENGTH: usize = 256;
@@ -154,6 +154,45 @@ fn comparison(text: &str) -> Option<(&'static str, String)> {
     let is_version = version.starts_with(|c: char| c.is_ascii_alphanumeric())
         && version.chars().all(is_version_char);
     is_version.then(|| (operator, version.to_ascii_lowercase()))
+}
+
+/// These packages, sorted by name, each once.
+pub(crate) fn requirements(
+    kind: ErrorKind,
+    operation: &'static str,
+    packages: &[String],
+) -> Result<Vec<Requirement>> {
+    const MAX_PACKAGES: usize = 256;
+    let bad = |context: String| Error::new(kind, operation, context);
+    if packages.len() > MAX_PACKAGES {
+        return Err(bad(format!(
+            "packages: {} of them, at most {MAX_PACKAGES}",
+            packages.len()
+        )));
+    }
+    let mut requirements = Vec::new();
+    for package in packages {
+        let requirement = package.parse::<Requirement>().map_err(|error| {
+            let invalid = bad(format!("packages: {}", error.context()));
+            match error.fix() {
+                Some(fix) => invalid.with_fix(fix),
+                None => invalid,
+            }
+        })?;
+        requirements.push(requirement);
+    }
+    requirements.sort();
+    requirements.dedup();
+    match requirements
+        .windows(2)
+        .find(|pair| pair[0].name() == pair[1].name())
+    {
+        Some(pair) => Err(bad(format!(
+            "packages: {} and {} are the same package",
+            pair[0], pair[1]
+        ))),
+        None => Ok(requirements),
+    }
 }
 
 #[cfg(test)]

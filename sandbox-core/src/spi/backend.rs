@@ -101,6 +101,10 @@ pub trait Backend: Send + Sync {
     /// if the backend removes nothing in the background.
     async fn settle(&self) {}
 
+    /// Forgets which sets of packages failed to install, so that the next request tries again. A
+    /// backend that installs packages lets a set that failed fail at once for a minute.
+    fn clear_failed_packages(&self) {}
+
     /// The running attached sandboxes of this tier with their owners, of all clients that are
     /// visible from here. Empty if the backend does not record them.
     async fn attached(&self) -> Result<Vec<SandboxInfo>> {
@@ -110,6 +114,11 @@ pub trait Backend: Send + Sync {
     /// The images of this backend; `None` if it has none.
     fn images(&self) -> Option<&dyn Images> {
         None
+    }
+
+    /// Whether its sandboxes are made from images.
+    fn runs_images(&self) -> bool {
+        self.images().is_some()
     }
 
     /// The detached sandboxes of this backend; `None` if it has none.

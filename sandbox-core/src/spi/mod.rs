@@ -23,6 +23,7 @@ pub use output::{Flow, OutputSink, OutputStream};
 pub use crate::denial::denied_connection;
 pub use crate::escape::escape;
 pub use crate::input::{ControlReceiver, ControlRequest, Input};
+pub use crate::one_shot::{create_one_shot, finish_one_shot};
 pub use crate::unique_name::unique_name;
 pub use crate::workspace::MAX_LISTED;
 #[doc(hidden)]

@@ -140,6 +140,10 @@ pub fn export_folders(patterns: &[String]) -> Vec<PathBuf> {
 }
 
 fn export_folder(pattern: &str) -> Option<PathBuf> {
+    // In the working folder, the code makes its folders itself.
+    if !pattern.starts_with('/') {
+        return None;
+    }
     const WILDCARDS: [char; 5] = ['*', '?', '[', '{', '\\'];
     let root = Path::new("/");
     let folder = match pattern.find(WILDCARDS) {

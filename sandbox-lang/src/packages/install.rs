@@ -12,7 +12,9 @@ use sandbox_core::{
 };
 
 use super::cache::{Cache, CacheKey, CacheLookup, Staging};
-use super::{Interpreter, PackageSettings, PackageSource, USER_BASE, failure, storage};
+use super::{
+    FailedPackages, Interpreter, PackageSettings, PackageSource, USER_BASE, failure, storage,
+};
 
 /// Maximum size of pip's output.
 const MAX_PIP_OUTPUT: ByteSize = ByteSize::mib(1);
@@ -38,6 +40,8 @@ pub struct InstallRequest<'a> {
     /// The client's existing state folder, which no code sees. It contains the records that verify
     /// cache entries.
     pub state: &'a Path,
+    /// The sets that failed in this client.
+    pub failed: &'a FailedPackages,
 }
 
 /// Installed packages.
@@ -58,7 +62,8 @@ pub struct Installed {
 /// - [`ErrorKind::PackageNotFound`], [`ErrorKind::PackageNeedsBuild`],
 ///   [`ErrorKind::RegistryUnreachable`], [`ErrorKind::InstallTimedOut`],
 ///   [`ErrorKind::StorageFull`], and [`ErrorKind::InstallFailed`] for everything else, each with
-///   the end of pip's output. Each call tries again.
+///   the end of pip's output. The same client does not try again for a minute: see
+///   [`FailedPackages`].
 /// - Errors of creating the provision sandbox.
 ///
 /// # Behavior
@@ -80,6 +85,7 @@ pub async fn provide(backend: &dyn Backend, wanted: &InstallRequest<'_>) -> Resu
     if let CacheLookup::Genuine(folder) = cache.find(&key) {
         return Ok(genuine(folder));
     }
+    wanted.failed.check(&key)?;
     let deadline = Instant::now() + wanted.settings.timeout;
     let limit = tokio::time::Instant::from_std(deadline);
     let lock = match tokio::time::timeout_at(limit, cache.lock(&key)).await {
@@ -94,6 +100,9 @@ pub async fn provide(backend: &dyn Backend, wanted: &InstallRequest<'_>) -> Resu
             names(wanted)
         )),
     };
+    // The installation that held the lock may have failed.
+    wanted.failed.check(&key)?;
+    let failed_key = key.clone();
     // Removing leftovers of a killed installation may take a while. The lock is moved into this
     // task, and into the ones below, so that it is held even if the caller is canceled.
     let (staging, cache, key, lock) = run_blocking(move || {
@@ -118,7 +127,8 @@ pub async fn provide(backend: &dyn Backend, wanted: &InstallRequest<'_>) -> Resu
     let folder = published.await.map_err(|error| match error.backend() {
         Some(_) => error,
         None => error.on(backend.name()),
-    })?;
+    });
+    let folder = folder.inspect_err(|error| wanted.failed.record(failed_key, error))?;
     Ok(Installed { folder, note })
 }
 

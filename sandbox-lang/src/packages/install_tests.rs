@@ -16,6 +16,15 @@ fn interpreter(folder: &Path) -> Interpreter {
 }
 
 async fn provided(folder: &Path, backend: &FakeBackend, source: PackageSource) -> Result<PathBuf> {
+    provided_unless(&FailedPackages::default(), folder, backend, source).await
+}
+
+async fn provided_unless(
+    failed: &FailedPackages,
+    folder: &Path,
+    backend: &FakeBackend,
+    source: PackageSource,
+) -> Result<PathBuf> {
     let settings = PackageSettings {
         folder: Some(folder.join("cache/packages")),
         source: Some(source),
@@ -28,6 +37,7 @@ async fn provided(folder: &Path, backend: &FakeBackend, source: PackageSource) -
         interpreter: &interpreter,
         settings: &settings,
         state: &folder.join("state"),
+        failed,
     };
     provide(backend, &request)
         .await
@@ -111,4 +121,38 @@ async fn failed_installation_leaves_nothing() {
     let error = provided(folder.path(), &backend, PackageSource::default()).await;
     let error = error.expect_err("failed");
     assert!(error.fix().is_some(), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn set_that_failed_is_not_tried_again_for_a_minute() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let backend = FakeBackend::new(|_| {
+        Ok(FakeAnswer {
+            outcome: Outcome::Exited { code: 1 },
+            ..FakeAnswer::stdout("")
+        })
+    });
+    let seen = backend.seen();
+    let tries = || seen.lock().expect("whole").len();
+    let failed = FailedPackages::default();
+    let install = async || {
+        let source = PackageSource::default();
+        let provided = provided_unless(&failed, folder.path(), &backend, source).await;
+        provided.expect_err("it fails").to_string()
+    };
+    let first = install().await;
+    assert!(!first.contains("tried again"), "{first}");
+    let second = install().await;
+    assert!(
+        second.contains("is not tried again for a minute"),
+        "{second}"
+    );
+    assert!(second.contains("clear_failed_packages"), "{second}");
+    assert_eq!(tries(), 1);
+    failed.clear();
+    install().await;
+    assert_eq!(tries(), 2);
+    tokio::time::advance(Duration::from_secs(61)).await;
+    install().await;
+    assert_eq!(tries(), 3);
 }

@@ -21,6 +21,7 @@ mod cache;
 mod configuration;
 mod entry_lock;
 mod entry_records;
+mod failed;
 mod failure;
 mod install;
 mod interpreter;
@@ -30,6 +31,7 @@ mod settings;
 mod source;
 mod storage;
 
+pub use failed::FailedPackages;
 pub use install::{InstallRequest, Installed, provide};
 pub use interpreter::Interpreter;
 pub use plan::{with_packages, writable_cache};

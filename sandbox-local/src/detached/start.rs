@@ -18,6 +18,7 @@ use super::handover::{DetachedStart, DetachedTraits};
 use crate::cgroup::Group;
 use crate::error;
 use crate::host::Isolation;
+use crate::python_alias::with_search_path;
 use crate::setup::{send_early, set_up};
 use crate::spawn::Launch;
 use crate::start::{CreationRequest, agent_stream, in_host_namespaces, with_file_systems};
@@ -75,7 +76,12 @@ pub(crate) async fn start(request: &CreationRequest<'_>) -> Result<AgentInstance
             set_up(tier, &mut stream, pending_setup, agent, map.as_deref()).await?;
         }
         let sandbox = if own_root {
-            Sandbox::new(plan, lowered.confinement.clone(), lowered.report.clone())?
+            with_search_path(
+                Sandbox::new(plan, lowered.confinement.clone(), lowered.report.clone())?,
+                plan,
+                request.host,
+                lowered.isolation,
+            )
         } else {
             let folder = sandboxes.folder_of(&plan.name);
             in_host_namespaces(request, &folder.join(name_of(files::PRIVATE)), agent)?

@@ -14,12 +14,13 @@ mod seccomp;
 mod tasks;
 mod user;
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use sandbox_host::lock;
 
-use crate::LocalConfig;
 use crate::spawn;
+use crate::{LocalConfig, python_alias};
 
 pub(crate) use cgroup::Cgroups;
 use cgroup::Detection;
@@ -71,6 +72,8 @@ pub(crate) struct Host {
     pub(crate) landlock_abi: u32,
     /// Seccomp filters.
     pub(crate) seccomp: Seccomp,
+    /// The `python3` of sandboxes, if they see no `python`.
+    pub(crate) lone_python3: Option<PathBuf>,
 }
 
 /// The isolation mode of a sandbox.
@@ -139,6 +142,7 @@ impl Host {
             cgroups,
             landlock_abi,
             seccomp,
+            lone_python3: python_alias::lone_python3(sandbox_host::PATH),
             user,
         }
     }

@@ -6,6 +6,7 @@ mod identity;
 mod limits;
 mod mounts;
 mod proc_files;
+mod python_alias;
 mod report;
 mod roots;
 #[cfg(test)]

@@ -17,7 +17,7 @@ use sandbox_host::confinement::{Mode, export_folders};
 use super::LoweringContext;
 use super::etc::{Etc, HOST_NAME, is_in_etc};
 use super::roots::Roots;
-use super::{proc_files, user_limits};
+use super::{proc_files, python_alias, user_limits};
 use crate::host::{Isolation, OpenObject};
 
 /// Device files of the host that keep no state.
@@ -140,6 +140,7 @@ pub(super) fn setup(
     }
     mounts.append(&mut writable.mounts);
     mounts.extend(proc_files::restricted(mode, context.host));
+    mounts.extend(python_alias::link(context.host, roots));
     let workspace = plan.workspace.as_ref();
     let movable = roots.movable(workspace.is_some_and(|workspace| !workspace.read_only));
     mounts.extend(movable.into_iter().map(|folder| Mount::Pin {

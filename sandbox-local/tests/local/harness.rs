@@ -2,7 +2,8 @@
 //! ignored, with the reason.
 
 use std::collections::BTreeMap;
-use std::process::ExitCode;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
 use std::sync::OnceLock;
 
 use libtest_mimic::{Arguments, Trial};
@@ -38,6 +39,12 @@ pub enum Need {
     FirstRun,
     /// A Python with pip on the host.
     Pip,
+    /// A program that sandboxes see.
+    Program(&'static str),
+    /// A Rust compiler that this user can read.
+    Rust,
+    /// A Node.js that runs TypeScript.
+    NodeForTypescript,
     /// A capability that the host enforces without a gap.
     Enforced(Capability),
 }
@@ -55,6 +62,15 @@ impl Need {
             Self::Namespaces => (namespaces(), "needs namespaces".to_owned()),
             Self::FirstRun => return crate::users::no_rerun().map(str::to_owned),
             Self::Pip => return pip::missing().map(str::to_owned),
+            Self::Program(name) => (is_installed(name), format!("needs {name} in /usr")),
+            Self::Rust => (
+                rust_toolchain().is_some(),
+                "needs a rustc that this user can read".to_owned(),
+            ),
+            Self::NodeForTypescript => (
+                node_for_typescript().is_some(),
+                "needs SANDBOX_TEST_NODE, the folder of a Node.js 22.18 or newer".to_owned(),
+            ),
             Self::Enforced(capability) => {
                 let met = report()
                     .get(capability)
@@ -80,6 +96,30 @@ fn report() -> &'static EnforcementReport {
         let plan = Plan::resolve(&spec(), &policy).expect("a plan");
         block_on(backend().assess(&plan)).expect("assessed")
     })
+}
+
+/// Whether a program is where sandboxes look for it.
+fn is_installed(name: &str) -> bool {
+    let mut folders = sandbox_host::PATH.split(':');
+    folders.any(|folder| Path::new(folder).join(name).exists())
+}
+
+/// The folder of the host's Rust toolchain, if it has a compiler and a linker.
+#[allow(dead_code, reason = "one of the two test programs needs it")]
+pub fn rust_toolchain() -> Option<PathBuf> {
+    let asked = Command::new("rustc").args(["--print", "sysroot"]).output();
+    let sysroot = String::from_utf8(asked.ok()?.stdout).ok()?;
+    let sysroot = PathBuf::from(sysroot.trim());
+    (sysroot.join("bin/rustc").exists() && is_installed("cc")).then_some(sysroot)
+}
+
+/// The folder that `SANDBOX_TEST_NODE` names, if this user can run its `node`.
+pub fn node_for_typescript() -> Option<PathBuf> {
+    let folder = PathBuf::from(std::env::var_os("SANDBOX_TEST_NODE")?);
+    let asked = Command::new(folder.join("node")).arg("--version").output();
+    asked
+        .is_ok_and(|asked| asked.status.success())
+        .then_some(folder)
 }
 
 /// Runs a future on a single-threaded runtime.

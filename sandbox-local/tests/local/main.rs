@@ -3,6 +3,7 @@
 
 mod artifacts;
 mod cancellation;
+mod code;
 mod denials;
 mod detached;
 mod harness;
@@ -18,6 +19,7 @@ mod roots;
 mod streams;
 mod support;
 mod users;
+mod working_folder;
 mod workspace;
 
 use std::process::ExitCode;
@@ -29,6 +31,7 @@ fn main() -> ExitCode {
     harness::main(&[
         artifacts::TESTS,
         cancellation::TESTS,
+        code::TESTS,
         denials::TESTS,
         detached::TESTS,
         detached::creation::TESTS,
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
         roots::TESTS,
         streams::TESTS,
         users::TESTS,
+        working_folder::TESTS,
         workspace::TESTS,
     ])
 }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sandbox_core::{
-    ByteSize, CapabilityPolicy, Enforcement, Error, ErrorKind, ExecRequest, SandboxClient,
+    ByteSize, CapabilityPolicy, Enforcement, Error, ErrorKind, ExecRequest, OneShot, SandboxClient,
     Workspace,
 };
+use sandbox_lang::{CodeRequest, RunCode, RunCodeOnce};
 use sandbox_local::{LocalBackend, PackageSettings, PackageSource};
 use sandbox_testing::package_index::{IndexResponse, PackageIndex, page, wheel};
 use sandbox_testing::processes;
@@ -30,6 +31,8 @@ pub const TESTS: &[Test] = &[
     test!(threads concurrent_installations_of_one_set_run_once, Need::Pip),
     test!(async invalid_package_name_is_refused_early, Need::Pip),
     test!(async forged_cache_entry_is_not_used, Need::Pip),
+    test!(async set_that_failed_fails_at_once_until_it_is_cleared, Need::Pip),
+    test!(async libraries_of_one_run_are_installed, Need::Pip),
 ];
 
 /// The test's own cache and package source.
@@ -199,6 +202,49 @@ async fn source_package_is_refused_without_running_its_code() {
         "{asked:?}"
     );
     place.assert_clean();
+}
+
+async fn set_that_failed_fails_at_once_until_it_is_cleared() {
+    let place = Place::with_wheels();
+    let client = place.client(&["late"]);
+    let refused = async || {
+        let error = client.create(&spec()).await.expect_err("not installed");
+        assert_eq!(error.kind(), ErrorKind::PackageNotFound, "{error}");
+        error.to_string()
+    };
+    let first = refused().await;
+    assert!(!first.contains("not tried again"), "{first}");
+    wheel(&place.folder.path().join("wheels"), "late", "1.0", 0);
+    let second = refused().await;
+    assert!(second.contains("not tried again"), "{second}");
+    client.clear_failed_packages();
+    let sandbox = client.create(&spec()).await.expect("installed");
+    sandbox.kill().await.expect("it ends");
+}
+
+async fn libraries_of_one_run_are_installed() {
+    let place = Place::with_wheels();
+    let backend = LocalBackend::new(config().packages(place.settings.clone()));
+    let policy = policy().package_installation(true);
+    let client = SandboxClient::with_backend(Arc::new(backend), policy).expect("a valid policy");
+    let request = || CodeRequest::new("python", SHOW);
+    let ended = client
+        .run_code(request().library("demo==1.0"), OneShot::default())
+        .await;
+    let code = ended.expect("it runs").code;
+    assert_eq!(code.check().expect("it succeeds").stdout_text(), "1.0\n");
+    let sandbox = client
+        .create(&spec().package("demo==2.0"))
+        .await
+        .expect("installed");
+    let code = sandbox
+        .run_code(request().library("Demo"))
+        .await
+        .expect("it is there");
+    assert_eq!(code.check().expect("it succeeds").stdout_text(), "2.0\n");
+    let error = sandbox.run_code(request().library("demo==1.0")).await;
+    assert_eq!(error.expect_err("another").kind(), ErrorKind::Unsupported);
+    sandbox.kill().await.expect("it ends");
 }
 
 async fn unavailable_or_refusing_index_is_a_typed_error() {

@@ -3,6 +3,7 @@
 //! A backend describes itself with [`TestBackend`]. [`tests`] names all tests; its test program
 //! runs those that apply.
 
+mod code;
 mod exec;
 mod folders;
 mod hostile;
@@ -116,6 +117,7 @@ impl dyn TestBackend {
 pub fn tests() -> impl Iterator<Item = &'static ContractTest> {
     let modules = [
         exec::TESTS,
+        code::TESTS,
         isolation::TESTS,
         hostile::TESTS,
         limits::TESTS,

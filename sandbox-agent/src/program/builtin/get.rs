@@ -34,7 +34,13 @@ pub(super) fn get(path: &[u8]) -> Result<(), BuiltinError> {
 /// Opens a file for reading, folder by folder, so that no component is a link. `openat2` would do
 /// the same, but older seccomp profiles of engines deny it. Never blocks.
 fn open_without_links(path: &[u8]) -> Result<Fd, Errno> {
-    let mut folder = fs::open(c"/", O_PATH | O_DIRECTORY | O_CLOEXEC, 0)?;
+    // A relative path starts in the working folder.
+    let start = if path.first() == Some(&b'/') {
+        c"/"
+    } else {
+        c"."
+    };
+    let mut folder = fs::open(start, O_PATH | O_DIRECTORY | O_CLOEXEC, 0)?;
     let mut parts = path
         .split(|byte| *byte == b'/')
         .filter(|part| !part.is_empty())
@@ -56,7 +62,7 @@ fn open_without_links(path: &[u8]) -> Result<Fd, Errno> {
             other => other,
         }?;
     }
-    // The root itself, or an empty path.
+    // The start itself, or an empty path.
     Err(Errno::EINVAL)
 }
 

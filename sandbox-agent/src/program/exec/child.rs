@@ -186,19 +186,21 @@ fn set_limits(sandbox: &PreparedSandbox) -> Result<(), Failure> {
 }
 
 fn change_folder(sandbox: &PreparedSandbox, request: &ExecRequest) -> Result<(), Failure> {
-    let changed = if request.workdir.is_empty() {
-        fs::change_directory(&sandbox.workdir)
-    } else {
-        terminated(&request.workdir[..]).and_then(|path| fs::change_directory(&path))
+    let failed = |path: &[u8]| {
+        let path = text(path);
+        move |errno| failure(FailStep::Workdir, errno, path)
     };
-    changed.map_err(|errno| {
-        let path = if request.workdir.is_empty() {
-            text(sandbox.workdir.to_bytes())
-        } else {
-            text(&request.workdir)
-        };
-        failure(FailStep::Workdir, errno, path)
-    })
+    let workdir = &request.workdir[..];
+    // A relative folder starts in the sandbox's.
+    if workdir.first() != Some(&b'/') {
+        fs::change_directory(&sandbox.workdir).map_err(failed(sandbox.workdir.to_bytes()))?;
+    }
+    if workdir.is_empty() {
+        return Ok(());
+    }
+    terminated(workdir)
+        .and_then(|path| fs::change_directory(&path))
+        .map_err(failed(workdir))
 }
 
 /// `no_new_privs` is inherited from the agent.

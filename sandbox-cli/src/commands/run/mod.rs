@@ -1,5 +1,6 @@
 //! `sandbox run`: one execution in a new sandbox.
 
+mod code;
 pub(super) mod document;
 pub(super) mod enforcement_line;
 mod events;
@@ -19,13 +20,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 use sandbox::spi::escape;
-use sandbox::{SandboxClient, registry};
+use sandbox::{Language, SandboxClient, registry};
 
 use crate::command_error::{CommandError, Outcome};
 use crate::options::{PolicyOptions, Published, Request, published, writable};
 use crate::output::{LiveFormat, LiveFormatOption};
 use crate::print_status;
-use language::Language;
 use output_folder::OutputFolder;
 use program::Program;
 use session::Run;
@@ -34,6 +34,7 @@ const EXAMPLES: &str = "\
 Examples:
   sandbox run analysis.py --read data --artifact /output/summary.json
   sandbox run -c 'print(6 * 7)' --memory 64MiB --timeout 5s
+  sandbox run main.go
   sandbox run --workspace . -- make test
 
 Exit codes: the program's; 124 time limit; 125 refused, setup failed or wrong usage;
@@ -50,8 +51,8 @@ sandbox run [OPTIONS] FILE [ARG...] [-- ARG...]\n       \
 sandbox run [OPTIONS] -c CODE [-- ARG...]\n       \
 sandbox run [OPTIONS] -- COMMAND [ARG...]")]
 pub struct RunArguments {
-    /// Host file to run: .py, .js, .sh, or any file with a #! line. Copied into the sandbox unless
-    /// the sandbox can already read it
+    /// Host file to run: of a known language, or any file with a #! line. Copied into the sandbox
+    /// unless the sandbox can already read it. - reads code from standard input
     #[arg(conflicts_with = "code")]
     file: Option<PathBuf>,
 
@@ -59,8 +60,8 @@ pub struct RunArguments {
     #[arg(short, long, value_name = "CODE")]
     code: Option<OsString>,
 
-    /// Programming language of FILE or CODE
-    #[arg(short, long, value_enum)]
+    /// Programming language of FILE or CODE; `sandbox languages` lists them
+    #[arg(short, long, value_parser = language::parse)]
     language: Option<Language>,
 
     /// Arguments of FILE; those that start with '-' go after --
@@ -159,6 +160,12 @@ pub fn run(arguments: &RunArguments) -> Outcome {
         )?),
     };
     let client = SandboxClient::open_with(tier.tier, request.policy.clone(), &request.settings)?;
+    let image = program
+        .language()
+        .and_then(|language| language.image.clone());
+    if request.spec.image.is_none() && arguments.adopt.is_none() && client.runs_images() {
+        request.spec.image = image;
+    }
     if !tier.applies_policy {
         print_status(format_args!(
             "warning: {} applies no policy: nothing is enforced",
@@ -196,7 +203,7 @@ impl RunArguments {
         if self.adopt.is_some() || !self.policy.is_open() {
             return None;
         }
-        siblings::folder(file, self.language)
+        siblings::folder(file, self.language.as_ref())
     }
 
     fn says_siblings(&self) -> bool {
@@ -210,11 +217,11 @@ impl RunArguments {
                 if !file.exists() {
                     return Err(hints::missing_file(file, &arguments));
                 }
-                Program::of_file(file, self.language, &arguments, &request.mounts)
+                Program::of_file(file, self.language.clone(), &arguments, &request.mounts)
             }
             (None, Some(code)) => Ok(Program::of_code(
                 code,
-                self.language.unwrap_or_default(),
+                self.language.clone().unwrap_or_else(language::default),
                 &self.command,
             )),
             (None, None) if self.language.is_some() => Err(CommandError::argument(

@@ -6,9 +6,9 @@ use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use sandbox::{ByteSize, Error, ErrorKind, ExecRequest};
+use sandbox::{ByteSize, CodeRequest, Error, ErrorKind, ExecRequest, Language};
 
-use super::language::Language;
+use super::language;
 use crate::command_error::CommandError;
 use crate::options::{PathMap, existing};
 
@@ -29,6 +29,8 @@ enum ProgramSource {
     Path(OsString),
     Code(OsString),
     Copy(CopiedFile),
+    /// Code to be compiled, or to be written to a file.
+    Prepared(Vec<u8>),
 }
 
 /// A host file that is copied into the sandbox before the run.
@@ -58,7 +60,10 @@ impl Program {
 
     /// Code in a language.
     pub fn of_code(code: &OsStr, language: Language, arguments: &[OsString]) -> Self {
-        let source = ProgramSource::Code(code.to_owned());
+        let source = match language.is_simple() && language.inline.is_some() {
+            true => ProgramSource::Code(code.to_owned()),
+            false => ProgramSource::Prepared(code.as_bytes().to_vec()),
+        };
         Self {
             source,
             language: Some(language),
@@ -75,21 +80,28 @@ impl Program {
         arguments: &[OsString],
         mounts: &PathMap,
     ) -> Result<Self, CommandError> {
-        let content = read(path)?;
+        let content = match path == Path::new("-") {
+            true => return Self::of_input(language, arguments),
+            false => read(path)?,
+        };
         let is_executable = content.starts_with(b"#!") || content.starts_with(b"\x7fELF");
-        let by_extension =
-            Language::of_path(path).filter(|language| !language.is_shell() || !is_executable);
+        let by_extension = language::of_path(path)
+            .filter(|language| !language::is_shell(language) || !is_executable);
         let language = language.or(by_extension);
         if language.is_none() && !is_executable {
             let path = path.display();
             let message = format!("{path}: no known extension, no #! line and no program");
             return Err(
                 Error::new(ErrorKind::NotExecutable, "choose interpreter", message)
-                    .with_fix("say --language python, shell or node")
+                    .with_fix("say its --language: `sandbox languages` lists them")
                     .into(),
             );
         }
+        let is_prepared = language
+            .as_ref()
+            .is_some_and(|language| !language.is_simple());
         let source = match mounts.inside(&existing("FILE", path)?) {
+            _ if is_prepared => ProgramSource::Prepared(content),
             Some(path) => ProgramSource::Path(path.into_os_string()),
             None => ProgramSource::Copy(CopiedFile {
                 name: unimportable_name(path),
@@ -101,6 +113,33 @@ impl Program {
             language,
             arguments: arguments.to_vec(),
         })
+    }
+
+    /// Code from standard input.
+    fn of_input(language: Option<Language>, arguments: &[OsString]) -> Result<Self, CommandError> {
+        let language = language.unwrap_or_else(language::default);
+        let content = limited(std::io::stdin())
+            .map_err(|error| CommandError::io("reading code from standard input", &error))?;
+        Ok(Self {
+            source: ProgramSource::Prepared(content),
+            language: Some(language),
+            arguments: arguments.to_vec(),
+        })
+    }
+
+    /// The language, if it is known.
+    pub fn language(&self) -> Option<&Language> {
+        self.language.as_ref()
+    }
+
+    /// The code to prepare in the sandbox before it runs.
+    pub fn code(&self) -> Option<CodeRequest> {
+        let (ProgramSource::Prepared(code), Some(language)) = (&self.source, &self.language) else {
+            return None;
+        };
+        // The sandbox ends with the program.
+        let request = CodeRequest::new(language, code.clone()).keep_program(false);
+        Some(request.args(&self.arguments))
     }
 
     /// The file to copy into the sandbox first.
@@ -123,42 +162,32 @@ impl Program {
 
     /// The command, and alternatives for a missing interpreter. `folder` contains the copied file.
     pub fn commands(&self, folder: &str) -> (ExecRequest, Vec<ExecRequest>) {
-        let Some(language) = self.language else {
-            return (self.complete(None, folder), Vec::new());
-        };
-        let [first, others @ ..] = language.interpreters();
-        let command = |name| self.complete(Some((language, name)), folder);
-        (command(first), others.map(command).to_vec())
+        let programs = self
+            .language
+            .iter()
+            .flat_map(|language| &language.run.programs);
+        let mut commands = programs.map(|program| self.complete(Some(program), folder));
+        match commands.next() {
+            Some(first) => (first, commands.collect()),
+            None => (self.complete(None, folder), Vec::new()),
+        }
     }
 
-    fn complete(&self, interpreter: Option<(Language, &str)>, folder: &str) -> ExecRequest {
+    fn complete(&self, interpreter: Option<&str>, folder: &str) -> ExecRequest {
         let source = match &self.source {
             ProgramSource::Path(text) | ProgramSource::Code(text) => text.clone(),
             ProgramSource::Copy(copied) => format!("{folder}/{}", copied.name).into(),
+            ProgramSource::Prepared(code) => OsStr::from_bytes(code).to_owned(),
         };
-        let command = match interpreter {
-            None => ExecRequest::new(source),
-            Some((language, name)) => {
-                let command = ExecRequest::new(name);
-                match &self.source {
-                    ProgramSource::Code(_) => code(command, language, &source),
-                    _ => command.arg(source),
-                }
-            }
+        let command = match (interpreter, &self.language) {
+            (Some(program), Some(language)) => match &self.source {
+                ProgramSource::Code(code) => language.inline_command(program, code),
+                _ => Some(language.file_command(program, &source)),
+            },
+            _ => None,
         };
+        let command = command.unwrap_or_else(|| ExecRequest::new(source));
         command.args(&self.arguments)
-    }
-}
-
-fn code(interpreter: ExecRequest, language: Language, code: &OsStr) -> ExecRequest {
-    let command = interpreter.arg(language.code_option()).arg(code);
-    match language {
-        // The first argument after the code is the script's name.
-        Language::Shell => command.arg("sh"),
-        Language::Bash => command.arg("bash"),
-        Language::Python => command,
-        // Otherwise node would read the arguments as its own options.
-        Language::Node => command.arg("--"),
     }
 }
 
@@ -174,14 +203,18 @@ fn read(path: &Path) -> Result<Vec<u8>, CommandError> {
             format!("{}: {error}", path.display()),
         ))
     };
+    limited(File::open(path).map_err(failed)?).map_err(failed)
+}
+
+/// Reads code of at most [`MAX_FILE`].
+fn limited(source: impl std::io::Read) -> std::io::Result<Vec<u8>> {
     let mut content = Vec::new();
-    let file = File::open(path).map_err(failed)?;
-    file.take(MAX_FILE.as_u64() + 1)
-        .read_to_end(&mut content)
-        .map_err(failed)?;
+    source
+        .take(MAX_FILE.as_u64() + 1)
+        .read_to_end(&mut content)?;
     if content.len() as u64 > MAX_FILE.as_u64() {
         let message = format!("larger than {MAX_FILE}; give its folder with --read");
-        return Err(failed(std::io::Error::other(message)));
+        return Err(std::io::Error::other(message));
     }
     Ok(content)
 }
@@ -263,16 +296,27 @@ mod tests {
 
     #[test]
     fn code_is_passed_with_its_arguments() {
-        let run = |language| commands(&Program::of_code(OsStr::new("C"), language, &["-v".into()]));
-        assert_eq!(run(Language::Python), ["python3 -c C -v", "python -c C -v"]);
-        assert_eq!(
-            run(Language::Shell),
-            ["/bin/sh -c C sh -v", "sh -c C sh -v"]
-        );
-        assert_eq!(
-            run(Language::Node),
-            ["node -e C -- -v", "nodejs -e C -- -v"]
-        );
+        let program = |language| {
+            let language = language::parse(language).unwrap();
+            Program::of_code(OsStr::new("C"), language, &["-v".into()])
+        };
+        let run = |language| commands(&program(language));
+        assert_eq!(run("py"), ["python3 -c C -v", "python -c C -v"]);
+        assert_eq!(run("shell"), ["/bin/sh -c C sh -v", "sh -c C sh -v"]);
+        assert_eq!(run("node"), ["node -e C -- -v", "nodejs -e C -- -v"]);
+        assert!(program("py").code().is_none());
+    }
+
+    #[test]
+    fn compiled_code_is_prepared_first() {
+        let go = language::parse("golang").unwrap();
+        let program = Program::of_code(OsStr::new("C"), go, &["-v".into()]);
+        let request = program.code().unwrap();
+        assert_eq!(request.code, b"C");
+        assert_eq!(request.arguments, [b"-v"]);
+        let file = file("main.rs", "fn main() {}").unwrap();
+        assert_eq!(file.code().unwrap().language().unwrap().name, "rust");
+        assert!(file.copied().is_none());
     }
 
     #[test]

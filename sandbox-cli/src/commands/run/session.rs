@@ -8,7 +8,6 @@ use sandbox::{
     SkippedArtifact,
 };
 
-use super::RunArguments;
 use super::document::RunDocument;
 use super::hints::{is_shell_line, shell_fix};
 use super::live::{LiveOutput, WrittenOutput, exec_live};
@@ -17,6 +16,7 @@ use super::program::{CopiedFile, Program};
 use super::signals::Signals;
 use super::stdin::{StdinChoice, warn_unread_stdin};
 use super::summary::{Summary, skip_reason};
+use super::{RunArguments, code};
 use crate::command_error::{CommandError, Outcome};
 use crate::exit::Exit;
 use crate::options::Request;
@@ -164,7 +164,23 @@ impl Run<'_> {
                 .await?;
         }
         let mut live = LiveOutput::of(self.arguments.format.format, sandbox)?;
-        let result = self.execute(sandbox, &folder, live.as_mut()).await;
+        let ready = code::prepared(
+            &self.program,
+            sandbox,
+            &folder,
+            self.arguments.format.format.document(),
+        )
+        .await?;
+        let result = match &ready {
+            Some(ready) => {
+                let stdin = self.stdin().open();
+                exec_live(sandbox, &ready.command, stdin, live.as_mut()).await
+            }
+            None => self.execute(sandbox, &folder, live.as_mut()).await,
+        };
+        if let Some(ready) = ready {
+            ready.clean_up(sandbox).await;
+        }
         // Even if the execution failed: its output is shown before the error.
         let live = match live {
             Some(live) => Some(live.finish().await?),
@@ -203,10 +219,7 @@ impl Run<'_> {
         folder: &str,
         mut live: Option<&mut LiveOutput>,
     ) -> sandbox::Result<ExecResult> {
-        let stdin = StdinChoice::choose(self.arguments.interactive);
-        if !stdin.is_passed() && !self.arguments.no_stdin && !self.arguments.quiet {
-            warn_unread_stdin();
-        }
+        let stdin = self.stdin();
         let is_missing = |error: &sandbox::Error| error.kind() == ErrorKind::ProgramNotFound;
         let (command, alternatives) = self.program.commands(folder);
         let result = exec_live(sandbox, &command, stdin.open(), live.as_deref_mut()).await;
@@ -219,6 +232,9 @@ impl Run<'_> {
                 return other;
             }
         }
+        if let Some(language) = self.program.language() {
+            return Err(language.missing(&language.run.programs));
+        }
         result.map_err(|error| match self.program.command() {
             Some(line) if is_missing(&error) && is_shell_line(line) => {
                 error.with_fix(shell_fix(&line.to_string_lossy()))
@@ -227,9 +243,19 @@ impl Run<'_> {
         })
     }
 
+    /// The program's standard input. Prints a hint about one that it does not get.
+    fn stdin(&self) -> StdinChoice {
+        let stdin = StdinChoice::choose(self.arguments.interactive);
+        if !stdin.is_passed() && !self.arguments.no_stdin && !self.arguments.quiet {
+            warn_unread_stdin();
+        }
+        stdin
+    }
+
     /// Removes a copied file: without isolation, it is on the host.
     async fn clean_up(&self, sandbox: &SandboxHandle) {
-        if self.is_isolated || self.program.copied().is_none() {
+        let has_files = self.program.copied().is_some() || self.program.code().is_some();
+        if self.is_isolated || !has_files {
             return;
         }
         let folder = self.folder(sandbox);

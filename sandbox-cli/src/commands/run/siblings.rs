@@ -2,19 +2,21 @@
 
 use std::path::{Path, PathBuf};
 
-use super::language::Language;
+use sandbox::Language;
+
+use super::language::of_path;
 
 /// At most this many entries of a folder are looked at.
 const ENTRIES: usize = 10_000;
 
 /// The folder of a program, if it has modules that the program may import. `None` for a folder that
 /// holds much more than a program: a home, one above it, or one that everybody may write to.
-pub fn folder(file: &Path, language: Option<Language>) -> Option<PathBuf> {
+pub fn folder(file: &Path, language: Option<&Language>) -> Option<PathBuf> {
     let file = std::path::absolute(file).ok()?;
-    let language = language.or_else(|| Language::of_path(&file))?;
+    let language = language.cloned().or_else(|| of_path(&file))?;
     let folder = file.parent()?;
     let real = folder.canonicalize().ok()?;
-    if is_broad(&real) || !has_modules(&real, file.file_name()?, language) {
+    if is_broad(&real) || !has_modules(&real, file.file_name()?, &language) {
         return None;
     }
     Some(folder.to_owned())
@@ -37,7 +39,7 @@ fn is_shared(folder: &Path) -> bool {
         .map_or(true, |metadata| metadata.mode() & 0o002 != 0)
 }
 
-fn has_modules(folder: &Path, program: &std::ffi::OsStr, language: Language) -> bool {
+fn has_modules(folder: &Path, program: &std::ffi::OsStr, language: &Language) -> bool {
     let Ok(entries) = folder.read_dir() else {
         return false;
     };
@@ -46,13 +48,14 @@ fn has_modules(folder: &Path, program: &std::ffi::OsStr, language: Language) -> 
             return false;
         }
         let path = entry.path();
-        match language {
-            Language::Python => {
-                Language::of_path(&path) == Some(language) || path.join("__init__.py").is_file()
+        match language.name.as_str() {
+            "python" => {
+                of_path(&path).is_some_and(|found| found.name == language.name)
+                    || path.join("__init__.py").is_file()
             }
-            Language::Node => {
+            "javascript" => {
                 let imports = ["node_modules", "package.json"];
-                Language::of_path(&path) == Some(language)
+                of_path(&path).is_some_and(|found| found.name == language.name)
                     || imports.iter().any(|name| entry.file_name() == *name)
             }
             _ => false,

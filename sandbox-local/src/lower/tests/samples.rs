@@ -42,6 +42,7 @@ impl Sample {
                     filters: true,
                     notification: true,
                 },
+                lone_python3: None,
             },
             isolation: Isolation::Privileged,
             host_paths: PlanPaths {

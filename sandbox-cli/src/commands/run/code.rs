@@ -1,0 +1,47 @@
+//! Code that is compiled, or written to a file, before it runs.
+
+use std::io::Write as _;
+
+use sandbox::{Error, ErrorKind, ExecResult, Preparation, ReadyCode, RunCode as _, SandboxHandle};
+
+use super::program::Program;
+use crate::command_error::CommandError;
+use crate::output::Format;
+
+/// Prepares the program in a new folder below `folder`, if it needs that.
+pub async fn prepared(
+    program: &Program,
+    sandbox: &SandboxHandle,
+    folder: &str,
+    format: Format,
+) -> Result<Option<ReadyCode>, CommandError> {
+    let Some(request) = program.code() else {
+        return Ok(None);
+    };
+    match sandbox.prepare_code(&request.folder(folder)).await? {
+        Preparation::Ready(ready) => Ok(Some(ready)),
+        Preparation::CompileFailed(compiler) => Err(compile_error(&compiler, format)),
+        other => Err(CommandError::argument(format!("{other:?}"))),
+    }
+}
+
+/// The compiler's messages go to standard error, and in JSON into the error.
+fn compile_error(compiler: &ExecResult, format: Format) -> CommandError {
+    let messages = [&compiler.stdout.bytes, &compiler.stderr.bytes];
+    let mut context = compiler.outcome.to_string();
+    match format {
+        Format::Text => {
+            let mut stderr = std::io::stderr().lock();
+            for message in messages {
+                // If standard error is closed, the messages cannot be shown elsewhere.
+                let _ = stderr.write_all(message);
+            }
+        }
+        Format::Json => {
+            for message in messages {
+                context += &format!("\n{}", String::from_utf8_lossy(message).trim_end());
+            }
+        }
+    }
+    Error::new(ErrorKind::CompileFailed, "compile code", context).into()
+}

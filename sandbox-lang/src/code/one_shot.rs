@@ -1,0 +1,86 @@
+//! Code in a sandbox of its own.
+
+use async_trait::async_trait;
+use sandbox_core::spi::{create_one_shot, finish_one_shot};
+use sandbox_core::{Artifact, Error, OneShot, Result, SandboxClient, SkippedArtifact};
+
+use super::{CodeRequest, CodeResult, RunCode as _};
+
+/// The result of running code in a sandbox of its own.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct OneShotCode {
+    /// What became of the code. Its denials include the export's.
+    pub code: CodeResult,
+    /// Files that were exported to [`OneShot::export_to`].
+    pub artifacts: Vec<Artifact>,
+    /// Export paths and entries that were not exported.
+    pub skipped: Vec<SkippedArtifact>,
+    /// Errors after the end of the program: of the export, of copying the workspace back, and of
+    /// removing the sandbox.
+    pub failures: Vec<Error>,
+}
+
+/// Runs code of a language in a new sandbox.
+///
+/// ```no_run
+/// use sandbox_core::{OneShot, SandboxClient};
+/// use sandbox_lang::{CodeRequest, RunCodeOnce};
+///
+/// # async fn example(client: SandboxClient) -> sandbox_core::Result<()> {
+/// let request = CodeRequest::new("ruby", "puts 6 * 7");
+/// let ended = client.run_code(request, OneShot::default()).await?;
+/// assert_eq!(ended.code.check()?.stdout_text(), "42\n");
+/// # Ok(()) }
+/// ```
+#[async_trait]
+pub trait RunCodeOnce {
+    /// Creates a sandbox, runs the code in it, exports artifacts, and always removes the sandbox.
+    ///
+    /// The request's libraries are installed first, if the policy allows them: see
+    /// [`sandbox_core::SandboxSpec::packages`]. If the specification names no image, tiers with
+    /// images use [`crate::Language::image`]. The shorter time limit of the request and `options`
+    /// applies.
+    ///
+    /// # Errors
+    ///
+    /// As [`SandboxClient::run_python`] and [`super::RunCode::run_code`].
+    async fn run_code(&self, request: CodeRequest, options: OneShot) -> Result<OneShotCode>;
+}
+
+#[async_trait]
+impl RunCodeOnce for SandboxClient {
+    async fn run_code(
+        &self,
+        mut request: CodeRequest,
+        mut options: OneShot,
+    ) -> Result<OneShotCode> {
+        let language = request.language()?;
+        if !request.libraries.is_empty() {
+            language.require_installer()?;
+            options
+                .spec
+                .packages
+                .extend(request.libraries.iter().cloned());
+        }
+        if options.spec.image.is_none() && self.runs_images() {
+            options.spec.image.clone_from(&language.image);
+        }
+        let limits = request.timeout.into_iter().chain(options.timeout);
+        request.timeout = limits.min();
+        let sandbox = create_one_shot(self, &options, "code").await?;
+        let mut compilation = None;
+        let result = sandbox.run_code(request).await.map(|code| {
+            let (last, done) = code.into_last();
+            compilation = done;
+            last
+        });
+        let ended = finish_one_shot(&sandbox, &options, result).await?;
+        Ok(OneShotCode {
+            code: CodeResult::from_last(ended.result, compilation),
+            artifacts: ended.artifacts,
+            skipped: ended.skipped,
+            failures: ended.failures,
+        })
+    }
+}
