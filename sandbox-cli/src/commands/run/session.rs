@@ -140,6 +140,7 @@ impl Run<'_> {
             )),
             Format::Json => None,
         };
+        code::check_version(&self.program, sandbox).await?;
         let ready = code::prepared(
             &self.program,
             sandbox,
