@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -26,6 +28,7 @@ fn main() -> ExitCode {
             None,
             named_tests![
                 dash_reads_code_from_standard_input,
+                typescript_runs_only_where_node_strips_types,
                 aliases_name_languages,
                 unknown_language_names_the_known_ones,
                 languages_are_listed,
@@ -174,4 +177,33 @@ fn nothing_is_left_on_the_host_without_isolation() {
         let left = left.map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
         assert!(left.is_empty(), "{left:?}");
     }
+}
+
+/// A `node` in the search path says which version it is, and which file it runs.
+fn typescript_runs_only_where_node_strips_types() {
+    let folder = open_folder();
+    let write = |name: &str, content: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+        path.display().to_string()
+    };
+    let file = write("script.ts", "let x: number = 1;");
+    let path = format!("PATH={}", folder.path().display());
+    let read = folder.path().display().to_string();
+    let run = |version: &str| {
+        let node =
+            format!("#!/bin/sh\n[ \"$1\" = --version ] && echo {version} || echo \"$2 $3\"\n");
+        write("node", &node);
+        run_text(["run", "-q", "--read", &read, "-e", &path, &file, "--", "x"])
+    };
+    let expected = (Some(0), format!("{file} x\n"), String::new());
+    assert_eq!(run("v22.18.0"), expected);
+    let (code, stdout, stderr) = run("v22.17.1");
+    assert_eq!((code, stdout.as_str()), (Some(125), ""));
+    assert!(
+        stderr.contains("22.18 or newer") && stderr.contains("v22.17.1"),
+        "{stderr}"
+    );
+    assert!(stderr.contains("(fix: "), "{stderr}");
 }

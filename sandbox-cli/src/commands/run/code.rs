@@ -8,6 +8,16 @@ use super::program::Program;
 use crate::command_error::CommandError;
 use crate::output::Format;
 
+/// Refuses a language that needs a newer version than the sandbox has.
+pub async fn check_version(program: &Program, sandbox: &SandboxHandle) -> Result<(), CommandError> {
+    if let Some(language) = program.language()
+        && language.minimum.is_some()
+    {
+        sandbox.find_language(language).await?;
+    }
+    Ok(())
+}
+
 /// Prepares the program in a new folder below `folder`, if it needs that.
 pub async fn prepared(
     program: &Program,

@@ -52,7 +52,8 @@ sandbox run [OPTIONS] -c CODE [-- ARG...]\n       \
 sandbox run [OPTIONS] -- COMMAND [ARG...]")]
 pub struct RunArguments {
     /// Host file to run: of a known language, or any file with a #! line. Copied into the sandbox
-    /// unless the sandbox can already read it. - reads code from standard input
+    /// unless the sandbox can already read it; the file of a compiled language is always copied,
+    /// without the files beside it. - reads code from standard input
     #[arg(conflicts_with = "code")]
     file: Option<PathBuf>,
 

@@ -97,11 +97,11 @@ impl Program {
                     .into(),
             );
         }
-        let is_prepared = language
+        let is_compiled = language
             .as_ref()
-            .is_some_and(|language| !language.is_simple());
+            .is_some_and(|language| language.compile.is_some());
         let source = match mounts.inside(&existing("FILE", path)?) {
-            _ if is_prepared => ProgramSource::Prepared(content),
+            _ if is_compiled => ProgramSource::Prepared(content),
             Some(path) => ProgramSource::Path(path.into_os_string()),
             None => ProgramSource::Copy(CopiedFile {
                 name: unimportable_name(path),

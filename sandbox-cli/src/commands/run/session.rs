@@ -164,6 +164,7 @@ impl Run<'_> {
                 .await?;
         }
         let mut live = LiveOutput::of(self.arguments.format.format, sandbox)?;
+        code::check_version(&self.program, sandbox).await?;
         let ready = code::prepared(
             &self.program,
             sandbox,
