@@ -43,6 +43,8 @@ pub enum FrameKind {
     /// Both: grants this many more bytes (`u32`) on a channel ([`Channel`], one byte). From the
     /// agent, 0 bytes for standard input mean that it is not read any more.
     Credit = 0x16,
+    /// Host: the new size of the execution's terminal: [`super::TerminalSize`].
+    Resize = 0x1a,
     /// Agent, stream 0: the agent is in its user namespace and waits for [`FrameKind::Mapped`].
     NeedMaps = 0x81,
     /// Agent, stream 0: [`super::Welcome`].
@@ -73,7 +75,7 @@ impl FrameKind {
     ///
     /// [`ProtocolError::UnknownKind`].
     pub fn from_byte(byte: u8) -> Result<Self, ProtocolError> {
-        const ALL: [FrameKind; 25] = [
+        const ALL: [FrameKind; 26] = [
             FrameKind::Setup,
             FrameKind::Mapped,
             FrameKind::Hello,
@@ -89,6 +91,7 @@ impl FrameKind {
             FrameKind::Kill,
             FrameKind::Logs,
             FrameKind::Credit,
+            FrameKind::Resize,
             FrameKind::NeedMaps,
             FrameKind::Welcome,
             FrameKind::Pong,

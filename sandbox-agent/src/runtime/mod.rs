@@ -39,6 +39,7 @@ pub mod signal;
 mod start;
 pub mod stat;
 pub mod syscall;
+pub mod terminal;
 pub mod time;
 
 pub use descriptor::{Descriptor, Fd, RawFd};

@@ -16,6 +16,7 @@ mod residue;
 mod roots;
 mod streams;
 mod support;
+mod terminal;
 mod users;
 mod workspace;
 
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         paths::TESTS,
         roots::TESTS,
         streams::TESTS,
+        terminal::TESTS,
         users::TESTS,
         workspace::TESTS,
     ])
