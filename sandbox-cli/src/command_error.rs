@@ -81,7 +81,7 @@ impl CommandError {
             };
         }
         let fix = match subcommand {
-            Some(name @ ("run" | "exec")) => {
+            Some(name @ ("run" | "exec" | "shell")) => {
                 format!("sandbox {name} --help shows the options; a command goes after --")
             }
             None => "sandbox --help lists the commands".to_owned(),

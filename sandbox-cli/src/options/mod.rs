@@ -164,6 +164,8 @@ pub struct Request {
     pub mounts: PathMap,
     /// Neither an option nor the policy file says what may be exported.
     pub exports_are_open: bool,
+    /// Whether an option or the policy file states a time limit.
+    pub timeout_is_stated: bool,
     /// Settings of the tier.
     pub settings: Settings,
 }
@@ -225,6 +227,8 @@ impl PolicyOptions {
             policy,
             mounts,
             exports_are_open,
+            timeout_is_stated: self.timeout.is_some()
+                || source.is_some_and(|source| source.file.timeout.is_some()),
             settings: self.settings.to_settings(),
         })
     }

@@ -6,11 +6,11 @@ use std::os::fd::AsFd as _;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sandbox::{
-    ByteSize, ExecRequest, ExecResult, Flow, OutputSink, OutputStream, SandboxHandle, Stdin,
-};
+use sandbox::{ByteSize, ExecRequest, ExecResult, Flow, OutputSink, OutputStream, SandboxHandle};
 use tokio::sync::{mpsc, oneshot};
 
+use super::stdin::StdinChoice;
+use super::terminal;
 use crate::command_error::CommandError;
 
 /// How many chunks of output (of at most 64 KiB each) wait for a slow reader before the program has
@@ -31,6 +31,8 @@ pub struct LiveOutput {
     remaining: [u64; 2],
     written: WrittenOutput,
     writer: Option<WriterThread>,
+    /// Why writing failed.
+    error: Option<CommandError>,
 }
 
 #[derive(Debug)]
@@ -55,28 +57,31 @@ impl LiveOutput {
             remaining: [stdout.as_u64(), stderr.as_u64()],
             written: WrittenOutput::default(),
             writer: None,
+            error: None,
+        }
+    }
+
+    /// Waits until everything so far is written. [`LiveOutput::finish`] reports errors.
+    pub async fn flush(&mut self) {
+        let Some(WriterThread { chunks, done }) = self.writer.take() else {
+            return;
+        };
+        drop(chunks);
+        let failed = |error: &io::Error| CommandError::io("writing the program's output", error);
+        match done.await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+                self.written.is_broken = true;
+            }
+            Ok(Err(error)) => self.error = Some(failed(&error)),
+            Err(_) => self.error = Some(failed(&io::Error::other("the writer vanished"))),
         }
     }
 
     /// Waits until everything is written.
-    pub async fn finish(self) -> Result<WrittenOutput, CommandError> {
-        let mut written = self.written;
-        let Some(WriterThread { chunks, done }) = self.writer else {
-            return Ok(written);
-        };
-        drop(chunks);
-        match done.await {
-            Ok(Ok(())) => Ok(written),
-            Ok(Err(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
-                written.is_broken = true;
-                Ok(written)
-            }
-            Ok(Err(error)) => Err(CommandError::io("writing the program's output", &error)),
-            Err(_) => Err(CommandError::io(
-                "writing the program's output",
-                &io::Error::other("the writer vanished"),
-            )),
-        }
+    pub async fn finish(mut self) -> Result<WrittenOutput, CommandError> {
+        self.flush().await;
+        self.error.map_or(Ok(self.written), Err)
     }
 }
 
@@ -105,12 +110,15 @@ impl OutputSink for LiveOutput {
 pub async fn exec_live(
     sandbox: &SandboxHandle,
     request: &ExecRequest,
-    stdin: Stdin,
+    stdin: StdinChoice,
     live: Option<&mut LiveOutput>,
 ) -> sandbox::Result<ExecResult> {
     match live {
-        Some(live) => sandbox.exec_to(request, stdin, live).await,
-        None => sandbox.exec_with(request, stdin, |_, _| {}).await,
+        Some(live) if request.terminal.is_some() => {
+            terminal::exec(sandbox, request, stdin, live).await
+        }
+        Some(live) => sandbox.exec_to(request, stdin.open(), live).await,
+        None => sandbox.exec_with(request, stdin.open(), |_, _| {}).await,
     }
 }
 

@@ -10,6 +10,7 @@ mod session;
 pub(super) mod signals;
 pub(super) mod stdin;
 pub(super) mod summary;
+pub(super) mod terminal;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -31,6 +32,7 @@ Examples:
   sandbox run analysis.py --read data --artifact /output/summary.json
   sandbox run -c 'print(6 * 7)' --memory 64MiB --timeout 5s
   sandbox run --workspace . -- make test
+  sandbox run -it -- bash
 
 Exit codes: the program's; 124 time limit; 125 refused, setup failed or wrong usage;
 126 cannot execute; 127 not found; 137 out of memory or too much output; 128+n killed by signal n.
@@ -73,6 +75,11 @@ pub struct RunArguments {
     #[arg(short, long, conflicts_with = "no_stdin")]
     interactive: bool,
 
+    /// Give the program a terminal of its own; -it connects it to this one. The time limit is then
+    /// that of --timeout or the policy file only
+    #[arg(short, long)]
+    tty: bool,
+
     /// Do not pass standard input (the default), and do not warn about unread input
     #[arg(short, long)]
     no_stdin: bool,
@@ -104,8 +111,16 @@ pub struct RunArguments {
 
 /// Runs the subcommand.
 pub fn run(arguments: &RunArguments) -> Outcome {
+    terminal::check(
+        arguments.tty,
+        arguments.interactive,
+        arguments.format.format,
+    )?;
     let tier = registry::tier(&arguments.policy.backend)?;
     let mut request = arguments.policy.resolve()?;
+    if arguments.tty && !request.timeout_is_stated {
+        request.policy.timeout = Some(terminal::TIMEOUT);
+    }
     let has_default_artifacts = arguments.out.is_some() && request.exports_are_open;
     if has_default_artifacts {
         request.policy.artifact_export_paths = vec![output_folder::DEFAULT_EXPORT.to_owned()];
