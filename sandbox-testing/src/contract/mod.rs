@@ -9,6 +9,7 @@ mod hostile;
 mod isolation;
 mod lifetime;
 mod limits;
+mod terminal;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -120,6 +121,7 @@ pub fn tests() -> impl Iterator<Item = &'static ContractTest> {
         limits::TESTS,
         lifetime::TESTS,
         folders::TESTS,
+        terminal::TESTS,
     ];
     modules.into_iter().flatten()
 }
