@@ -28,6 +28,7 @@ pub const TESTS: &[Test] = &[
     test!(async dropped_execution_ends_background_jobs_of_its_terminal),
     test!(async later_execution_gets_a_terminal_too),
     test!(async terminal_works_where_one_program_may_run),
+    test!(async program_on_a_terminal_is_confined_as_any_other),
     test!(async code_opens_terminals_of_its_own, Need::Namespaces),
     test!(async number_of_terminals_is_limited, Need::Namespaces),
     test!(async input_cannot_be_typed_into_a_terminal),
@@ -309,6 +310,36 @@ async fn terminal_works_where_one_program_may_run() {
     let stty = ExecRequest::new("stty").arg("size").terminal(SIZE);
     let result = sandbox.exec(&stty).await.expect("it works");
     assert_eq!(result.stdout_text(), "33 101\r\n");
+}
+
+async fn program_on_a_terminal_is_confined_as_any_other() {
+    let sandbox = create(policy()).await;
+    let script = "import os, ctypes\n\
+        libc = ctypes.CDLL(None, use_errno=True)\n\
+        fields = 'Uid Gid Groups NoNewPrivs Seccomp Seccomp_filters CapInh CapPrm CapEff CapBnd CapAmb \
+        SigBlk SigIgn'.split()\n\
+        try:\n\
+        \x20   for line in open('/proc/self/status'):\n\
+        \x20       if line.split(':')[0] in fields: print(line, end='')\n\
+        \x20   print(open('/proc/self/cgroup').read(), open('/proc/self/limits').read())\n\
+        except OSError as e: print(e)\n\
+        open_ones = []\n\
+        for fd in range(1024):\n\
+        \x20   try: os.fstat(fd); open_ones.append(fd)\n\
+        \x20   except OSError: pass\n\
+        print(open_ones, os.getsid(0) == os.getpid(), os.getcwd(), os.umask(0))\n\
+        for path in '/usr/x', '/etc/x', '/x', '/dev/x', '/dev/pts/x', '/proc/sysrq-trigger':\n\
+        \x20   try: open(path, 'w'); print(path, 'opened')\n\
+        \x20   except OSError as e: print(e)\n\
+        for call in 165, 101, 272, 425, 321, 298:\n\
+        \x20   print(call, libc.syscall(call, 0, 0, 0, 0, 0), ctypes.get_errno())";
+    let python = ExecRequest::new("python3").args(["-c", script]);
+    let piped = sandbox.exec(&python).await.expect("it works").stdout_text();
+    let shown = sandbox.exec(&python.terminal(SIZE)).await;
+    let shown = shown.expect("it works").stdout_text().replace('\r', "");
+    assert!(piped.contains("NoNewPrivs:\t1") || !crate::support::namespaces());
+    assert!(piped.contains("[0, 1, 2] True"), "{piped}");
+    assert_eq!(piped, shown);
 }
 
 async fn code_opens_terminals_of_its_own() {

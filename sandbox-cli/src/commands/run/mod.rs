@@ -16,7 +16,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
-use sandbox::{SandboxClient, registry};
+use sandbox::{Capability, SandboxClient, registry};
 
 use crate::command_error::{CommandError, Outcome};
 use crate::options::{PolicyOptions, Request, writable};
@@ -117,10 +117,7 @@ pub fn run(arguments: &RunArguments) -> Outcome {
         arguments.format.format,
     )?;
     let tier = registry::tier(&arguments.policy.backend)?;
-    let mut request = arguments.policy.resolve()?;
-    if arguments.tty && !request.timeout_is_stated {
-        request.policy.timeout = Some(terminal::TIMEOUT);
-    }
+    let mut request = arguments.request()?;
     let has_default_artifacts = arguments.out.is_some() && request.exports_are_open;
     if has_default_artifacts {
         request.policy.artifact_export_paths = vec![output_folder::DEFAULT_EXPORT.to_owned()];
@@ -167,6 +164,21 @@ pub fn run(arguments: &RunArguments) -> Outcome {
 }
 
 impl RunArguments {
+    /// The policy and the specification. The default time limit is not for somebody at a terminal.
+    fn request(&self) -> Result<Request, CommandError> {
+        let mut request = self.policy.resolve()?;
+        if self.tty && !request.timeout_is_stated {
+            let policy = &mut request.policy;
+            policy.timeout = Some(terminal::TIMEOUT);
+            if !policy.require_all {
+                // Wanted and not required, as the default that it replaces.
+                policy.allow_partial.push(Capability::Timeout);
+                policy.allow_unenforced.push(Capability::Timeout);
+            }
+        }
+        Ok(request)
+    }
+
     fn program(&self, request: &Request) -> Result<Program, CommandError> {
         match (&self.file, &self.code) {
             (Some(file), _) => {
