@@ -11,7 +11,9 @@ use std::{
 
 use common::{agent_command, command, settings};
 use proptest::prelude::*;
-use sandbox_agent::protocol::{FrameKind, LogRequest, Setup, encode_message};
+use sandbox_agent::protocol::{
+    ExecRequest, FrameKind, LogRequest, Setup, TerminalSize, encode_message,
+};
 
 /// Sends bytes to a new agent and closes the sending direction. Returns the exit code and stderr.
 fn send(arguments: &[&str], bytes: &[u8]) -> (Option<i32>, String) {
@@ -98,6 +100,25 @@ fn empty_input_is_a_protocol_error() {
     assert_eq!(send(&["--setup"], &bytes), (Some(70), String::new()));
     bytes.extend(conversation());
     assert_eq!(send(&["--setup"], &bytes), (Some(0), String::new()));
+}
+
+#[test]
+fn size_without_a_terminal_is_a_protocol_error() {
+    let size = TerminalSize {
+        rows: 1,
+        columns: 1,
+    };
+    for terminal in [None, Some(size)] {
+        let request = ExecRequest {
+            terminal,
+            ..command(&["true"])
+        };
+        let mut bytes = hello();
+        encode_message(&mut bytes, 1, FrameKind::Exec, &request.encode());
+        encode_message(&mut bytes, 1, FrameKind::Resize, &size.encode());
+        let code = if terminal.is_some() { 0 } else { 70 };
+        assert_eq!(send(&[], &bytes).0, Some(code));
+    }
 }
 
 #[test]

@@ -5,11 +5,12 @@ mod strategies;
 
 use proptest::{collection::vec, prelude::*};
 use sandbox_agent::protocol::{
-    AgentSettings, Attach, Channel, ClientKey, ClosedReport, DialRequest, ExecRequest, ExitReport,
-    Failure, FrameBuffer, FrameKind, HEADER_LEN, Header, LogRequest, MAX_MESSAGE, MAX_PAYLOAD,
-    MessageAssembler, ProtocolError, Setup, Welcome, encode_frame, encode_message,
+    AgentSettings, Attach, Channel, ClientKey, ClosedReport, DialRequest, ExecProgram, ExecRequest,
+    ExitReport, Failure, FrameBuffer, FrameKind, HEADER_LEN, Header, LogRequest, MAX_MESSAGE,
+    MAX_PAYLOAD, MessageAssembler, ProtocolError, Setup, TerminalSize, Welcome, encode_frame,
+    encode_message,
 };
-use strategies::{failure, report, request, settings, setup};
+use strategies::{builtin, failure, report, request, settings, setup};
 
 /// Runs every decoder, which must not panic.
 fn decode_all(bytes: &[u8]) {
@@ -24,6 +25,7 @@ fn decode_all(bytes: &[u8]) {
     let _ = LogRequest::decode(bytes);
     let _ = DialRequest::decode(bytes);
     let _ = ClosedReport::decode(bytes);
+    let _ = TerminalSize::decode(bytes);
 }
 
 /// Checks that a message round-trips, and that shorter and longer ones are refused.
@@ -57,6 +59,25 @@ proptest! {
     #[test]
     fn requests_round_trip(value in request()) {
         check!(value, ExecRequest);
+    }
+
+    #[test]
+    fn sizes_round_trip(rows in any::<u16>(), columns in any::<u16>()) {
+        check!(TerminalSize { rows, columns }, TerminalSize);
+    }
+
+    #[test]
+    fn builtin_with_a_terminal_is_refused(program in builtin(), rows in any::<u16>()) {
+        let request = ExecRequest {
+            program: ExecProgram::Builtin(program),
+            env: Vec::new(),
+            workdir: Vec::new(),
+            stdin: false,
+            timeout_ms: 0,
+            log: false,
+            terminal: Some(TerminalSize { rows, columns: 80 }),
+        };
+        prop_assert!(ExecRequest::decode(&request.encode()).is_err());
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::commands::cp::CpArguments;
 use crate::commands::create::CreateArguments;
 use crate::commands::doctor::DoctorArguments;
 use crate::commands::end::{EndArguments, PruneArguments};
-use crate::commands::exec::ExecArguments;
+use crate::commands::exec::{ExecArguments, ShellArguments};
 use crate::commands::export::ExportArguments;
 use crate::commands::image::ImageArguments;
 use crate::commands::languages::LanguagesArguments;
@@ -41,6 +41,8 @@ pub enum Command {
     Create(Box<CreateArguments>),
     /// Run a command in a detached sandbox
     Exec(ExecArguments),
+    /// Open a shell in a detached sandbox, on this terminal
+    Shell(ShellArguments),
     /// Copy files and folders between the host and a detached sandbox
     Cp(CpArguments),
     /// Copy the artifacts of a detached sandbox to the host
@@ -99,7 +101,7 @@ impl Command {
             Self::Doctor(arguments) => arguments.format.format,
             Self::Languages(arguments) => arguments.format.format,
             Self::Matrix(arguments) => arguments.format.format,
-            Self::Conformance(_) | Self::Policy(_) => Format::Text,
+            Self::Shell(_) | Self::Conformance(_) | Self::Policy(_) => Format::Text,
         }
     }
 }

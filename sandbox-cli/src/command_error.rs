@@ -106,7 +106,7 @@ impl CommandError {
             Some("run") => {
                 "sandbox run --help shows the options; options of the program go after --".into()
             }
-            Some(name @ "exec") => {
+            Some(name @ ("exec" | "shell")) => {
                 format!("sandbox {name} --help shows the options; a command goes after --")
             }
             None => "sandbox --help lists the commands".to_owned(),

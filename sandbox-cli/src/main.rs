@@ -43,6 +43,7 @@ fn dispatch(command: Command) -> Outcome {
         Command::Run(arguments) => commands::run::run(&arguments),
         Command::Create(arguments) => commands::create::run(&arguments),
         Command::Exec(arguments) => commands::exec::run(&arguments),
+        Command::Shell(arguments) => commands::exec::run_shell(arguments),
         Command::Cp(arguments) => commands::cp::run(&arguments),
         Command::Export(arguments) => commands::export::run(&arguments),
         Command::Ls(arguments) => commands::ls::run(&arguments),

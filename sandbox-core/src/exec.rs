@@ -43,6 +43,32 @@ pub struct ExecRequest {
     pub timeout: Option<Duration>,
     /// Whether the sandbox's log gets the output too.
     pub log: bool,
+    /// The size of the program's terminal; `None` for pipes: see [`ExecRequest::terminal`].
+    pub terminal: Option<TerminalSize>,
+}
+
+/// The size of a terminal in characters. 0 means unknown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TerminalSize {
+    /// Number of rows.
+    pub rows: u16,
+    /// Number of columns.
+    pub columns: u16,
+}
+
+impl TerminalSize {
+    /// This many rows and columns.
+    #[must_use]
+    pub const fn new(rows: u16, columns: u16) -> Self {
+        Self { rows, columns }
+    }
+}
+
+impl Default for TerminalSize {
+    /// 24 rows and 80 columns.
+    fn default() -> Self {
+        Self::new(24, 80)
+    }
 }
 
 impl ExecRequest {
@@ -54,6 +80,7 @@ impl ExecRequest {
             workdir: None,
             timeout: None,
             log: true,
+            terminal: None,
         }
     }
 
@@ -101,6 +128,29 @@ impl ExecRequest {
     #[must_use]
     pub fn log(mut self, log: bool) -> Self {
         self.log = log;
+        self
+    }
+
+    /// Gives the program a terminal of this size: a new one, which only the sandbox sees. The
+    /// caller's terminal is never passed on.
+    ///
+    /// - Everything that the program writes is standard output. Lines end with `\r\n`, and input
+    ///   is echoed, unless the program changes that.
+    /// - Input is what is typed: `\x03` is Ctrl-C. The end of standard input is Ctrl-D
+    ///   (the terminal's end-of-file character), and so is [`crate::Stdin::Null`]. A program that
+    ///   reads on after it waits until its time limit.
+    /// - [`crate::Execution::resize`] changes the size.
+    /// - `TERM` is `xterm` unless the environment says otherwise.
+    ///
+    /// ```
+    /// use sandbox_core::{ExecRequest, TerminalSize};
+    ///
+    /// let shell = ExecRequest::new("bash").terminal(TerminalSize::new(24, 80));
+    /// # assert!(shell.terminal.is_some());
+    /// ```
+    #[must_use]
+    pub fn terminal(mut self, size: TerminalSize) -> Self {
+        self.terminal = Some(size);
         self
     }
 

@@ -19,6 +19,7 @@ use crate::running::Running;
 use crate::spi::{Flow, OutputSink, OutputStream};
 use crate::{
     Error, ErrorKind, ExecEvent, ExecRequest, ExecResult, Plan, Result, Stdin, StdinWriter,
+    TerminalSize,
 };
 
 /// How many events are buffered until the program has to wait.
@@ -63,6 +64,7 @@ const PIECE: usize = 64 * 1024;
 pub struct Execution {
     // Does not keep the sandbox alive, which ends with its handle.
     tier: String,
+    has_terminal: bool,
     plan: Arc<Plan>,
     log: DenialLog,
     task: JoinHandle<Result<ExecResult>>,
@@ -108,6 +110,7 @@ impl Execution {
         );
         let mut execution = Self {
             tier: running.tier.clone(),
+            has_terminal: request.terminal.is_some(),
             plan: Arc::clone(&running.plan),
             log: running.denials.clone(),
             task: tokio::spawn(until_closed(running.tier.clone(), open, work)),
@@ -166,6 +169,24 @@ impl Execution {
     async fn control(&self, request: ControlRequest) {
         // The channel is closed once the execution has ended.
         let _ = self.control.send(request).await;
+    }
+
+    /// Changes the size of the program's terminal. The foreground program gets SIGWINCH. Does
+    /// nothing if the execution has ended.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidRequest`] if the request had no [`ExecRequest::terminal`].
+    pub async fn resize(&self, size: TerminalSize) -> Result<()> {
+        if !self.has_terminal {
+            let context = "the execution has no terminal";
+            let error = Error::new(ErrorKind::InvalidRequest, "resize terminal", context);
+            return Err(error
+                .on(&self.tier)
+                .with_fix("request one with ExecRequest::terminal"));
+        }
+        self.control(ControlRequest::Resize(size)).await;
+        Ok(())
     }
 
     /// Reads the remaining events and returns the result. Closes standard input first, unless its

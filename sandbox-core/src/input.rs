@@ -4,6 +4,7 @@ use std::fmt;
 
 use tokio::sync::mpsc;
 
+use crate::TerminalSize;
 use crate::spi::Source;
 
 /// The maximum number of control requests that wait for a backend.
@@ -17,6 +18,8 @@ pub enum ControlRequest {
     Signal(u8),
     /// Kill the whole process tree.
     Kill,
+    /// Change the size of the terminal. Only for requests with one.
+    Resize(TerminalSize),
 }
 
 /// The control requests of one execution, oldest first.

@@ -53,7 +53,7 @@ pub use denial::{Denial, DenialKind, Denials, Refusal};
 pub use enforcement::{Enforcement, EnforcementReport};
 pub use error::{Error, ErrorKind, Result};
 pub use event::ExecEvent;
-pub use exec::{Captured, ExecEnd, ExecRequest, ExecResult};
+pub use exec::{Captured, ExecEnd, ExecRequest, ExecResult, TerminalSize};
 pub use execution::Execution;
 pub use file_entry::{FileEntry, FileKind};
 pub use forward::Forward;

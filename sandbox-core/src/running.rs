@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::capture::Capture;
 use crate::denial::{self, DenialLog};
 use crate::extensions::Extensions;
-use crate::spi::{Flow, Input, Instance, OutputSink, OutputStream};
+use crate::spi::{Flow, Input, Instance, OutputSink, OutputStream, unsupported};
 use crate::{ExecEnd, ExecRequest, ExecResult, Outcome, Plan, Result};
 
 /// How long a backend may exceed an execution's time limit before the sandbox is destroyed, unless
@@ -78,6 +78,9 @@ impl Running {
         live: Option<&mut dyn OutputSink>,
     ) -> Result<ExecResult> {
         request.validate()?;
+        if request.terminal.is_some() && !self.instance.has_terminals() {
+            return Err(unsupported("open terminal", &self.tier));
+        }
         let mut request = request.clone();
         let timeout = request
             .timeout

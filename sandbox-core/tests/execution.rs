@@ -200,6 +200,24 @@ fn start_is_reported_first_and_once() {
 }
 
 #[test]
+fn backend_without_terminals_refuses_them() {
+    paused(async {
+        let sandbox = Scripted::default().sandbox().await;
+        let size = sandbox_core::TerminalSize::default();
+        let request = ExecRequest::new("silent").terminal(size);
+        let refused = sandbox.exec(&request).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Unsupported);
+        let refused = sandbox.start(&request, Stdin::Null).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Unsupported);
+        // A new size needs a terminal.
+        let request = ExecRequest::new("obeys");
+        let execution = sandbox.start(&request, Stdin::Null).await.unwrap();
+        let refused = execution.resize(size).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidRequest);
+    });
+}
+
+#[test]
 fn error_is_one_event_and_the_result_of_every_wait() {
     paused(async {
         let sandbox = Scripted::default().sandbox().await;

@@ -1,11 +1,16 @@
 //! One execution: forwards standard input and output until it ends.
 
+use std::time::Duration;
+
 use sandbox_agent::protocol::{Channel, ExitReport, Failure, FrameKind, MAX_PAYLOAD};
 use sandbox_core::spi::{ControlRequest, Flow, Input, OutputSink, OutputStream, Source};
 use tokio::io::AsyncReadExt;
 
 use crate::inbox::{InboxContent, StreamEnd};
 use crate::open_stream::OpenStream;
+
+/// How soon a new size of a terminal is sent if the agent has yet to take the previous one.
+const RESIZE_INTERVAL: Duration = Duration::from_millis(20);
 
 /// How an execution ended, as the host saw it.
 #[derive(Debug)]
@@ -40,14 +45,29 @@ pub(crate) async fn follow(stream: OpenStream, input: Input, sink: &mut dyn Outp
         std::future::pending().await
     };
     let send_orders = async {
+        let mut unsent = None;
         loop {
-            match control.next().await {
+            let request = match unsent.take() {
+                None => control.next().await,
+                Some(size) => tokio::select! {
+                    request = control.next() => {
+                        unsent = Some(size);
+                        request
+                    }
+                    () = tokio::time::sleep(RESIZE_INTERVAL) => ControlRequest::Resize(size),
+                },
+            };
+            match request {
                 ControlRequest::Signal(number) => stream.signal(number),
                 // One kill frame is enough.
                 ControlRequest::Kill if killed => {}
                 ControlRequest::Kill => {
                     killed = true;
                     stream.frame(FrameKind::Kill, b"");
+                }
+                // The last size wins. Others may be skipped while the agent does not read.
+                ControlRequest::Resize(size) => {
+                    unsent = (!stream.resize(size)).then_some(size);
                 }
                 _ => tracing::warn!("a control request that is not known here is ignored"),
             }

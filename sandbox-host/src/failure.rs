@@ -12,6 +12,7 @@ pub fn failure_error(tier: &str, failure: &Failure) -> Error {
         FailStep::NotExecutable => (ErrorKind::NotExecutable, "execute"),
         FailStep::Workdir => (ErrorKind::BadWorkdir, "execute"),
         FailStep::Request => (ErrorKind::InvalidRequest, "execute"),
+        FailStep::Terminal => (ErrorKind::Unsupported, "open terminal"),
         FailStep::File => (ErrorKind::Path, "access file"),
         FailStep::Spawn | FailStep::Limits | FailStep::Confinement => {
             (ErrorKind::SetupFailed, "start program")
@@ -32,6 +33,10 @@ pub fn failure_error(tier: &str, failure: &Failure) -> Error {
         errno => format!("{subject}: {}", reason(errno)),
     };
     let error = Error::new(kind, operation, context).on(tier);
+    let error = match failure.step {
+        FailStep::Terminal => error.with_fix("run the program without a terminal"),
+        _ => error,
+    };
     match failure.errno {
         0 => error,
         errno => error.with_os_error(errno),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sandbox_agent::protocol::{Channel, FrameKind, encode_frame};
+use sandbox_agent::protocol::{Channel, FrameKind, TerminalSize, encode_frame};
 
 use crate::inbox::Inbox;
 use crate::outgoing::{FrameQueue, QueuedSignals};
@@ -14,6 +14,8 @@ pub(crate) struct OpenStream {
     pub(crate) inbox: Arc<Inbox>,
     outgoing: FrameQueue,
     signals: QueuedSignals,
+    /// The size of the terminal is queued as the only signal of its kind.
+    sizes: QueuedSignals,
     done: bool,
 }
 
@@ -24,6 +26,7 @@ impl OpenStream {
             inbox,
             outgoing,
             signals: QueuedSignals::default(),
+            sizes: QueuedSignals::default(),
             done: false,
         }
     }
@@ -53,6 +56,30 @@ impl OpenStream {
             // As in `send`.
             Some(frame) => drop(self.outgoing.send(frame)),
             None => tracing::debug!(number, "the agent has yet to take an equal signal"),
+        }
+    }
+
+    /// Queues a new size of the terminal; false if an earlier one is still queued.
+    pub(crate) fn resize(&self, size: sandbox_core::TerminalSize) -> bool {
+        let size = TerminalSize {
+            rows: size.rows,
+            columns: size.columns,
+        };
+        let mut bytes = Vec::new();
+        encode_frame(
+            &mut bytes,
+            self.id,
+            FrameKind::Resize,
+            false,
+            &size.encode(),
+        );
+        match self.sizes.frame(1, bytes) {
+            Some(frame) => {
+                // As in `send`.
+                drop(self.outgoing.send(frame));
+                true
+            }
+            None => false,
         }
     }
 

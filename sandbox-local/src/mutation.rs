@@ -140,9 +140,10 @@ fn of_the_host(mounts: &mut Vec<Mount>, folder: &str) {
         object: None,
     };
     let at = |mount: &Mount| match mount {
-        Mount::Proc { target } | Mount::Bind { target, .. } | Mount::Symlink { target, .. } => {
-            target.starts_with(folder.as_bytes())
-        }
+        Mount::Proc { target }
+        | Mount::Bind { target, .. }
+        | Mount::Terminals { target, .. }
+        | Mount::Symlink { target, .. } => target.starts_with(folder.as_bytes()),
         _ => false,
     };
     let position = mounts.iter().position(at);

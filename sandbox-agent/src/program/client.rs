@@ -186,6 +186,7 @@ impl Client {
                 | FrameKind::StdinEnd
                 | FrameKind::Signal
                 | FrameKind::Kill
+                | FrameKind::Resize
                 | FrameKind::Credit),
             ) => {
                 if let Some(execution) = self.executions.get_mut(&stream) {

@@ -2,7 +2,7 @@
 
 use alloc::{string::String, vec::Vec};
 
-use super::{MessageReader, MessageWriter, ProtocolError};
+use super::{MessageReader, MessageWriter, ProtocolError, TerminalSize};
 
 /// A builtin of the agent. It runs in its own process, with the identity and confinement of the
 /// sandboxed code. Paths are paths inside the sandbox, as raw bytes; a relative one starts in the
@@ -81,6 +81,12 @@ pub struct ExecRequest {
     pub timeout_ms: u64,
     /// Whether the output is also added to the sandbox's log.
     pub log: bool,
+    /// The size of the program's terminal; `None` for pipes. A builtin has no terminal.
+    ///
+    /// The terminal is a new one of the sandbox's `/dev/pts`. It is the controlling terminal and
+    /// all three standard streams. Its output is standard output. The end of standard input, or an
+    /// input that is not open, is the terminal's end-of-file character.
+    pub terminal: Option<TerminalSize>,
 }
 
 /// How an execution ended.
@@ -163,11 +169,13 @@ pub enum FailStep {
     Attach = 13,
     /// The sandbox has ended.
     Ended = 14,
+    /// The sandbox has no terminals.
+    Terminal = 16,
 }
 
 impl FailStep {
     /// All steps.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Setup,
         Self::Identity,
         Self::Settings,
@@ -182,6 +190,7 @@ impl FailStep {
         Self::Protocol,
         Self::Attach,
         Self::Ended,
+        Self::Terminal,
     ];
 
     fn from_byte(byte: u8) -> Result<Self, ProtocolError> {
@@ -357,7 +366,11 @@ impl ExecRequest {
             .bytes(&self.workdir)
             .bool(self.stdin)
             .u64(self.timeout_ms)
-            .bool(self.log);
+            .bool(self.log)
+            .bool(self.terminal.is_some());
+        if let Some(size) = self.terminal {
+            size.write(&mut message);
+        }
         message.finish()
     }
 
@@ -402,8 +415,15 @@ impl ExecRequest {
             stdin: reader.bool()?,
             timeout_ms: reader.u64()?,
             log: reader.bool()?,
+            terminal: reader
+                .bool()?
+                .then(|| TerminalSize::read(&mut reader))
+                .transpose()?,
         };
         reader.end()?;
+        if request.terminal.is_some() && matches!(request.program, ExecProgram::Builtin(_)) {
+            return Err(ProtocolError::BadValue("terminal of a builtin"));
+        }
         Ok(request)
     }
 }

@@ -48,6 +48,8 @@ pub enum FrameKind {
     /// agent's as [`FrameKind::Stdout`] up to [`FrameKind::StdoutEnd`], each with credit. A
     /// [`FrameKind::Kill`] resets it.
     Dial = 0x17,
+    /// Host: the new size of the execution's terminal: [`super::TerminalSize`].
+    Resize = 0x1a,
     /// Agent, stream 0: the agent is in its user namespace and waits for [`FrameKind::Mapped`].
     NeedMaps = 0x81,
     /// Agent, stream 0: [`super::Welcome`].
@@ -82,7 +84,7 @@ impl FrameKind {
     ///
     /// [`ProtocolError::UnknownKind`].
     pub fn from_byte(byte: u8) -> Result<Self, ProtocolError> {
-        const ALL: [FrameKind; 28] = [
+        const ALL: [FrameKind; 29] = [
             FrameKind::Setup,
             FrameKind::Mapped,
             FrameKind::Hello,
@@ -99,6 +101,7 @@ impl FrameKind {
             FrameKind::Logs,
             FrameKind::Credit,
             FrameKind::Dial,
+            FrameKind::Resize,
             FrameKind::NeedMaps,
             FrameKind::Welcome,
             FrameKind::Pong,

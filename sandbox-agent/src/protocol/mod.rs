@@ -16,6 +16,7 @@
 //!  | Exec on stream n                   |
 //!  |           Started, Stdout, Stderr  |   within the window and the granted credit
 //!  | Stdin, StdinEnd, Credit, Kill      |
+//!  | Resize                             |   of an execution with a terminal
 //!  |                    Exited | Failed |   the last frame of stream n
 //!  | Dial on stream m                   |   a connection to a port inside
 //!  | Stdin, StdinEnd, Credit, Kill      |
@@ -49,6 +50,7 @@ mod memory_kills;
 mod message;
 mod settings;
 mod setup;
+mod terminal;
 
 pub use attach::{Attach, ClientKey};
 pub use codec::{MessageReader, MessageWriter};
@@ -69,6 +71,7 @@ pub use memory_kills::memory_kills;
 pub use message::{Channel, FrameKind, MessageAssembler};
 pub use settings::{AgentSettings, Confinement, ExpectedObject, ResourceLimit, Welcome};
 pub use setup::{HostObject, Mount, Setup, UserLimit};
+pub use terminal::TerminalSize;
 
 /// The version that both sides send in their first message. Other versions are refused: host and
 /// agent are built together.

@@ -81,6 +81,14 @@ pub enum Mount {
         /// The mount point.
         target: Vec<u8>,
     },
+    /// A devpts of its own, for terminals that only this sandbox sees: nosuid, noexec. Skipped if
+    /// the kernel cannot mount one; the folder is then empty.
+    Terminals {
+        /// The mount point.
+        target: Vec<u8>,
+        /// Maximum number of terminals.
+        most: u32,
+    },
     /// A symbolic link.
     Symlink {
         /// The link's target.
@@ -235,6 +243,9 @@ impl Mount {
             Self::ReadOnlyPart { target } => {
                 message.u8(10).bytes(target);
             }
+            Self::Terminals { target, most } => {
+                message.u8(12).bytes(target).u32(*most);
+            }
         }
     }
 
@@ -291,6 +302,10 @@ impl Mount {
             },
             10 => Self::ReadOnlyPart {
                 target: owned(reader)?,
+            },
+            12 => Self::Terminals {
+                target: owned(reader)?,
+                most: reader.u32()?,
             },
             _ => return Err(ProtocolError::BadValue("mount")),
         })

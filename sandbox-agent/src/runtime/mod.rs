@@ -40,6 +40,7 @@ pub mod socket;
 mod start;
 pub mod stat;
 pub mod syscall;
+pub mod terminal;
 pub mod time;
 
 pub use descriptor::{Descriptor, Fd, RawFd};

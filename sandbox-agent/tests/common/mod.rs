@@ -131,6 +131,7 @@ pub fn command(argv: &[&str]) -> ExecRequest {
         stdin: false,
         timeout_ms: 0,
         log: false,
+        terminal: None,
     }
 }
 

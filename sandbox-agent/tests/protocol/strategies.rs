@@ -4,7 +4,7 @@ use proptest::{collection::vec, option, prelude::*};
 use sandbox_agent::protocol::{
     AgentSettings, Builtin, ClientKey, Confinement, ExecProgram, ExecRequest, ExitKind, ExitReport,
     ExpectedObject, FailStep, Failure, HostObject, LandlockPath, LandlockRules, Mount,
-    ResourceLimit, Setup, UserLimit,
+    ResourceLimit, Setup, TerminalSize, UserLimit,
 };
 
 pub fn bytes() -> impl Strategy<Value = Vec<u8>> {
@@ -33,9 +33,13 @@ pub fn request() -> impl Strategy<Value = ExecRequest> {
         any::<bool>(),
         any::<u64>(),
         any::<bool>(),
+        option::of(any::<(u16, u16)>()),
     )
         .prop_map(
-            |(program, env, workdir, stdin, timeout_ms, log)| ExecRequest {
+            |(program, env, workdir, stdin, timeout_ms, log, size)| ExecRequest {
+                terminal: size
+                    .filter(|_| matches!(program, ExecProgram::Command { .. }))
+                    .map(|(rows, columns)| TerminalSize { rows, columns }),
                 program,
                 env,
                 workdir,
@@ -74,6 +78,7 @@ pub fn mount() -> impl Strategy<Value = Mount> {
         ),
         bytes().prop_map(|target| Mount::Proc { target }),
         bytes().prop_map(|target| Mount::Mqueue { target }),
+        (bytes(), any::<u32>()).prop_map(|(target, most)| Mount::Terminals { target, most }),
         (bytes(), bytes()).prop_map(|(points_to, target)| Mount::Symlink { points_to, target }),
         (bytes(), any::<u32>(), any::<bool>()).prop_map(|(target, mode, owned)| Mount::Dir {
             target,

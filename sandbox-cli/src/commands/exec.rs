@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use sandbox::{ExecRequest, ExecResult, Export, SandboxHandle};
+use sandbox::{Error, ErrorKind, ExecRequest, ExecResult, Export, SandboxHandle};
 
 use super::detached::TierOption;
 use super::run::document::RunDocument;
@@ -13,6 +13,7 @@ use super::run::live::{LiveOutput, WrittenOutput, exec_live};
 use super::run::signals::Signals;
 use super::run::stdin::{StdinChoice, warn_unread_stdin};
 use super::run::summary::Summary;
+use super::run::terminal;
 use crate::command_error::{CommandError, Outcome};
 use crate::exit::Exit;
 use crate::options::{duration, text, variables};
@@ -62,19 +63,92 @@ pub struct ExecArguments {
     #[arg(short, long)]
     no_stdin: bool,
 
+    /// Give the program a terminal of its own; -it connects it to this one
+    #[arg(short, long)]
+    tty: bool,
+
     #[command(flatten)]
     pub format: LiveFormatOption,
 }
 
-/// Runs the subcommand.
+const SHELL_NOTES: &str = "\
+Examples:
+  sandbox shell NAME
+  sandbox shell NAME -- python3
+
+It is `sandbox exec -it NAME -- bash`. The shell ends with the command; the sandbox keeps running.";
+
+/// The options of `shell`.
+#[derive(Debug, Args)]
+#[command(after_help = SHELL_NOTES, override_usage = "sandbox shell [OPTIONS] NAME [-- PROGRAM [ARG...]]")]
+pub struct ShellArguments {
+    /// Name of the sandbox
+    name: String,
+
+    /// Program to run instead of a shell [default: bash, or sh if there is no bash]
+    #[arg(last = true, value_name = "PROGRAM")]
+    command: Vec<OsString>,
+
+    #[command(flatten)]
+    tier: TierOption,
+
+    /// Additional environment variable (repeatable)
+    #[arg(short, long, value_name = "NAME=VALUE")]
+    env: Vec<OsString>,
+
+    /// Working directory in the sandbox [default: the sandbox's]
+    #[arg(long, value_name = "PATH")]
+    workdir: Option<OsString>,
+}
+
+/// Runs `shell`.
+pub fn run_shell(arguments: ShellArguments) -> Outcome {
+    let is_default = arguments.command.is_empty();
+    let exec = |command| ExecArguments {
+        name: arguments.name.clone(),
+        command,
+        tier: arguments.tier.clone(),
+        timeout: None,
+        env: arguments.env.clone(),
+        env_file: Vec::new(),
+        workdir: arguments.workdir.clone(),
+        interactive: true,
+        no_stdin: false,
+        tty: true,
+        format: LiveFormatOption {
+            format: LiveFormat::Text,
+        },
+    };
+    if is_default {
+        let shells = ["bash", "sh"].map(|shell| exec(vec![shell.into()]));
+        return run_first(&shells);
+    }
+    run_first(&[exec(arguments.command.clone())])
+}
+
+/// Runs `exec`.
 pub fn run(arguments: &ExecArguments) -> Outcome {
-    let request = arguments.request()?;
+    run_first(std::slice::from_ref(arguments))
+}
+
+/// Runs the first of these whose program exists. They differ in nothing else.
+fn run_first(choices: &[ExecArguments]) -> Outcome {
+    let Some(arguments) = choices.first() else {
+        return Err(CommandError::argument("nothing to run"));
+    };
+    terminal::check(
+        arguments.tty,
+        arguments.interactive,
+        arguments.format.format.document(),
+    )?;
+    let requests = choices.iter().map(ExecArguments::request);
+    let requests = requests.collect::<Result<Vec<_>, _>>()?;
     let runtime = super::runtime()?;
     let outcome = runtime.block_on(async {
         let mut signals = Signals::listen()?;
         let work = async {
             super::in_sandbox(&arguments.tier, &arguments.name, async |sandbox, tier| {
-                arguments.execute(sandbox, &request, tier.backend).await
+                arguments.execute(sandbox, &requests, tier.backend).await
             })
             .await
         };
@@ -104,18 +178,27 @@ impl ExecArguments {
             .transpose()?;
         request.timeout = self.timeout;
         request.validate()?;
-        Ok(request)
+        Ok(match self.tty {
+            true => terminal::on_terminal(request, false),
+            false => request,
+        })
     }
 
     async fn execute(
         &self,
         sandbox: &SandboxHandle,
-        request: &ExecRequest,
+        requests: &[ExecRequest],
         backend: &str,
     ) -> Outcome {
         let stdin = StdinChoice::choose(self.interactive);
         if !stdin.is_passed() && !self.no_stdin {
             warn_unread_stdin();
+        }
+        if !self.no_stdin {
+            let usage = format!("sandbox exec -it {} -- ", self.name);
+            requests
+                .iter()
+                .for_each(|request| terminal::hint(request, stdin, &usage));
         }
         let most = sandbox.plan().timeout;
         if self.timeout.is_some_and(|asked| asked > most) {
@@ -125,7 +208,18 @@ impl ExecArguments {
             ));
         }
         let mut live = LiveOutput::of(self.format.format, sandbox)?;
-        let result = exec_live(sandbox, request, stdin.open(), live.as_mut()).await;
+        let mut result = Err(Error::new(
+            ErrorKind::InvalidRequest,
+            "execute",
+            "nothing to run",
+        ));
+        for request in requests {
+            result = exec_live(sandbox, request, stdin, live.as_mut()).await;
+            let is_missing = |error: &Error| error.kind() == ErrorKind::ProgramNotFound;
+            if !result.as_ref().is_err_and(is_missing) {
+                break;
+            }
+        }
         // Even if the execution failed: its output is shown before the error.
         let live = match live {
             Some(live) => Some(live.finish().await?),

@@ -196,6 +196,8 @@ pub struct Request {
     pub mounts: PathMap,
     /// Neither an option nor the policy file says what may be exported.
     pub exports_are_open: bool,
+    /// Whether an option or the policy file, with what it extends, states a time limit.
+    pub timeout_is_stated: bool,
     /// Settings of the tier.
     pub settings: Settings,
 }
@@ -274,12 +276,15 @@ impl PolicyOptions {
         if let Some(source) = &source {
             source.check(&policy, workspace.as_ref())?;
         }
+        let timeout_is_stated =
+            self.timeout.is_some() || (source.is_some() && policy.timeout.is_some());
         let mounts = PathMap::new(&policy, workspace.as_ref(), self.workdir.is_some());
         Ok(Request {
             spec: self.spec(workspace, egress)?,
             policy,
             mounts,
             exports_are_open,
+            timeout_is_stated,
             settings: self.settings.to_settings(),
         })
     }

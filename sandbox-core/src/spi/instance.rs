@@ -68,6 +68,14 @@ pub trait Instance: Send + Sync {
         false
     }
 
+    /// Whether [`Instance::exec`] takes requests with a terminal. Otherwise the core refuses them.
+    ///
+    /// If `true`, and the sandbox turns out to have no terminals, `exec` fails with
+    /// [`ErrorKind::Unsupported`].
+    fn has_terminals(&self) -> bool {
+        false
+    }
+
     /// Writes a file inside of the sandbox. Creates missing parent folders.
     async fn put(&self, path: &str, mode: u32, content: Source) -> Result<()>;
 

@@ -74,6 +74,10 @@ impl Instance for AgentInstance {
         true
     }
 
+    fn has_terminals(&self) -> bool {
+        true
+    }
+
     async fn put(&self, path: &str, mode: u32, content: Source) -> Result<()> {
         let builtin = Builtin::Put {
             path: path.into(),

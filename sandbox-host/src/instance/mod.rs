@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use sandbox_agent::protocol::{
-    Builtin, ExecProgram, ExecRequest as AgentRequest, ExitKind, FrameKind,
+    Builtin, ExecProgram, ExecRequest as AgentRequest, ExitKind, FrameKind, TerminalSize,
 };
 use sandbox_core::spi::{Flow, Instance, OutputSink, OutputStream, Source};
 use sandbox_core::{ByteSize, EnforcementReport, Error, ErrorKind, ExecRequest, Result, Workspace};
@@ -28,6 +28,9 @@ use crate::{Counters, Isolator, copy};
 
 /// The most bytes kept of a file operation's messages.
 const MESSAGE_LIMIT: usize = 4096;
+
+/// The kind of a terminal, if the environment does not say it. Programs know it everywhere.
+const TERM: &str = "xterm";
 
 /// A sandbox whose agent answers.
 pub struct AgentInstance {
@@ -125,6 +128,10 @@ impl AgentInstance {
     ) -> AgentRequest {
         let mut env = self.sandbox.env.clone();
         env.extend(request.into_iter().flat_map(|request| request.env.clone()));
+        let terminal = request.and_then(|request| request.terminal);
+        if terminal.is_some() {
+            env.entry("TERM".to_owned()).or_insert_with(|| TERM.into());
+        }
         let timeout = request.map_or(Some(self.sandbox.file_timeout), |request| request.timeout);
         AgentRequest {
             program,
@@ -143,6 +150,10 @@ impl AgentInstance {
                     .max(1)
             }),
             log: request.is_some_and(|request| request.log),
+            terminal: terminal.map(|size| TerminalSize {
+                rows: size.rows,
+                columns: size.columns,
+            }),
         }
     }
 

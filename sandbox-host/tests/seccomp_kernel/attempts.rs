@@ -272,6 +272,11 @@ fn requests() {
         ("flags of a file read", 0x8008_6601),
         ("clone of a file", 0x4004_9409),
         ("count of bytes to read", libc::FIONREAD as c_long),
+        // What `openpty` needs: TIOCSPTLCK, TIOCGPTN, TIOCGPTPEER.
+        ("terminal unlocked", 0x4004_5431),
+        ("number of a terminal", 0x8004_5430),
+        ("end of a terminal opened", 0x5441),
+        ("controlling terminal", libc::TIOCSCTTY as c_long),
     ] {
         // SAFETY: the kernel looks for the file first, and there is none.
         let asked = unsafe { syscall(libc::SYS_ioctl, -1, request, null::<u8>()) };

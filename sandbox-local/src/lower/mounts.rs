@@ -29,12 +29,24 @@ const DEVICES: [&str; 5] = [
     "/dev/urandom",
 ];
 
+/// Leads each process to the controlling terminal of its own session; `ENXIO` without one. Code
+/// starts in a session without the caller's terminal.
+const CONTROLLING_TERMINAL: &str = "/dev/tty";
+
+/// The sandbox's own terminals.
+const TERMINALS: &str = "/dev/pts";
+
+/// Maximum number of terminals of a sandbox. The kernel's own maximum, 4096 by default, is for all
+/// of the host.
+const MOST_TERMINALS: u32 = 64;
+
 /// Links in `/dev` that programs rely on.
-const DEVICE_LINKS: [(&str, &str); 4] = [
+const DEVICE_LINKS: [(&str, &str); 5] = [
     ("/dev/fd", "/proc/self/fd"),
     ("/dev/stdin", "/proc/self/fd/0"),
     ("/dev/stdout", "/proc/self/fd/1"),
     ("/dev/stderr", "/proc/self/fd/2"),
+    ("/dev/ptmx", "pts/ptmx"),
 ];
 
 /// The page size: the minimum size of a file.
@@ -211,17 +223,22 @@ fn own_export_folders(plan: &Plan, roots: &Roots<'_>) -> Vec<PathBuf> {
 }
 
 fn devices(mounts: &mut Vec<Mount>) {
-    for device in DEVICES {
+    for device in DEVICES.into_iter().chain([CONTROLLING_TERMINAL]) {
         mounts.push(Mount::Bind {
             source: device.into(),
             target: device.into(),
             // Preserves modes and owners; devices stay writable.
             read_only: true,
             devices: true,
-            optional: false,
+            // A small container may have no terminals.
+            optional: device == CONTROLLING_TERMINAL,
             object: None,
         });
     }
+    mounts.push(Mount::Terminals {
+        target: TERMINALS.into(),
+        most: MOST_TERMINALS,
+    });
     for (at, points_to) in DEVICE_LINKS {
         mounts.push(Mount::Symlink {
             points_to: points_to.into(),

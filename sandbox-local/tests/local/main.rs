@@ -18,6 +18,7 @@ mod residue;
 mod roots;
 mod streams;
 mod support;
+mod terminal;
 mod users;
 mod working_folder;
 mod workspace;
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
         ports::TESTS,
         roots::TESTS,
         streams::TESTS,
+        terminal::TESTS,
         users::TESTS,
         working_folder::TESTS,
         workspace::TESTS,

@@ -11,6 +11,7 @@ mod isolation;
 mod lifetime;
 mod limits;
 mod ports;
+mod terminal;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -124,6 +125,7 @@ pub fn tests() -> impl Iterator<Item = &'static ContractTest> {
         lifetime::TESTS,
         folders::TESTS,
         ports::TESTS,
+        terminal::TESTS,
     ];
     modules.into_iter().flatten()
 }

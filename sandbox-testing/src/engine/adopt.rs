@@ -10,7 +10,9 @@ use bollard::query_parameters::{
     CreateContainerOptions, RemoveContainerOptions, RemoveImageOptions,
 };
 use sandbox_core::spi::unique_name;
-use sandbox_core::{Capability, CapabilityPolicy, ErrorKind, ExecRequest, Outcome, SandboxClient};
+use sandbox_core::{
+    Capability, CapabilityPolicy, ErrorKind, ExecRequest, Outcome, SandboxClient, TerminalSize,
+};
 
 use super::{EngineTest, TestEngine};
 use crate::contract::{BUSYBOX, SCRATCH, TestResult, output, run, shell};
@@ -24,6 +26,7 @@ pub const TESTS: &[EngineTest] = &[
     ),
     ("adopt::admission_checks_a_foreign_container", gate),
     ("adopt::processes_end_with_the_handle", ends),
+    ("adopt::programs_get_terminals", terminals),
     (
         "adopt::a_missing_or_stopped_container_is_an_error",
         missing_or_stopped,
@@ -267,6 +270,21 @@ fn gate(engine: &'static TestEngine) -> TestResult {
             .await
             .expect_err("another image");
         assert_eq!(error.kind(), ErrorKind::PolicyExceeded, "{error}");
+        foreign.remove().await;
+        Ok(())
+    })
+}
+
+fn terminals(engine: &'static TestEngine) -> TestResult {
+    run(async {
+        let foreign = ContainerFixture::busybox(engine, &["sleep", "600"]).await;
+        let client = accepting(engine, &[]);
+        let sandbox = client.adopt(&foreign.name, &engine.spec()).await?;
+        let request = ExecRequest::shell("stty size; : </dev/tty && echo own");
+        let request = request.terminal(TerminalSize::new(33, 101));
+        let result = sandbox.exec(&request).await?;
+        assert_eq!(result.stdout_text(), "33 101\r\nown\r\n");
+        drop(sandbox);
         foreign.remove().await;
         Ok(())
     })

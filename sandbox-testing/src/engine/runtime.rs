@@ -1,6 +1,6 @@
 //! Sandboxes with gVisor's OCI runtime.
 
-use sandbox_core::CapabilityPolicy;
+use sandbox_core::{CapabilityPolicy, ErrorKind, ExecRequest, TerminalSize};
 
 use super::test_engine::block_on;
 use super::{EngineTest, TestEngine};
@@ -45,6 +45,15 @@ fn chosen(engine: &'static TestEngine) -> TestResult {
         let result = shell(&sandbox, "echo to stderr >&2; exit 7").await?;
         assert_eq!(result.exit_code(), Some(7), "{result:?}");
         assert_eq!(result.stderr_text(), "to stderr\n");
+        // gVisor has terminals of its own, or refuses them in a typed way.
+        let stty = ExecRequest::new("stty").arg("size");
+        match sandbox
+            .exec(&stty.terminal(TerminalSize::new(33, 101)))
+            .await
+        {
+            Ok(result) => assert_eq!(result.stdout_text(), "33 101\r\n"),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}"),
+        }
         sandbox.kill().await
     })
 }

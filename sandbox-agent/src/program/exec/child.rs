@@ -11,6 +11,7 @@ use crate::runtime::{
     process::{self, PR_SET_PDEATHSIG, exit, set_attribute},
     seccomp,
     signal::{self, SIGKILL, SignalSet},
+    terminal,
 };
 
 use super::{identity::become_identity, lookup, spawn::ChildEnds};
@@ -78,6 +79,10 @@ fn start(
         return wait_and_execute(sandbox, ends, notify);
     };
     take_streams(&ends.stdin, ends)?;
+    if request.terminal.is_some() {
+        terminal::take_controlling(0)
+            .map_err(|errno| failure(FailStep::Terminal, errno, "TIOCSCTTY"))?;
+    }
     change_folder(sandbox, request)?;
     match &request.program {
         ExecProgram::Command { argv } => {

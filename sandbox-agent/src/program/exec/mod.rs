@@ -11,6 +11,7 @@ mod spawn;
 mod stdin;
 mod supervisor;
 mod sweep;
+mod terminal;
 mod tree;
 
 pub(super) use execution::{Execution, ExecutionDescriptor};

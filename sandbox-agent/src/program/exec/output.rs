@@ -31,10 +31,11 @@ pub(super) struct OutputPipe {
 }
 
 impl OutputPipe {
-    pub(super) fn new(kind: FrameKind, pipe: Fd) -> Self {
+    /// The output of a pipe, or of the master of a pty. Without either, it has ended.
+    pub(super) fn new(kind: FrameKind, pipe: Option<Fd>) -> Self {
         Self {
             kind,
-            pipe: Some(pipe),
+            pipe,
             credit: u64::from(WINDOW),
             total: 0,
             remaining: None,
@@ -43,6 +44,11 @@ impl OutputPipe {
 
     pub(super) fn total(&self) -> u64 {
         self.total
+    }
+
+    /// The pipe, until its end.
+    pub(super) fn pipe(&self) -> Option<&Fd> {
+        self.pipe.as_ref()
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -104,7 +110,7 @@ impl OutputPipe {
                     }
                 }
                 Err(Errno::EAGAIN) => break,
-                // A pipe has no other error.
+                // A pipe has no other error. A pty has `EIO` after its last writer is gone.
                 Err(_) => {
                     self.pipe = None;
                     return;
@@ -142,13 +148,14 @@ impl OutputPipe {
     }
 }
 
-/// Number of bytes in a pipe.
+/// Number of bytes in a pipe. Of a pty, it may be a part, but is 0 only without any: `poll` has just
+/// moved waiting bytes to where this counts them.
 fn waiting(pipe: &Fd) -> u64 {
     let mut count = 0i32;
     // SAFETY: the request writes one `int`.
     match unsafe { io::ioctl(pipe, FIONREAD, &raw mut count as usize) } {
         Ok(_) => u64::from(count.max(0).cast_unsigned()),
-        // Every pipe supports the request.
+        // Every pipe and pty supports the request.
         Err(_) => 0,
     }
 }

@@ -59,7 +59,9 @@ impl PreforkedExec {
 
     /// Whether it can run this request, encoded as `message`.
     pub(in crate::program) fn can_run(request: &ExecRequest, message: &[u8]) -> bool {
+        // Its streams are pipes, and its session has no terminal.
         matches!(request.program, ExecProgram::Command { .. })
+            && request.terminal.is_none()
             && message.len() <= MAX_REQUEST
             && check(request).is_ok()
     }

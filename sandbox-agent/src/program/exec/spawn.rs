@@ -9,7 +9,10 @@ use crate::runtime::{
     io, net,
 };
 
-use super::supervisor;
+use super::{
+    supervisor,
+    terminal::{self, Pty},
+};
 use crate::{
     program::{
         descriptors::close_all_but,
@@ -32,7 +35,8 @@ pub(super) struct Spawned {
     pub(super) progress: Fd,
     pub(super) stdin: Option<Fd>,
     pub(super) stdout: Fd,
-    pub(super) stderr: Fd,
+    /// `None` with a terminal, which has one output.
+    pub(super) stderr: Option<Fd>,
     /// Gets one byte when standard input is complete, for a builtin that must know.
     pub(super) complete: Option<Fd>,
 }
@@ -66,8 +70,11 @@ pub(super) struct WaitingEnds {
 /// When the request is invalid, or processes, descriptors or memory run out.
 pub(super) fn spawn(sandbox: &PreparedSandbox, request: &ExecRequest) -> Result<Spawned, Failure> {
     check(request)?;
-    let (agent_ends, child_ends) = pipes(sandbox, request)
-        .map_err(|errno| failure(FailStep::Spawn, errno, "pipes of the execution"))?;
+    let failed = |errno| failure(FailStep::Spawn, errno, "pipes of the execution");
+    let (agent_ends, child_ends) = match request.terminal {
+        Some(size) => terminal_ends(terminal::open(size)?).map_err(failed)?,
+        None => pipes(sandbox, request).map_err(failed)?,
+    };
     supervise(sandbox, Some(request), agent_ends, child_ends)
 }
 
@@ -154,17 +161,34 @@ fn pipes(sandbox: &PreparedSandbox, request: &ExecRequest) -> Result<(Spawned, C
     Ok((agent_ends, child_ends))
 }
 
+/// All channels between the agent and an execution with a terminal.
+fn terminal_ends(pty: Pty) -> Result<(Spawned, ChildEnds), Errno> {
+    let Pty { master, slave } = pty;
+    let input = io::duplicate(&master)?;
+    let outputs = (io::duplicate(&slave)?, io::duplicate(&slave)?);
+    channels((Some(input), slave), (master, outputs.0), (None, outputs.1))
+}
+
 /// All channels between the agent and an execution, with these two ends of standard input.
 pub(super) fn exec_channels(
     stdin: Option<Fd>,
     child_stdin: Fd,
 ) -> Result<(Spawned, ChildEnds), Errno> {
+    let (stderr, child_stderr) = output_pipe()?;
+    let stderr = (Some(stderr), child_stderr);
+    channels((stdin, child_stdin), output_pipe()?, stderr)
+}
+
+/// All channels between the agent and an execution, with these ends of its standard streams.
+fn channels(
+    (stdin, child_stdin): (Option<Fd>, Fd),
+    (stdout, child_stdout): (Fd, Fd),
+    (stderr, child_stderr): (Option<Fd>, Fd),
+) -> Result<(Spawned, ChildEnds), Errno> {
     let (control, child_control) = net::socket_pair(net::SOCK_SEQPACKET | net::SOCK_CLOEXEC)?;
     io::set_nonblocking(&control, true)?;
     let (progress, child_progress) = io::pipe(O_CLOEXEC)?;
     io::set_nonblocking(&progress, true)?;
-    let (stdout, child_stdout) = output_pipe()?;
-    let (stderr, child_stderr) = output_pipe()?;
     let agent_ends = Spawned {
         supervisor: Pid(0),
         control,

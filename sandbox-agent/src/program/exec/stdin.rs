@@ -2,7 +2,7 @@
 
 use alloc::{collections::VecDeque, vec::Vec};
 
-use crate::runtime::{Fd, RawFd, io};
+use crate::runtime::{Fd, RawFd, io, terminal};
 
 use crate::{
     program::outgoing_frames::{OutgoingFrames, write_some},
@@ -19,6 +19,8 @@ pub(super) struct Stdin {
     /// Gets a byte when the whole input is in the pipe.
     complete: Option<Fd>,
     waiting: VecDeque<u8>,
+    /// Set for a terminal.
+    line: Option<LineState>,
     /// Whether the client has ended the input.
     ended: bool,
     /// How many more bytes the client may send.
@@ -27,15 +29,34 @@ pub(super) struct Stdin {
     consumed: u32,
 }
 
+/// What a terminal's line editor has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LineState {
+    /// An empty line: one end-of-file character ends the input.
+    Empty,
+    /// The start of a line: an end-of-file character gives it to the reader, another one ends the
+    /// input.
+    Begun,
+}
+
 impl Stdin {
     pub(super) fn new(pipe: Option<Fd>, complete: Option<Fd>) -> Self {
         Self {
             pipe,
             complete,
             waiting: VecDeque::new(),
+            line: None,
             ended: false,
             allowed: WINDOW,
             consumed: 0,
+        }
+    }
+
+    /// The input of a terminal, through its master.
+    pub(super) fn of_terminal(master: Option<Fd>) -> Self {
+        Self {
+            line: Some(LineState::Empty),
+            ..Self::new(master, None)
         }
     }
 
@@ -67,6 +88,12 @@ impl Stdin {
         if self.ended {
             return Err(ProtocolError::Unexpected("standard input after its end"));
         }
+        if let (Some(line), Some(last)) = (&mut self.line, bytes.last()) {
+            *line = match last {
+                b'\n' | b'\r' => LineState::Empty,
+                _ => LineState::Begun,
+            };
+        }
         let mut rest = bytes;
         if self.waiting.is_empty() && self.pipe.is_some() {
             let written = self.write(rest, stream, outgoing);
@@ -82,9 +109,15 @@ impl Stdin {
         Ok(())
     }
 
-    /// The client has ended the input.
+    /// The client has ended the input. A terminal has no end of its own: its reader gets the
+    /// end-of-file character.
     pub(super) fn end(&mut self) {
         self.ended = true;
+        if let (Some(line), Some(master)) = (self.line, &self.pipe) {
+            let byte = terminal::end_of_file(master);
+            let count = if line == LineState::Empty { 1 } else { 2 };
+            self.waiting.extend(core::iter::repeat_n(byte, count));
+        }
         self.close_if_done();
     }
 

@@ -122,6 +122,7 @@ fn describe(mount: &Mount) -> (&[u8], &'static str) {
         Mount::Tmpfs { target, .. } => (target, "tmpfs"),
         Mount::Proc { target } => (target, "proc"),
         Mount::Mqueue { target } => (target, "mqueue"),
+        Mount::Terminals { target, .. } => (target, "devpts"),
         Mount::Symlink { target, .. } => (target, "symbolic link"),
         Mount::Dir { target, .. } => (target, "folder"),
         Mount::File { target, .. } => (target, "file"),
@@ -176,6 +177,7 @@ impl Builder {
             } => self.tmpfs(target, (*size, *inodes), *mode, *exec, *owned),
             Mount::Proc { target } => mount_special(target, c"proc"),
             Mount::Mqueue { target } => mount_special(target, c"mqueue"),
+            Mount::Terminals { target, most } => terminals(target, *most),
             Mount::Symlink { points_to, target } => {
                 mount_point::make_parents(target)?;
                 fs::symlink(
@@ -322,6 +324,26 @@ fn mount_special(target: &[u8], kind: &CStr) -> Result<(), Errno> {
         MS_NOSUID | MS_NODEV | MS_NOEXEC,
         None,
     )
+}
+
+/// Mounts a new devpts. Terminals belong to whoever opens them, as without `uid` and `gid`.
+fn terminals(target: &[u8], most: u32) -> Result<(), Errno> {
+    let point = mount_point::create_if_missing(target, true)?.path;
+    let options = terminated(format!("newinstance,ptmxmode=0666,mode=0620,max={most}"))?;
+    // Without nodev: the terminals are device files.
+    let flags = MS_NOSUID | MS_NOEXEC;
+    match mount(
+        Some(c"devpts"),
+        &point,
+        Some(c"devpts"),
+        flags,
+        Some(&options),
+    ) {
+        // A kernel without devpts; before Linux 5.7 a user namespace without user 0; a security
+        // module. A request for a terminal is refused then.
+        Err(Errno::ENODEV | Errno::EINVAL | Errno::EPERM | Errno::EACCES) => Ok(()),
+        other => other,
+    }
 }
 
 fn write_file(point: &CString, content: &[u8], mode: u32) -> Result<(), Errno> {

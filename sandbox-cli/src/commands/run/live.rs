@@ -6,12 +6,12 @@ use std::os::fd::AsFd as _;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sandbox::{
-    ByteSize, ExecRequest, ExecResult, Flow, OutputSink, OutputStream, SandboxHandle, Stdin,
-};
+use sandbox::{ByteSize, ExecRequest, ExecResult, Flow, OutputSink, OutputStream, SandboxHandle};
 use tokio::sync::{mpsc, oneshot};
 
 use super::events::{EventEncoder, StartedEvent};
+use super::stdin::StdinChoice;
+use super::terminal;
 use crate::command_error::CommandError;
 use crate::output::{LiveFormat, print_json};
 
@@ -35,6 +35,8 @@ pub struct LiveOutput {
     writer: Option<WriterThread>,
     /// Set if the output is written as events.
     events: Option<EventEncoder>,
+    /// Why writing failed.
+    error: Option<CommandError>,
 }
 
 #[derive(Debug)]
@@ -60,6 +62,24 @@ impl LiveOutput {
             written: WrittenOutput::default(),
             writer: None,
             events: None,
+            error: None,
+        }
+    }
+
+    /// Waits until everything so far is written. [`LiveOutput::finish`] reports errors.
+    pub async fn flush(&mut self) {
+        let Some(WriterThread { chunks, done }) = self.writer.take() else {
+            return;
+        };
+        drop(chunks);
+        let failed = |error: &io::Error| CommandError::io("writing the program's output", error);
+        match done.await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+                self.written.is_broken = true;
+            }
+            Ok(Err(error)) => self.error = Some(failed(&error)),
+            Err(_) => self.error = Some(failed(&io::Error::other("the writer vanished"))),
         }
     }
 
@@ -87,23 +107,8 @@ impl LiveOutput {
             // If the writer has failed, its report says why.
             let _ = writer.chunks.send((OutputStream::Stdout, rest)).await;
         }
-        let mut written = self.written;
-        let Some(WriterThread { chunks, done }) = self.writer else {
-            return Ok(written);
-        };
-        drop(chunks);
-        match done.await {
-            Ok(Ok(())) => Ok(written),
-            Ok(Err(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
-                written.is_broken = true;
-                Ok(written)
-            }
-            Ok(Err(error)) => Err(CommandError::io("writing the program's output", &error)),
-            Err(_) => Err(CommandError::io(
-                "writing the program's output",
-                &io::Error::other("the writer vanished"),
-            )),
-        }
+        self.flush().await;
+        self.error.map_or(Ok(self.written), Err)
     }
 }
 
@@ -137,12 +142,15 @@ impl OutputSink for LiveOutput {
 pub async fn exec_live(
     sandbox: &SandboxHandle,
     request: &ExecRequest,
-    stdin: Stdin,
+    stdin: StdinChoice,
     live: Option<&mut LiveOutput>,
 ) -> sandbox::Result<ExecResult> {
     match live {
-        Some(live) => sandbox.exec_to(request, stdin, live).await,
-        None => sandbox.exec_with(request, stdin, |_, _| {}).await,
+        Some(live) if request.terminal.is_some() => {
+            terminal::exec(sandbox, request, stdin, live).await
+        }
+        Some(live) => sandbox.exec_to(request, stdin.open(), live).await,
+        None => sandbox.exec_with(request, stdin.open(), |_, _| {}).await,
     }
 }
 

@@ -14,13 +14,14 @@ mod siblings;
 pub(super) mod signals;
 pub(super) mod stdin;
 pub(super) mod summary;
+pub(super) mod terminal;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
 use sandbox::spi::escape;
-use sandbox::{Language, SandboxClient, registry};
+use sandbox::{Capability, Language, SandboxClient, registry};
 
 use crate::command_error::{CommandError, Outcome};
 use crate::options::{PolicyOptions, Published, Request, published, writable};
@@ -36,6 +37,7 @@ Examples:
   sandbox run -c 'print(6 * 7)' --memory 64MiB --timeout 5s
   sandbox run main.go
   sandbox run --workspace . -- make test
+  sandbox run -it -- bash
 
 Exit codes: the program's; 124 time limit; 125 refused, setup failed or wrong usage;
 126 cannot execute; 127 not found; 137 out of memory or too much output; 128+n killed by signal n.
@@ -92,6 +94,11 @@ pub struct RunArguments {
     #[arg(short, long, conflicts_with = "no_stdin")]
     interactive: bool,
 
+    /// Give the program a terminal of its own; -it connects it to this one. The time limit is then
+    /// that of --timeout or the policy file only
+    #[arg(short, long)]
+    tty: bool,
+
     /// Do not pass standard input (the default), and do not warn about unread input
     #[arg(short, long)]
     no_stdin: bool,
@@ -133,15 +140,13 @@ pub struct RunArguments {
 
 /// Runs the subcommand.
 pub fn run(arguments: &RunArguments) -> Outcome {
+    terminal::check(
+        arguments.tty,
+        arguments.interactive,
+        arguments.format.format.document(),
+    )?;
     let tier = registry::tier(&arguments.policy.backend)?;
-    let siblings = arguments.siblings();
-    let mut request = arguments.policy.resolve_with(siblings.as_deref())?;
-    if let Some(folder) = siblings.filter(|_| arguments.says_siblings()) {
-        let folder = escape(&folder.display().to_string());
-        print_status(format_args!(
-            "{folder} is readable: it has modules beside the program (--no-siblings: {WITHOUT})"
-        ));
-    }
+    let mut request = arguments.request()?;
     let has_default_artifacts = arguments.out.is_some() && request.exports_are_open;
     if has_default_artifacts {
         request.policy.artifact_export_paths = vec![output_folder::DEFAULT_EXPORT.to_owned()];
@@ -209,6 +214,28 @@ impl RunArguments {
 
     fn says_siblings(&self) -> bool {
         !self.quiet && self.format.format == LiveFormat::Text
+    }
+
+    /// The policy and the specification. The default time limit is not for somebody at a terminal.
+    fn request(&self) -> Result<Request, CommandError> {
+        let siblings = self.siblings();
+        let mut request = self.policy.resolve_with(siblings.as_deref())?;
+        if let Some(folder) = siblings.filter(|_| self.says_siblings()) {
+            let folder = escape(&folder.display().to_string());
+            print_status(format_args!(
+                "{folder} is readable: it has modules beside the program (--no-siblings: {WITHOUT})"
+            ));
+        }
+        if self.tty && !request.timeout_is_stated {
+            let policy = &mut request.policy;
+            policy.timeout = Some(terminal::TIMEOUT);
+            if !policy.require_all {
+                // Wanted and not required, as the default that it replaces.
+                policy.allow_partial.push(Capability::Timeout);
+                policy.allow_unenforced.push(Capability::Timeout);
+            }
+        }
+        Ok(request)
     }
 
     fn program(&self, request: &Request) -> Result<Program, CommandError> {

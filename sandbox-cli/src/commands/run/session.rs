@@ -16,6 +16,7 @@ use super::program::{CopiedFile, Program};
 use super::signals::Signals;
 use super::stdin::{StdinChoice, warn_unread_stdin};
 use super::summary::{Summary, skip_reason};
+use super::terminal;
 use super::{RunArguments, code};
 use crate::command_error::{CommandError, Outcome};
 use crate::exit::Exit;
@@ -174,7 +175,7 @@ impl Run<'_> {
         .await?;
         let result = match &ready {
             Some(ready) => {
-                let stdin = self.stdin().open();
+                let stdin = self.stdin();
                 exec_live(sandbox, &ready.command, stdin, live.as_mut()).await
             }
             None => self.execute(sandbox, &folder, live.as_mut()).await,
@@ -222,13 +223,24 @@ impl Run<'_> {
     ) -> sandbox::Result<ExecResult> {
         let stdin = self.stdin();
         let is_missing = |error: &sandbox::Error| error.kind() == ErrorKind::ProgramNotFound;
-        let (command, alternatives) = self.program.commands(folder);
-        let result = exec_live(sandbox, &command, stdin.open(), live.as_deref_mut()).await;
+        let (mut command, mut alternatives) = self.program.commands(folder);
+        if self.arguments.tty {
+            let has_term = self.request.spec.env.contains_key(terminal::TERM);
+            command = terminal::on_terminal(command, has_term);
+            let others = alternatives.into_iter();
+            alternatives = others
+                .map(|other| terminal::on_terminal(other, has_term))
+                .collect();
+        }
+        if !self.arguments.no_stdin && !self.arguments.quiet {
+            terminal::hint(&command, stdin, "sandbox run -it -- ");
+        }
+        let result = exec_live(sandbox, &command, stdin, live.as_deref_mut()).await;
         if !result.as_ref().is_err_and(is_missing) {
             return result;
         }
         for alternative in &alternatives {
-            let other = exec_live(sandbox, alternative, stdin.open(), live.as_deref_mut()).await;
+            let other = exec_live(sandbox, alternative, stdin, live.as_deref_mut()).await;
             if !other.as_ref().is_err_and(is_missing) {
                 return other;
             }

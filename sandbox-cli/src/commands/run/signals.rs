@@ -8,6 +8,7 @@ use crate::command_error::CommandError;
 pub struct Signals {
     interrupt: Signal,
     terminate: Signal,
+    quit: Signal,
     hangup: Option<Signal>,
 }
 
@@ -25,6 +26,7 @@ impl Signals {
         Ok(Self {
             interrupt: listen(SignalKind::interrupt())?,
             terminate: listen(SignalKind::terminate())?,
+            quit: listen(SignalKind::quit())?,
             hangup,
         })
     }
@@ -40,6 +42,7 @@ impl Signals {
         let kind = tokio::select! {
             _ = self.interrupt.recv() => SignalKind::interrupt(),
             _ = self.terminate.recv() => SignalKind::terminate(),
+            _ = self.quit.recv() => SignalKind::quit(),
             _ = hangup => SignalKind::hangup(),
         };
         kind.as_raw_value()

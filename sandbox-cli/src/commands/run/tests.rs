@@ -2,9 +2,7 @@ use std::sync::Arc;
 
 use clap::Parser as _;
 use sandbox::fake::{FakeAnswer, FakeBackend};
-use sandbox::{
-    Capability, Enforcement, EnforcementReport, Error, ErrorKind, ExecRequest, Outcome as Ending,
-};
+use sandbox::{Enforcement, EnforcementReport, Error, ErrorKind, ExecRequest, Outcome as Ending};
 
 use super::*;
 use crate::arguments::{CliArguments, Command};
@@ -23,7 +21,7 @@ fn parse(line: &[&str]) -> Box<RunArguments> {
 
 fn run_on(backend: FakeBackend, line: &[&str], output: Option<OutputFolder>) -> Outcome {
     let arguments = parse(line);
-    let mut request = arguments.policy.resolve()?;
+    let mut request = arguments.request()?;
     if output.is_some() {
         request.policy.artifact_export_paths = vec!["/output/**".into()];
     }
@@ -48,6 +46,37 @@ fn ends_with(outcome: Ending) -> FakeBackend {
             ..FakeAnswer::stdout("")
         })
     })
+}
+
+#[test]
+fn only_a_stated_time_limit_applies_to_a_terminal() {
+    use std::time::Duration;
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, line: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, format!("version = 1\n{line}\n")).unwrap();
+        path.into_os_string().into_string().unwrap()
+    };
+    let stated = file("stated.toml", "timeout = \"7s\"");
+    let extended = file("extended.toml", "extends = \"strict\"");
+    let open = file("open.toml", "memory = \"64MiB\"");
+    let seconds = |seconds| Some(Duration::from_secs(seconds));
+    for (options, timeout) in [
+        (&["-t"][..], Some(terminal::TIMEOUT)),
+        (&["-t", "--preset", "strict"], Some(terminal::TIMEOUT)),
+        (&["-t", "--policy", &open], Some(terminal::TIMEOUT)),
+        (&["-t", "--policy", &stated], seconds(7)),
+        (&["-t", "--policy", &extended], seconds(30)),
+        (&["-t", "--timeout", "5s"], seconds(5)),
+        (&["--preset", "strict"], seconds(30)),
+        (&[], None),
+    ] {
+        let request = parse(&[options, &["--", "x"]].concat()).request().unwrap();
+        assert_eq!(request.policy.timeout, timeout, "{options:?}");
+        let accepts = request.policy.allow_partial.contains(&Capability::Timeout);
+        let lifted = timeout == Some(terminal::TIMEOUT) && !request.policy.require_all;
+        assert_eq!(accepts, lifted, "{options:?}");
+    }
 }
 
 #[test]

@@ -132,6 +132,7 @@ fn mount_line(mount: &Mount) -> String {
             }
             line
         }
+        Mount::Terminals { target, most } => format!("terminals {} max {most}", path(target)),
         Mount::Proc { target } => format!("proc {}", path(target)),
         Mount::Symlink { points_to, target } => {
             format!("link {} -> {}", path(target), path(points_to))

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use crate::runtime::{
     Errno, Fd, Pid, io,
     signal::{self, SIGKILL},
+    terminal,
 };
 
 use super::{
@@ -25,7 +26,10 @@ use crate::{
         poll_set::{MonotonicMicros, POLLIN, POLLOUT, PollSet, after, now},
         prepared_sandbox::PreparedSandbox,
     },
-    protocol::{Channel, ExecProgram, ExecRequest, ExitKind, Failure, FrameKind, ProtocolError},
+    protocol::{
+        Channel, ExecProgram, ExecRequest, ExitKind, Failure, FrameKind, ProtocolError,
+        TerminalSize,
+    },
 };
 
 /// How long to read pipes after the tree has ended, in milliseconds: processes outside of the tree
@@ -82,6 +86,8 @@ pub(in crate::program) struct Execution {
     stdin: Stdin,
     stdout: OutputPipe,
     stderr: OutputPipe,
+    /// Whether standard output is a pty.
+    has_terminal: bool,
     logged: bool,
     started_at: MonotonicMicros,
     /// When the time limit expires.
@@ -99,6 +105,18 @@ pub(in crate::program) struct Execution {
     kills: Option<KillsSince>,
     /// How many processes the kernel has killed since, once the tree has ended.
     memory_kills: Option<u64>,
+}
+
+/// Standard input of a request. A terminal whose input is not open is at its end.
+fn stdin(request: &ExecRequest, pipe: Option<Fd>, complete: Option<Fd>) -> Stdin {
+    if request.terminal.is_none() {
+        return Stdin::new(pipe, complete);
+    }
+    let mut stdin = Stdin::of_terminal(pipe);
+    if !request.stdin {
+        stdin.end();
+    }
+    stdin
 }
 
 impl Execution {
@@ -133,9 +151,10 @@ impl Execution {
             builtin,
             check_start_at: (!builtin).then(|| after(started_at, START_CHECK_DELAY_MS)),
             started: false,
-            stdin: Stdin::new(spawned.stdin, spawned.complete),
-            stdout: OutputPipe::new(FrameKind::Stdout, spawned.stdout),
+            stdin: stdin(request, spawned.stdin, spawned.complete),
+            stdout: OutputPipe::new(FrameKind::Stdout, Some(spawned.stdout)),
             stderr: OutputPipe::new(FrameKind::Stderr, spawned.stderr),
+            has_terminal: request.terminal.is_some(),
             logged: request.log,
             started_at,
             deadline,
@@ -281,6 +300,13 @@ impl Execution {
                 }
             }
             FrameKind::Kill if message.is_empty() => self.kill(ExitKind::Killed),
+            FrameKind::Resize if self.has_terminal => {
+                let TerminalSize { rows, columns } = TerminalSize::decode(message)?;
+                if let Some(master) = self.stdout.pipe() {
+                    // Every pty takes every size.
+                    let _ = terminal::set_size(master, rows, columns);
+                }
+            }
             FrameKind::Credit => match Channel::read_credit(message)? {
                 (Channel::Stdout, bytes) => self.stdout.grant(bytes),
                 (Channel::Stderr, bytes) => self.stderr.grant(bytes),
