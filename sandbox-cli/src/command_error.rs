@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fmt;
 
-use sandbox::{Denial, Enforcement, Error, Unmet};
+use sandbox::{Denial, Enforcement, Error, ErrorKind, Unmet};
 use serde::Serialize;
 
 use crate::arguments;
@@ -25,6 +25,8 @@ pub struct CommandError {
     refused: Box<RefusalDetails>,
     backend: Option<String>,
     exit: Exit,
+    /// Every tier says that the sandbox does not exist.
+    is_absent: bool,
 }
 
 /// The refused demands and denials.
@@ -59,7 +61,19 @@ impl CommandError {
             refused: Box::default(),
             backend: None,
             exit,
+            is_absent: false,
         }
+    }
+
+    /// Sets whether every tier says that the sandbox does not exist.
+    pub fn absent(mut self, is_absent: bool) -> Self {
+        self.is_absent = is_absent;
+        self
+    }
+
+    /// Whether every tier says that the sandbox does not exist.
+    pub fn is_absent(&self) -> bool {
+        self.is_absent
     }
 
     /// A wrong command line.
@@ -199,21 +213,59 @@ impl CommandError {
 
 impl fmt::Display for CommandError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&escape(&self.message))?;
-        match &self.fix {
-            Some(fix) => write!(f, " (fix: {})", escape(fix)),
-            None => Ok(()),
+        // The lines of a policy file, which this library has indented; anything else is one line.
+        let (message, source) = match self.message.split_once("\n  ") {
+            Some((message, source)) if self.kind == "invalid_policy" => (message, source),
+            _ => (self.message.as_str(), ""),
+        };
+        f.write_str(&escape(message))?;
+        if let Some(fix) = &self.fix {
+            write!(f, " (fix: {})", escape(fix))?;
         }
+        let source = source.split("\n  ").filter(|line| !line.is_empty());
+        source
+            .map(escape)
+            .try_for_each(|line| write!(f, "\n  {line}"))
     }
+}
+
+/// Whether the context of such an error says what is wrong by itself. Of others it names a path or
+/// repeats what an engine said.
+fn is_sentence(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::AlreadyExists
+            | ErrorKind::ImageNotFound
+            | ErrorKind::InvalidPolicy
+            | ErrorKind::InvalidSpec
+            | ErrorKind::NotExecutable
+            | ErrorKind::PolicyExceeded
+            | ErrorKind::ProgramNotFound
+            | ErrorKind::SandboxAttached
+            | ErrorKind::SandboxEnded
+            | ErrorKind::SandboxNotFound
+            | ErrorKind::SandboxUnavailable
+            | ErrorKind::UnknownBackend
+            | ErrorKind::Unsupported
+    )
 }
 
 impl From<Error> for CommandError {
     fn from(error: Error) -> Self {
-        let mut message = format!("{} failed", error.operation());
-        if let Some(backend) = error.backend() {
-            message += &format!(" on {backend}");
-        }
-        message += &format!(": {}", error.context());
+        let mut message = match (is_sentence(error.kind()), error.backend()) {
+            (true, Some(tier)) if !error.context().contains(tier) => {
+                format!("{tier}: {}", error.context())
+            }
+            (true, _) => error.context().to_owned(),
+            (false, Some(tier)) => {
+                format!(
+                    "{} failed on {tier}: {}",
+                    error.operation(),
+                    error.context()
+                )
+            }
+            (false, None) => format!("{} failed: {}", error.operation(), error.context()),
+        };
         if let Some(cause) = error.cause() {
             message += &format!(": {cause}");
         }
@@ -227,6 +279,7 @@ impl From<Error> for CommandError {
             }),
             backend: error.backend().map(str::to_owned),
             exit: Exit::of_error(error.kind()),
+            is_absent: false,
         }
     }
 }

@@ -14,7 +14,7 @@ mod table;
 use std::ffi::OsString;
 use std::io::Write as _;
 
-use clap::Parser as _;
+use clap::{CommandFactory as _, Parser as _};
 
 use arguments::{CliArguments, Command};
 use command_error::{CommandError, Outcome};
@@ -25,6 +25,7 @@ use output::Format;
 fn main() {
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let (format, outcome) = match CliArguments::try_parse_from(&arguments) {
+        Err(_) if arguments.len() == 1 => (Format::Text, print_overview()),
         Ok(parsed) => (parsed.command.format(), dispatch(parsed.command)),
         Err(error) if !error.use_stderr() => (Format::Text, print_help(&error)),
         Err(error) => (
@@ -58,6 +59,12 @@ fn dispatch(command: Command) -> Outcome {
         Command::Commit(arguments) => commands::commit::run(&arguments),
         Command::Policy(arguments) => commands::policy::run(&arguments.command),
     }
+}
+
+/// The help, for a command line without anything.
+fn print_overview() -> Outcome {
+    output::print(&CliArguments::command().render_help().to_string())?;
+    Ok(Exit::SUCCESS)
 }
 
 fn print_help(help: &clap::Error) -> Outcome {

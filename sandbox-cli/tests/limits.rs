@@ -180,3 +180,28 @@ fn json_distinguishes_exceeded_limits() {
     assert_eq!(result["stdout_truncated"], true);
     assert_eq!(result["stdout_total_bytes"], 5);
 }
+
+#[test]
+fn messages_about_limits_name_the_option() {
+    let (code, _, stderr) = run_text(["run", "-q", "--timeout", "300ms", "--", "sleep", "9"]);
+    assert_eq!(code, Some(124));
+    assert!(stderr.contains("--timeout sets a higher limit"), "{stderr}");
+}
+
+#[test]
+fn missing_artifacts_fail_with_strict() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    let out = out.to_str().unwrap();
+    let line = ["run", "-q", "--artifact", "/output/x", "--out", out];
+    let run = |more: &[&str]| run_text([&line[..], more].concat());
+    assert_eq!(run(&["--", "true"]).0, Some(0));
+    let (code, _, stderr) = run(&["--strict", "--", "true"]);
+    assert_eq!(code, Some(125));
+    assert!(stderr.contains("/output/x: not found"), "{stderr}");
+    assert_eq!(
+        run(&["--strict", "--", "sh", "-c", "echo 1 > /output/x"]).0,
+        Some(0)
+    );
+    assert_eq!(run(&["--strict", "--", "sh", "-c", "exit 3"]).0, Some(3));
+}

@@ -35,8 +35,8 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::{
     ArtifactLimits, ByteSize, CapabilityPolicy, Copied, Denials, EnforcementReport, Error,
-    ErrorKind, ExecRequest, ExecResult, Export, OneShot, OneShotResult, OutputStream, Result,
-    SandboxClient, SandboxHandle, SandboxInfo, SandboxSpec, Stdin,
+    ErrorKind, ExecRequest, ExecResult, Export, FileEntry, OneShot, OneShotResult, OutputStream,
+    Result, SandboxClient, SandboxHandle, SandboxInfo, SandboxSpec, Stdin,
 };
 
 /// A value whose futures and whose drop run in the runtime.
@@ -294,6 +294,51 @@ impl BlockingHandle {
     /// As [`SandboxHandle::read_to_string`].
     pub fn read_to_string(&self, path: &str) -> Result<String> {
         self.0.wait(self.as_async().read_to_string(path))
+    }
+
+    /// See [`SandboxHandle::list_dir`].
+    ///
+    /// # Errors
+    ///
+    /// As [`SandboxHandle::list_dir`].
+    pub fn list_dir(&self, path: &str) -> Result<Vec<FileEntry>> {
+        self.0.wait(self.as_async().list_dir(path))
+    }
+
+    /// See [`SandboxHandle::stat`].
+    ///
+    /// # Errors
+    ///
+    /// As [`SandboxHandle::stat`].
+    pub fn stat(&self, path: &str) -> Result<FileEntry> {
+        self.0.wait(self.as_async().stat(path))
+    }
+
+    /// See [`SandboxHandle::exists`].
+    ///
+    /// # Errors
+    ///
+    /// As [`SandboxHandle::exists`].
+    pub fn exists(&self, path: &str) -> Result<bool> {
+        self.0.wait(self.as_async().exists(path))
+    }
+
+    /// See [`SandboxHandle::mkdir`].
+    ///
+    /// # Errors
+    ///
+    /// As [`SandboxHandle::mkdir`].
+    pub fn mkdir(&self, path: &str) -> Result<()> {
+        self.0.wait(self.as_async().mkdir(path))
+    }
+
+    /// See [`SandboxHandle::remove`].
+    ///
+    /// # Errors
+    ///
+    /// As [`SandboxHandle::remove`].
+    pub fn remove(&self, path: &str) -> Result<()> {
+        self.0.wait(self.as_async().remove(path))
     }
 
     /// See [`SandboxHandle::copy_in`].

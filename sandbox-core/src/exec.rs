@@ -4,8 +4,15 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::ser::SerializeStruct as _;
+use serde::{Serialize, Serializer};
+
 use crate::escape::escape;
-use crate::{Denials, Error, ErrorKind, Outcome, Refusal, Result};
+use crate::{Denials, Error, ErrorKind, Outcome, Refusal};
+
+type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// The longest end of standard error in the error of [`ExecResult::check`], in bytes.
 const STDERR_TAIL: usize = 1024;
@@ -169,13 +176,50 @@ impl ExecEnd {
     }
 }
 
+/// As a number of milliseconds, to the microsecond.
+fn milliseconds<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64((duration.as_secs_f64() * 1e6).round() / 1e3)
+}
+
+#[expect(clippy::ref_option, reason = "serde passes the field")]
+fn optional_milliseconds<S: Serializer>(
+    duration: &Option<Duration>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match duration {
+        Some(duration) => milliseconds(duration, serializer),
+        None => serializer.serialize_none(),
+    }
+}
+
 /// The captured part of one output stream.
+///
+/// In JSON, an object with `text`, `total` and, if the text cannot represent the bytes, `base64`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Captured {
     /// The first bytes of the stream, up to its limit.
     pub bytes: Vec<u8>,
     /// How many bytes the program wrote.
     pub total: u64,
+}
+
+impl Serialize for Captured {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let text = self.text();
+        // A character that the limit cut in half is no reason for base64.
+        let base64 = match self.bytes.starts_with(text.as_bytes()) {
+            true => None,
+            false => Some(STANDARD.encode(&self.bytes)),
+        };
+        let mut fields = serializer.serialize_struct("Captured", 3)?;
+        fields.serialize_field("text", &text)?;
+        fields.serialize_field("total", &self.total)?;
+        match &base64 {
+            Some(base64) => fields.serialize_field("base64", base64)?,
+            None => fields.skip_field("base64")?,
+        }
+        fields.end()
+    }
 }
 
 impl Captured {
@@ -202,7 +246,9 @@ impl Captured {
 /// The result of an execution.
 ///
 /// A program that fails is a result too: [`ExecResult::check`] turns it into an error.
-#[derive(Debug, Clone, PartialEq, Eq)]
+///
+/// In JSON, durations are numbers of milliseconds: `duration_ms`, `timeout_ms`, `cpu_time_ms`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ExecResult {
     /// How it ended.
@@ -212,16 +258,20 @@ pub struct ExecResult {
     /// Standard error.
     pub stderr: Captured,
     /// Time from the request to the end, including the time that a receiver of the output took.
+    #[serde(rename = "duration_ms", serialize_with = "milliseconds")]
     pub duration: Duration,
     /// The time limit that applied: the shorter one of the request's and the sandbox's.
+    #[serde(rename = "timeout_ms", serialize_with = "milliseconds")]
     pub timeout: Duration,
     /// Why output may be missing although no limit was reached.
     pub incomplete: Option<String>,
     /// Processes that outlived the program and were killed.
     pub stragglers: u32,
     /// Processor time, if the backend knows it.
+    #[serde(rename = "cpu_time_ms", serialize_with = "optional_milliseconds")]
     pub cpu_time: Option<Duration>,
     /// Largest resident memory of one of its processes in bytes, if the backend knows it.
+    #[serde(rename = "max_rss_bytes")]
     pub max_rss: Option<u64>,
     /// What was denied, as far as it is known: see [`crate::Denial`].
     pub denials: Denials,

@@ -7,7 +7,8 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use crate::denial;
 use crate::spi::{Flow, OutputSink, OutputStream};
 use crate::{
-    ArtifactLimits, ByteSize, Copied, DenialKind, Error, ErrorKind, Export, Result, SandboxHandle,
+    ArtifactLimits, ByteSize, Copied, DenialKind, Error, ErrorKind, Export, FileEntry, Result,
+    SandboxHandle,
 };
 
 /// The largest file that [`SandboxHandle::read`] returns.
@@ -15,6 +16,9 @@ const READ_LIMIT: ByteSize = ByteSize::mib(64);
 
 /// Permission bits of a file that [`SandboxHandle::write`] creates.
 const FILE_MODE: u32 = 0o644;
+
+/// Permission bits of a folder that [`SandboxHandle::mkdir`] creates.
+const FOLDER_MODE: u32 = 0o755;
 
 /// Paths inside the sandbox are absolute. Operations have the rights of the code in the sandbox,
 /// do not follow a link at the end of a path, and record what is denied in
@@ -132,6 +136,78 @@ impl SandboxHandle {
         check_absolute(path)?;
         let fetched = self.running.instance.fetch(path, sink).await;
         fetched.map_err(|error| self.denied_file(error, DenialKind::FileRead, path))
+    }
+
+    /// Returns what is directly in a folder of the sandbox, sorted by path.
+    ///
+    /// ```no_run
+    /// # async fn example(sandbox: sandbox_core::SandboxHandle) -> sandbox_core::Result<()> {
+    /// sandbox.mkdir("/tmp/results").await?;
+    /// sandbox.write("/tmp/results/one.txt", "1").await?;
+    /// for entry in sandbox.list_dir("/tmp/results").await? {
+    ///     println!("{}: {} bytes", entry.path.display(), entry.size);
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Path`] if it is missing or not a folder, if the code may not read it, and if it
+    /// has more than about 100,000 entries.
+    pub async fn list_dir(&self, path: &str) -> Result<Vec<FileEntry>> {
+        check_absolute(path)?;
+        let listed = self.running.instance.list_dir(path).await;
+        listed.map_err(|error| self.denied_file(error, DenialKind::FileRead, path))
+    }
+
+    /// Returns what a path in the sandbox is. Does not follow a link at its end.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Path`] if it is missing, or if the code may not reach it.
+    pub async fn stat(&self, path: &str) -> Result<FileEntry> {
+        self.found(path).await?.ok_or_else(|| {
+            let context = format!("{path}: No such file or directory");
+            Error::new(ErrorKind::Path, "look at file", context)
+        })
+    }
+
+    /// Returns whether a path in the sandbox exists. A link exists even if its target does not.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Path`] if the code may not reach it.
+    pub async fn exists(&self, path: &str) -> Result<bool> {
+        Ok(self.found(path).await?.is_some())
+    }
+
+    async fn found(&self, path: &str) -> Result<Option<FileEntry>> {
+        check_absolute(path)?;
+        let found = self.running.instance.stat(path).await;
+        found.map_err(|error| self.denied_file(error, DenialKind::FileRead, path))
+    }
+
+    /// Makes a folder in the sandbox with permission bits `0o755`, and its missing parents. An
+    /// existing folder is not an error.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Path`] if something else is there, or if the code may not make it.
+    pub async fn mkdir(&self, path: &str) -> Result<()> {
+        check_absolute(path)?;
+        let made = self.running.instance.make_dir(path, FOLDER_MODE).await;
+        made.map_err(|error| self.denied_file(error, DenialKind::FileWrite, path))
+    }
+
+    /// Removes a file in the sandbox, or a folder with all its content. Removes a link itself.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Path`] if it is missing, or if the code may not remove it.
+    pub async fn remove(&self, path: &str) -> Result<()> {
+        check_absolute(path)?;
+        let removed = self.running.instance.remove(path).await;
+        removed.map_err(|error| self.denied_file(error, DenialKind::FileWrite, path))
     }
 
     /// Copies a file or a folder of the host into the sandbox, as [`Instance::copy_in`] documents.

@@ -22,6 +22,7 @@ mod event;
 mod exec;
 mod execution;
 pub mod fake;
+mod file_entry;
 mod files;
 mod handle;
 mod image;
@@ -52,6 +53,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use event::ExecEvent;
 pub use exec::{Captured, ExecEnd, ExecRequest, ExecResult};
 pub use execution::Execution;
+pub use file_entry::{FileEntry, FileKind};
 pub use handle::SandboxHandle;
 pub use image::{
     BuildRequest, ImageEvent, ImageInfo, ImagePattern, ImageProgress, ImageReference,

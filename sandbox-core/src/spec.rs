@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::unique_name::unique_name;
 use crate::{ByteSize, Cpus, Error, ErrorKind, ImageReference, ImageRetention, PullPolicy, Result};
 
 /// A request for a sandbox. The specification asks; the [`crate::CapabilityPolicy`] is the operator's ceiling.
@@ -19,7 +20,7 @@ use crate::{ByteSize, Cpus, Error, ErrorKind, ImageReference, ImageRetention, Pu
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct SandboxSpec {
-    /// Name of the sandbox: 2 to 63 of `a-z`, `0-9`, `-`, `_`, `.`, starting with a letter or digit.
+    /// Name of the sandbox: 1 to 63 of `a-z`, `0-9`, `-`, `_`, `.`, starting with a letter or digit.
     pub name: String,
     /// Image; the backend's default for `None`. Backends without images refuse one.
     pub image: Option<String>,
@@ -108,6 +109,18 @@ impl SandboxSpec {
             lifetime: None,
             detached: false,
         }
+    }
+
+    /// A specification with every default and a name that nothing else has.
+    ///
+    /// ```
+    /// use sandbox_core::SandboxSpec;
+    ///
+    /// assert_ne!(SandboxSpec::unique().name, SandboxSpec::unique().name);
+    /// ```
+    #[must_use]
+    pub fn unique() -> Self {
+        Self::new(unique_name("sandbox"))
     }
 
     /// Sets the image.
@@ -235,9 +248,9 @@ impl SandboxSpec {
         let good_rest = name
             .iter()
             .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || b"-_.".contains(c));
-        if !(2..=63).contains(&name.len()) || !good_first || !good_rest {
+        if !(1..=63).contains(&name.len()) || !good_first || !good_rest {
             return bad(format!(
-                "name {:?}: use 2 to 63 characters of a-z, 0-9, '-', '_', '.', starting with a letter or digit",
+                "name {:?}: use 1 to 63 characters of a-z, 0-9, '-', '_', '.', starting with a letter or digit",
                 self.name
             ));
         }

@@ -13,13 +13,14 @@ fn json(text: &str) -> Result<CapabilityPolicy> {
     PolicyFile::from_json(text).and_then(|file| file.resolve())
 }
 
-/// The error message, which must be one line and of the kind `InvalidPolicy`.
+/// The error message, of the kind `InvalidPolicy`: one line, and the lines of the file indented.
 fn refusal(result: Result<CapabilityPolicy>) -> String {
     let error = result.expect_err("must be refused");
     assert_eq!(error.kind(), ErrorKind::InvalidPolicy);
-    let line = error.to_string();
-    assert!(!line.contains('\n'), "{line:?}");
-    line
+    let message = error.to_string();
+    let mut more = message.lines().skip(1);
+    assert!(more.all(|line| line.starts_with("  ")), "{message:?}");
+    message
 }
 
 #[test]

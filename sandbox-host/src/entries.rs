@@ -1,10 +1,15 @@
 //! Parses the agent's list of a folder in a sandbox. The sandbox controls the list, so its size is
 //! bounded and each record is checked.
 
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
 use async_trait::async_trait;
 use sandbox_agent::protocol::{Builtin, MessageReader, ProtocolError};
 use sandbox_core::spi::{Flow, OutputSink, OutputStream};
-use sandbox_core::{Error, ErrorKind, Result, SkipReason};
+use sandbox_core::{Error, ErrorKind, FileEntry, FileKind, Result, SkipReason};
 
 use crate::instance::AgentInstance;
 
@@ -56,14 +61,75 @@ impl Entry {
             EntryType::Other => Some(SkipReason::SpecialFile),
             EntryType::TooDeep => Some(SkipReason::TooDeep),
             EntryType::Unreadable => Some(SkipReason::Unreadable {
-                // The sandbox controls the number.
-                detail: match i32::try_from(self.size) {
-                    Ok(errno) => crate::failure::reason(errno),
-                    Err(_) => format!("an error without a number ({})", self.size),
-                },
+                detail: self.unreadable_reason(),
             }),
         }
     }
+
+    /// Why an unreadable entry cannot be read. The sandbox controls the number.
+    fn unreadable_reason(&self) -> String {
+        match i32::try_from(self.size) {
+            Ok(errno) => crate::failure::reason(errno),
+            Err(_) => format!("an error without a number ({})", self.size),
+        }
+    }
+}
+
+impl Entry {
+    /// The entry for users of a sandbox.
+    pub(crate) fn into_file(self) -> FileEntry {
+        let kind = match self.entry_type {
+            EntryType::File => FileKind::File,
+            EntryType::Folder | EntryType::TooDeep => FileKind::Folder,
+            EntryType::Symlink => FileKind::Link,
+            EntryType::Other => FileKind::Special,
+            EntryType::Unreadable => FileKind::Unreadable,
+        };
+        let path = OsString::from_vec(self.path);
+        let mut file = FileEntry::new(path, kind);
+        if kind != FileKind::Unreadable {
+            file.mode = self.mode;
+            file.size = self.size;
+            // The agent sends a time before 1970 as a huge number.
+            let since = i64::try_from(self.modified).ok().map(i64::unsigned_abs);
+            let time = |nanos| SystemTime::UNIX_EPOCH.checked_add(Duration::from_nanos(nanos));
+            file.modified = since.and_then(time);
+        }
+        file
+    }
+}
+
+/// What is directly in a folder, sorted by path.
+pub(crate) async fn folder(instance: &AgentInstance, path: &str) -> Result<Vec<FileEntry>> {
+    let refused = |why: &str| {
+        let context = format!("{path}: {why}");
+        Err(Error::new(ErrorKind::Path, "list folder", context))
+    };
+    let (entries, is_whole) = list(instance, path, 1).await?;
+    if !is_whole {
+        return refused("more entries than fit in a list");
+    }
+    let mut entries = entries.into_iter();
+    match entries.next().map(|folder| folder.entry_type) {
+        Some(EntryType::Folder | EntryType::TooDeep) => {}
+        _ => return refused("Not a directory"),
+    }
+    let mut files = Vec::new();
+    for entry in entries {
+        // The record after the folder's own says that it cannot be read.
+        if entry.entry_type == EntryType::Unreadable && is_same(&entry.path, path) {
+            let detail = entry.unreadable_reason();
+            return refused(&detail);
+        }
+        files.push(entry.into_file());
+    }
+    Ok(files)
+}
+
+fn is_same(found: &[u8], path: &str) -> bool {
+    Path::new(OsStr::from_bytes(found))
+        .components()
+        .eq(Path::new(path).components())
 }
 
 /// The entry of one path, without following a link; `None` if it is missing.

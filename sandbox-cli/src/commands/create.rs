@@ -33,7 +33,7 @@ Exit codes: 0 created; 125 refused, setup failed, or the name is in use.";
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct CreateArguments {
-    /// Name of the sandbox: 2 to 63 of a-z, 0-9, '-', '_' and '.' [default: a generated name]
+    /// Name of the sandbox: 1 to 63 of a-z, 0-9, '-', '_' and '.' [default: a generated name]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 

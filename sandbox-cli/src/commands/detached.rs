@@ -237,9 +237,9 @@ fn not_found(name: &str, silent: &BTreeMap<&'static str, Option<Error>>) -> Comm
             None => format!("; {tier} did not answer"),
         };
     }
-    Error::new(ErrorKind::SandboxNotFound, "find sandbox", why)
-        .with_fix("`sandbox ls` lists all sandboxes")
-        .into()
+    let error = Error::new(ErrorKind::SandboxNotFound, "find sandbox", why)
+        .with_fix("`sandbox ls` lists all sandboxes");
+    CommandError::from(error).absent(silent.is_empty())
 }
 
 /// The error of a tier, unless it is only absent: an engine or a cluster that is not there matters

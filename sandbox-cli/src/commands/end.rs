@@ -6,7 +6,8 @@ use sandbox::{CapabilityPolicy, ErrorKind, SandboxClient};
 use super::batch::BatchReport;
 use super::detached::{TierOption, detached_tiers, unanswered};
 use crate::command_error::{CommandError, Outcome};
-use crate::output::FormatOption;
+use crate::output::{Format, FormatOption};
+use crate::print_status;
 
 /// The options of `stop`, `kill` and `rm`.
 #[derive(Debug, Args)]
@@ -39,7 +40,19 @@ pub fn run(arguments: &EndArguments, method: EndMethod) -> Outcome {
     super::block_on(async {
         let mut report = BatchReport::default();
         for name in &arguments.names {
-            report.add(format, name, end(&arguments.tier, name, method).await)?;
+            let ended = match end(&arguments.tier, name, method).await {
+                // As after `stop`, which leaves nothing behind.
+                Err(error) if method == EndMethod::Remove && error.is_absent() => {
+                    if format == Format::Json {
+                        Ok(())
+                    } else {
+                        print_status(format_args!("no sandbox {name:?}: nothing to remove"));
+                        continue;
+                    }
+                }
+                ended => ended,
+            };
+            report.add(format, name, ended)?;
         }
         report.finish(format)
     })?

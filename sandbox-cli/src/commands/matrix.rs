@@ -1,6 +1,7 @@
 //! `sandbox matrix`: what every linked tier enforces.
 
 use std::collections::BTreeMap;
+use std::io::{self, IsTerminal as _};
 
 use clap::Args;
 use sandbox::matrix::{Cell, CompatibilityMatrix};
@@ -39,10 +40,37 @@ pub fn run(arguments: &MatrixArguments) -> Outcome {
     } else {
         match arguments.format.format {
             Format::Json => print_json(&Measured::new(&measured))?,
+            Format::Text if io::stdout().is_terminal() => print(&aligned(&measured.markdown()))?,
             Format::Text => print(&measured.markdown())?,
         }
     }
     Ok(Exit::SUCCESS)
+}
+
+/// Markdown with its tables as aligned columns, for a terminal.
+fn aligned(markdown: &str) -> String {
+    let mut text = String::new();
+    let mut rows = Vec::<Vec<String>>::new();
+    let is_rule = |line: &str| line.chars().all(|c| matches!(c, '|' | '-' | ':' | ' '));
+    for line in markdown.lines() {
+        if let Some(row) = line.strip_prefix('|') {
+            if !is_rule(line) {
+                let row = row.strip_suffix('|').unwrap_or(row);
+                rows.push(
+                    row.split('|')
+                        .map(|cell| cell.trim().replace('`', ""))
+                        .collect(),
+                );
+            }
+            continue;
+        }
+        if !rows.is_empty() {
+            text += &table(&std::mem::take(&mut rows));
+        }
+        text += line;
+        text.push('\n');
+    }
+    text + &table(&rows)
 }
 
 /// What the conformance suite measured.
@@ -166,5 +194,18 @@ impl DeclaredTier {
             None => "?",
             Some(report) => report.get(capability).map_or("-", Enforcement::status),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_are_aligned_and_other_lines_stay() {
+        let markdown = "Head:\n\n| a | `local` |\n|---|:--|\n| memory | yes |\n\nNote.\n";
+        let text = aligned(markdown);
+        assert_eq!(text, "Head:\n\na       local\nmemory  yes\n\nNote.\n");
+        assert_eq!(aligned("| a |\n"), "a\n");
     }
 }

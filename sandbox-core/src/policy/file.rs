@@ -1,6 +1,6 @@
 //! Policy files: TOML or JSON with `version = 1`. Unknown keys are refused.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -161,7 +161,9 @@ impl PolicyFile {
     ///
     /// [`ErrorKind::InvalidPolicy`] with line and key.
     pub fn from_toml(text: &str) -> Result<Self> {
-        Self::checked(toml::from_str(text).map_err(|error| invalid(one_line(&error.to_string())))?)
+        Self::checked(
+            toml::from_str(text).map_err(|error| invalid(with_caret(&error.to_string())))?,
+        )
     }
 
     /// Reads JSON.
@@ -173,6 +175,34 @@ impl PolicyFile {
         Self::checked(
             serde_json::from_str(text).map_err(|error| invalid(one_line(&error.to_string())))?,
         )
+    }
+
+    /// Reads a file: JSON if its name ends in `.json`, otherwise TOML.
+    ///
+    /// Follows links. `sandbox run --policy` does not: earlier code may have placed them.
+    ///
+    /// ```no_run
+    /// use sandbox_core::policy::PolicyFile;
+    ///
+    /// let policy = PolicyFile::load("policy.toml")?.resolve()?;
+    /// # Ok::<(), sandbox_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Io`] and [`ErrorKind::InvalidPolicy`], with the name of the file.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let text = std::fs::read_to_string(path).map_err(|cause| {
+            let context = path.display().to_string();
+            Error::new(ErrorKind::Io, "read policy", context).with_source(cause)
+        })?;
+        let extension = path.extension();
+        let read = match extension.is_some_and(|name| name.eq_ignore_ascii_case("json")) {
+            true => Self::from_json(&text),
+            false => Self::from_toml(&text),
+        };
+        read.map_err(|error| invalid(format!("{}: {}", path.display(), error.context())))
     }
 
     fn checked(file: Self) -> Result<Self> {
@@ -328,6 +358,25 @@ pub fn json_schema() -> serde_json::Value {
     let mut schema = schemars::schema_for!(PolicyFile);
     schema.insert("$id".into(), "policy.schema.json".into());
     schema.to_value()
+}
+
+/// The message of a TOML error first, then its lines with the caret, each behind two spaces.
+fn with_caret(message: &str) -> String {
+    let mut lines = message.trim_end().lines();
+    let place = lines.next().unwrap_or_default();
+    let place = place.strip_prefix("TOML parse error at ").unwrap_or(place);
+    let is_source = |line: &&str| {
+        line.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ')
+            .starts_with('|')
+    };
+    let (source, words): (Vec<_>, Vec<_>) = lines.partition(is_source);
+    let words = one_line(&words.join("\n"));
+    let message = match words.is_empty() {
+        true => place.to_owned(),
+        false => format!("{place}: {words}"),
+    };
+    let source = source.iter().map(|line| format!("\n  {line}"));
+    message + &source.collect::<String>()
 }
 
 fn one_line(message: &str) -> String {

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use super::{Input, OutputSink, Source, unsupported};
 use crate::{
     ArtifactLimits, Copied, EnforcementReport, Error, ErrorKind, ExecEnd, ExecRequest, Export,
-    ImageInfo, ImageReference, Result, Synced, WorkspaceCopies,
+    FileEntry, ImageInfo, ImageReference, Result, Synced, WorkspaceCopies,
 };
 
 /// A running sandbox.
@@ -73,6 +73,35 @@ pub trait Instance: Send + Sync {
     /// Reads a regular file inside of the sandbox into `sink`, as standard output. Does not follow
     /// links.
     async fn fetch(&self, path: &str, sink: &mut dyn OutputSink) -> Result<()>;
+
+    /// The file or folder at `path`, without following a link; `None` if there is none.
+    async fn stat(&self, path: &str) -> Result<Option<FileEntry>> {
+        let _ = path;
+        Err(unsupported("look at a file", "this backend"))
+    }
+
+    /// What is directly in the folder `path`, sorted by path.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Path`] for anything but a folder, and for more entries than fit in a list.
+    async fn list_dir(&self, path: &str) -> Result<Vec<FileEntry>> {
+        let _ = path;
+        Err(unsupported("list folder", "this backend"))
+    }
+
+    /// Makes a folder with these permission bits, and its missing parents. An existing folder is
+    /// not an error.
+    async fn make_dir(&self, path: &str, mode: u32) -> Result<()> {
+        let _ = (path, mode);
+        Err(unsupported("make folder", "this backend"))
+    }
+
+    /// Removes a file, or a folder with all its content. Does not follow links.
+    async fn remove(&self, path: &str) -> Result<()> {
+        let _ = path;
+        Err(unsupported("remove file", "this backend"))
+    }
 
     /// Copies a file or a folder of the host into the sandbox.
     ///

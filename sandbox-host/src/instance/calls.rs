@@ -7,12 +7,13 @@ use async_trait::async_trait;
 use sandbox_agent::protocol::{Builtin, ExecProgram, FrameKind, LogRequest};
 use sandbox_core::spi::{Flow, Input, Instance, OutputSink, OutputStream, Source};
 use sandbox_core::{
-    ArtifactLimits, Copied, EnforcementReport, ExecEnd, ExecRequest, Export, ImageInfo,
+    ArtifactLimits, Copied, EnforcementReport, ExecEnd, ExecRequest, Export, FileEntry, ImageInfo,
     ImageReference, Result, Synced, WorkspaceCopies,
 };
 
 use super::outcome::HostAction;
 use super::{AgentInstance, DiscardSink};
+use crate::entries::{self, Entry};
 use crate::execution::{Finish, follow};
 use crate::failure::failure_error;
 use crate::{agent_timeouts, copy, export};
@@ -83,6 +84,25 @@ impl Instance for AgentInstance {
     async fn fetch(&self, path: &str, sink: &mut dyn OutputSink) -> Result<()> {
         self.builtin(Builtin::Get { path: path.into() }, None, sink)
             .await
+    }
+
+    async fn stat(&self, path: &str) -> Result<Option<FileEntry>> {
+        Ok(entries::entry(self, path).await?.map(Entry::into_file))
+    }
+
+    async fn list_dir(&self, path: &str) -> Result<Vec<FileEntry>> {
+        entries::folder(self, path).await
+    }
+
+    async fn make_dir(&self, path: &str, mode: u32) -> Result<()> {
+        let path = path.into();
+        let builtin = Builtin::MakeDir { path, mode };
+        self.builtin(builtin, None, &mut DiscardSink).await
+    }
+
+    async fn remove(&self, path: &str) -> Result<()> {
+        let builtin = Builtin::Remove { path: path.into() };
+        self.builtin(builtin, None, &mut DiscardSink).await
     }
 
     async fn copy_in(&self, source: &Path, target: &str) -> Result<Copied> {

@@ -81,6 +81,11 @@ pub struct RunArguments {
     #[arg(long, value_name = "DIR", help_heading = "Artifacts")]
     out: Option<PathBuf>,
 
+    /// Fail (exit code 125) if an artifact is missing or was not copied, although the program
+    /// succeeded
+    #[arg(long, help_heading = "Artifacts")]
+    strict: bool,
+
     /// Pass standard input to the program
     #[arg(short, long, conflicts_with = "no_stdin")]
     interactive: bool,

@@ -247,7 +247,8 @@ impl Run<'_> {
                 .skipped
                 .retain(|skipped| skipped.source != DEFAULT_EXPORT);
         }
-        if artifacts_error.is_some() && result.success() {
+        let is_incomplete = self.arguments.strict && !export.skipped.is_empty();
+        if (artifacts_error.is_some() || is_incomplete) && result.success() {
             exit = Exit::FAILED;
         }
         let document = || {

@@ -3,8 +3,8 @@
 use std::io::{self, IsTerminal as _, Write as _};
 
 use sandbox::{
-    Artifact, Captured, Denial, DenialKind, Denials, ExecResult, Export, Outcome, SandboxHandle,
-    SkipReason, SkippedArtifact,
+    Artifact, Captured, Denial, DenialKind, ExecResult, Export, Outcome, SandboxHandle, SkipReason,
+    SkippedArtifact,
 };
 
 use super::enforcement_line::enforcement_line;
@@ -38,7 +38,7 @@ impl Summary<'_> {
         let mut lines = Vec::new();
         if !self.live.is_broken {
             lines.extend(outcome(&self.result.outcome));
-            lines.extend(denied(&self.result.denials, &self.result.outcome));
+            lines.extend(self.denied());
         }
         lines.extend(truncation(
             "standard output",
@@ -72,6 +72,35 @@ impl Summary<'_> {
         lines
     }
 
+    /// The denials, except truncated output, which has its own line. Names the options that raise
+    /// the limits.
+    fn denied(&self) -> Vec<String> {
+        let denials = &self.result.denials;
+        let is_cut = |denial: &&Denial| {
+            denial.kind == DenialKind::Output && self.result.outcome != Outcome::OutputLimit
+        };
+        let shown = denials.iter().filter(|denial| !is_cut(denial));
+        let mut lines = shown.map(|denial| self.line(denial)).collect::<Vec<_>>();
+        if denials.omitted() > 0 {
+            lines.push(format!("{} more denials", denials.omitted()));
+        }
+        lines
+    }
+
+    fn line(&self, denial: &Denial) -> String {
+        let text = escape(&denial.to_string());
+        let plan = self.sandbox.plan();
+        // The execution's own limit was the shorter one.
+        let is_own = denial.kind == DenialKind::Time && self.result.timeout < plan.timeout;
+        match raising_option(denial.kind) {
+            Some(option) if plan.detached && !is_own => {
+                format!("{text}; `sandbox create {option}` sets a higher limit")
+            }
+            Some(option) => format!("{text}; {option} sets a higher limit"),
+            None => text,
+        }
+    }
+
     /// Whether the program's output ended without a line end.
     fn ends_inside_a_line(&self) -> bool {
         let [stdout, stderr] = self
@@ -93,18 +122,15 @@ fn outcome(outcome: &Outcome) -> Option<String> {
     }
 }
 
-/// The denials, except truncated output, which has its own line.
-fn denied(denials: &Denials, outcome: &Outcome) -> Vec<String> {
-    let is_cut =
-        |denial: &&Denial| denial.kind == DenialKind::Output && *outcome != Outcome::OutputLimit;
-    let shown = denials.iter().filter(|denial| !is_cut(denial));
-    let mut lines = shown
-        .map(|denial| escape(&denial.to_string()))
-        .collect::<Vec<_>>();
-    if denials.omitted() > 0 {
-        lines.push(format!("{} more denials", denials.omitted()));
+/// The option of `run` and `create` that raises a limit.
+fn raising_option(kind: DenialKind) -> Option<&'static str> {
+    match kind {
+        DenialKind::Time => Some("--timeout"),
+        DenialKind::Memory => Some("--memory"),
+        DenialKind::ProcessLimit => Some("--pids"),
+        DenialKind::Storage => Some("--disk"),
+        _ => None,
     }
-    lines
 }
 
 fn truncation(name: &str, option: &str, output: &Captured) -> Option<String> {
