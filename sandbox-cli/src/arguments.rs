@@ -6,6 +6,8 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::commands::check::CheckArguments;
 use crate::commands::commit::CommitArguments;
+use crate::commands::completions::CompletionsArguments;
+use crate::commands::config::ConfigArguments;
 use crate::commands::conformance::ConformanceArguments;
 use crate::commands::cp::CpArguments;
 use crate::commands::create::CreateArguments;
@@ -17,6 +19,7 @@ use crate::commands::image::ImageArguments;
 use crate::commands::languages::LanguagesArguments;
 use crate::commands::logs::LogsArguments;
 use crate::commands::ls::LsArguments;
+use crate::commands::man::ManArguments;
 use crate::commands::matrix::MatrixArguments;
 use crate::commands::policy::PolicyArguments;
 use crate::commands::run::RunArguments;
@@ -30,6 +33,11 @@ pub struct CliArguments {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+
+    /// Write events of the library to standard error; SANDBOX_LOG selects them, such as debug or
+    /// sandbox_docker=trace
+    #[arg(long, global = true)]
+    pub verbose: bool,
 }
 
 /// The subcommands.
@@ -77,6 +85,12 @@ pub enum Command {
     Languages(LanguagesArguments),
     /// Print the schema of policy files, or explain a policy file
     Policy(PolicyArguments),
+    /// Show the user's configuration, with the defaults
+    Config(ConfigArguments),
+    /// Print completions for a shell
+    Completions(CompletionsArguments),
+    /// Print a manual page
+    Man(ManArguments),
 }
 
 impl Command {
@@ -101,7 +115,12 @@ impl Command {
             Self::Doctor(arguments) => arguments.format.format,
             Self::Languages(arguments) => arguments.format.format,
             Self::Matrix(arguments) => arguments.format.format,
-            Self::Shell(_) | Self::Conformance(_) | Self::Policy(_) => Format::Text,
+            Self::Config(arguments) => arguments.format.format,
+            Self::Shell(_)
+            | Self::Conformance(_)
+            | Self::Policy(_)
+            | Self::Completions(_)
+            | Self::Man(_) => Format::Text,
         }
     }
 }

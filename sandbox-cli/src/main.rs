@@ -3,6 +3,7 @@
 mod arguments;
 mod command_error;
 mod commands;
+mod events_log;
 mod exit;
 #[cfg(test)]
 mod help_tests;
@@ -10,25 +11,32 @@ mod options;
 mod output;
 mod progress;
 mod table;
+mod user_config;
 
 use std::ffi::OsString;
 use std::io::Write as _;
 
-use clap::{CommandFactory as _, Parser as _};
+use clap::{CommandFactory as _, FromArgMatches as _};
 
 use arguments::{CliArguments, Command};
 use command_error::{CommandError, Outcome};
 use commands::end::EndMethod;
 use exit::Exit;
 use output::Format;
+use user_config::UserConfig;
 
 fn main() {
     let arguments: Vec<OsString> = std::env::args_os().collect();
-    let (format, outcome) = match CliArguments::try_parse_from(&arguments) {
-        Err(_) if arguments.len() == 1 => (Format::Text, print_overview()),
-        Ok(parsed) => (parsed.command.format(), dispatch(parsed.command)),
-        Err(error) if !error.use_stderr() => (Format::Text, print_help(&error)),
-        Err(error) => (
+    let (format, outcome) = match parse(&arguments) {
+        Err(ParseError::Config(failure)) => (Format::guess(&arguments), Err(failure)),
+        Err(ParseError::Line(_)) if arguments.len() == 1 => (Format::Text, print_overview()),
+        Ok((parsed, verbose)) => {
+            let started = events_log::start(parsed.verbose || verbose);
+            let format = parsed.command.format();
+            (format, started.and_then(|()| dispatch(parsed.command)))
+        }
+        Err(ParseError::Line(error)) if !error.use_stderr() => (Format::Text, print_help(&error)),
+        Err(ParseError::Line(error)) => (
             Format::guess(&arguments),
             Err(CommandError::usage(&error, &arguments)),
         ),
@@ -36,6 +44,25 @@ fn main() {
     let exit = outcome.unwrap_or_else(|failure| failure.report(format));
     // Not a return, which would wait for a thread that is blocked on standard input.
     std::process::exit(exit.code().into());
+}
+
+/// Why a command line cannot be used.
+enum ParseError {
+    /// The user's configuration file is wrong.
+    Config(CommandError),
+    Line(clap::Error),
+}
+
+/// Reads the command line, with the defaults of the user's configuration. Also returns whether that
+/// asks for events.
+fn parse(arguments: &[OsString]) -> Result<(CliArguments, bool), ParseError> {
+    let config = UserConfig::read().map_err(ParseError::Config)?;
+    let command = config.apply(CliArguments::command());
+    let parsed = command
+        .try_get_matches_from(arguments)
+        .and_then(|matches| CliArguments::from_arg_matches(&matches))
+        .map_err(ParseError::Line)?;
+    Ok((parsed, config.verbose.unwrap_or(false)))
 }
 
 fn dispatch(command: Command) -> Outcome {
@@ -60,6 +87,9 @@ fn dispatch(command: Command) -> Outcome {
         Command::Image(arguments) => commands::image::run(&arguments),
         Command::Commit(arguments) => commands::commit::run(&arguments),
         Command::Languages(arguments) => commands::languages::run(&arguments),
+        Command::Config(arguments) => commands::config::run(&arguments),
+        Command::Completions(arguments) => commands::completions::run(&arguments),
+        Command::Man(arguments) => commands::man::run(&arguments),
         Command::Policy(arguments) => commands::policy::run(&arguments.command),
     }
 }

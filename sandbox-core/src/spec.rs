@@ -291,7 +291,7 @@ impl SandboxSpec {
             .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || b"-_.".contains(c));
         if !(1..=63).contains(&name.len()) || !good_first || !good_rest {
             return bad(format!(
-                "invalid sandbox name {:?}: use 1 to 63 characters of a-z, 0-9, '-', '_', '.', starting with a letter or digit",
+                "name {:?}: use 1 to 63 characters of a-z, 0-9, '-', '_', '.', starting with a letter or digit",
                 self.name
             ));
         }

@@ -202,6 +202,12 @@ pub fn run(arguments: &RunArguments) -> Outcome {
 const WITHOUT: &str = "run it alone";
 
 impl RunArguments {
+    /// The tier to run on.
+    #[cfg(test)]
+    pub fn backend(&self) -> &str {
+        &self.policy.backend
+    }
+
     /// The folder of FILE, if the code may read it for the modules there. A policy that the user
     /// chose stays as it is.
     fn siblings(&self) -> Option<PathBuf> {
