@@ -18,6 +18,7 @@ use crate::commands::ls::LsArguments;
 use crate::commands::matrix::MatrixArguments;
 use crate::commands::policy::PolicyArguments;
 use crate::commands::run::RunArguments;
+use crate::commands::why::WhyArguments;
 use crate::output::Format;
 
 /// Run untrusted code under a policy that is enforced or refused.
@@ -58,6 +59,8 @@ pub enum Command {
     Image(ImageArguments),
     /// Check whether this host can enforce a policy (exit code 3 if not)
     Check(Box<CheckArguments>),
+    /// Name the rule of a policy that decides about a path or a host (exit code 3 if it is denied)
+    Why(WhyArguments),
     /// Diagnose what this host can enforce, and how to fix what it cannot
     Doctor(DoctorArguments),
     /// Show what each tier enforces
@@ -85,6 +88,7 @@ impl Command {
             Self::Commit(arguments) => arguments.format.format,
             Self::Image(arguments) => arguments.format(),
             Self::Check(arguments) => arguments.format.format,
+            Self::Why(arguments) => arguments.format.format,
             Self::Doctor(arguments) => arguments.format.format,
             Self::Matrix(arguments) => arguments.format.format,
             Self::Conformance(_) | Self::Policy(_) => Format::Text,

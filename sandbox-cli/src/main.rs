@@ -53,6 +53,7 @@ fn dispatch(command: Command) -> Outcome {
         Command::Rm(arguments) => commands::end::run(&arguments, EndMethod::Remove),
         Command::Prune(arguments) => commands::end::prune(&arguments),
         Command::Check(arguments) => commands::check::run(&arguments),
+        Command::Why(arguments) => commands::why::run(&arguments),
         Command::Doctor(arguments) => commands::doctor::run(&arguments),
         Command::Matrix(arguments) => commands::matrix::run(&arguments),
         Command::Conformance(arguments) => commands::conformance::run(&arguments),

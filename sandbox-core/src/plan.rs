@@ -64,6 +64,10 @@ pub struct Plan {
     pub follow_links: bool,
     /// The network.
     pub network: NetworkPolicy,
+    /// The policy's network: the most that the rules of `network` can become while the sandbox
+    /// runs.
+    #[serde(default = "no_network")]
+    pub network_ceiling: NetworkPolicy,
     /// Whether code may start other processes and programs.
     pub subprocess: bool,
     /// The time limit of an execution.
@@ -162,6 +166,11 @@ fn default_file_timeout() -> Duration {
     defaults::FILE_TIMEOUT
 }
 
+/// The ceiling in plans that were recorded before rules could change.
+fn no_network() -> NetworkPolicy {
+    NetworkPolicy::None
+}
+
 impl Plan {
     /// Resolves a specification against the policy that bounds it.
     ///
@@ -210,6 +219,7 @@ impl Plan {
             write_roots: policy.filesystem_write_roots.clone().unwrap_or_default(),
             follow_links: policy.follow_links.unwrap_or(false),
             network,
+            network_ceiling: policy.network.clone().unwrap_or(NetworkPolicy::None),
             subprocess: policy.subprocess_execution.unwrap_or(true),
             timeout: policy.timeout.unwrap_or(match spec.detached {
                 true => lifetime.unwrap_or(defaults::DETACHED_LIFETIME),
@@ -318,35 +328,26 @@ fn lifetime(spec: &SandboxSpec, policy: &CapabilityPolicy) -> Result<Option<Dura
 
 fn network(spec: &SandboxSpec, policy: &CapabilityPolicy) -> Result<NetworkPolicy> {
     let allowed = policy.network.clone().unwrap_or(NetworkPolicy::None);
-    if spec.egress.is_empty() {
+    let Some(asked) = spec.egress_rules()? else {
         return Ok(allowed);
-    }
-    let asked = spec
-        .egress
-        .iter()
-        .map(|rule| rule.parse())
-        .collect::<Result<Vec<_>>>()?;
-    match allowed {
-        NetworkPolicy::None => Err(exceeded(
-            Capability::NetworkAccess,
-            &spec.egress.join(", "),
-            "none",
-            format!(
-                "egress: asked for {:?}, the policy has no network",
-                spec.egress
-            ),
-        )),
-        NetworkPolicy::Allow(rules) => match asked.iter().find(|rule| !rules.contains(rule)) {
-            Some(rule) => Err(exceeded(
+    };
+    allowed.narrowed(&asked).map_err(|excess| {
+        let asked = excess.asked.to_string();
+        match &allowed {
+            NetworkPolicy::Allow(rules) => exceeded(
                 Capability::Egress,
-                &rule.to_string(),
-                &joined(&rules),
-                format!("egress: asked for {rule}, which no rule of the policy names"),
-            )),
-            None => Ok(NetworkPolicy::Allow(asked)),
-        },
-        NetworkPolicy::Full => Ok(NetworkPolicy::Allow(asked)),
-    }
+                &asked,
+                &joined(rules),
+                format!("egress: asked for {excess}"),
+            ),
+            _ => exceeded(
+                Capability::NetworkAccess,
+                &asked,
+                "none",
+                format!("egress: asked for {asked}, the policy has no network"),
+            ),
+        }
+    })
 }
 
 fn joined(rules: &[NetworkRule]) -> String {

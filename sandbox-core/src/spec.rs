@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::policy::EgressRules;
 use crate::{ByteSize, Cpus, Error, ErrorKind, ImageReference, ImageRetention, PullPolicy, Result};
 
 /// A request for a sandbox. The specification asks; the [`crate::CapabilityPolicy`] is the operator's ceiling.
@@ -39,8 +40,9 @@ pub struct SandboxSpec {
     pub workspace: Option<Workspace>,
     /// Names of secrets, which the operator defines.
     pub secrets: Vec<String>,
-    /// Hosts that the code may reach, written as in the policy's `egress`.
-    pub egress: Vec<String>,
+    /// Destinations that the code may reach, written as in the policy's `egress`, which must allow
+    /// each of them. An empty list denies all; for `None`, the policy's network applies.
+    pub egress: Option<Vec<String>>,
     /// Labels for audit and billing.
     pub labels: BTreeMap<String, String>,
     /// Environment variables. The host's are not added.
@@ -100,7 +102,7 @@ impl SandboxSpec {
             cpus: None,
             workspace: None,
             secrets: Vec::new(),
-            egress: Vec::new(),
+            egress: None,
             labels: BTreeMap::new(),
             env: BTreeMap::new(),
             workdir: None,
@@ -166,11 +168,39 @@ impl SandboxSpec {
         self
     }
 
-    /// Adds a host that the code may reach.
+    /// Adds a destination that the code may reach, like `example.org:443`.
     #[must_use]
-    pub fn egress(mut self, host: impl Into<String>) -> Self {
-        self.egress.push(host.into());
+    pub fn egress(mut self, rule: impl Into<String>) -> Self {
+        self.egress.get_or_insert_default().push(rule.into());
         self
+    }
+
+    /// Leaves the code without a network, whatever the policy allows.
+    #[must_use]
+    pub fn no_egress(mut self) -> Self {
+        self.egress = Some(Vec::new());
+        self
+    }
+
+    /// The rules of `egress`; `None` if the policy's network applies.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidSpec`] for an entry that is not a [`crate::policy::NetworkRule`], and
+    /// for rules that only deny.
+    pub fn egress_rules(&self) -> Result<Option<EgressRules>> {
+        let Some(egress) = &self.egress else {
+            return Ok(None);
+        };
+        let rules = EgressRules::parse(egress).map_err(|error| {
+            let context = format!("egress: {}", error.context().trim_start_matches("egress: "));
+            let invalid = Error::new(ErrorKind::InvalidSpec, "read specification", context);
+            match error.fix() {
+                Some(fix) => invalid.with_fix(fix),
+                None => invalid,
+            }
+        })?;
+        Ok(Some(rules))
     }
 
     /// Sets an environment variable.
@@ -275,6 +305,7 @@ impl SandboxSpec {
                 invalid.with_fix(error.fix().unwrap_or_default())
             })?;
         }
+        self.egress_rules()?;
         if let Some(user) = &self.user {
             let valid = user.splitn(2, ':').all(|part| part.parse::<u32>().is_ok());
             if !valid {

@@ -137,7 +137,7 @@ fn egress_must_be_within_the_policys_network() {
     };
     let with = |network| CapabilityPolicy::new().network(network);
     let mut spec = spec();
-    spec.egress = vec!["example.org".into()];
+    spec.egress = Some(vec!["example.org".into()]);
     assert!(exceeds(&spec, &CapabilityPolicy::new()).contains("no network"));
     assert!(exceeds(&spec, &with(rules(&["example.net"]))).contains("example.org"));
     let allowed = with(rules(&["example.org", "example.net"]));
@@ -153,9 +153,9 @@ fn egress_must_be_within_the_policys_network() {
             .network,
         rules(&["example.org"])
     );
-    spec.egress = vec!["not a host".into()];
+    spec.egress = Some(vec!["not a host".into()]);
     let error = Plan::resolve(&spec, &allowed).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::InvalidPolicy);
+    assert_eq!(error.kind(), ErrorKind::InvalidSpec);
 }
 
 #[test]

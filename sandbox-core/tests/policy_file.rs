@@ -106,7 +106,7 @@ fn invalid_network_rules_are_refused() {
         "a b",
         "a..b",
         ".a",
-        "a.",
+        "a..",
         "*",
         "a.*.org",
         "a.org:",

@@ -18,7 +18,7 @@ fn export_path() -> impl Strategy<Value = String> {
 }
 
 fn network() -> impl Strategy<Value = NetworkPolicy> {
-    let rule = "(\\*\\.)?[a-z0-9]{1,10}(\\.[a-z]{2,5}){0,2}(:[1-9][0-9]{0,3})?";
+    let rule = "(\\*\\.)?[a-z][a-z0-9]{0,9}(\\.[a-z]{2,5}){0,2}(:[1-9][0-9]{0,3})?";
     let rules = vec(rule.prop_map(|rule| rule.parse().unwrap()), 1..4);
     prop_oneof![
         Just(NetworkPolicy::None),

@@ -56,7 +56,7 @@ fn specification_beyond_the_policy_is_an_error() {
     let client = client(CapabilityPolicy::new(), report(&[]));
     let mut spec = SandboxSpec::new("question");
     spec.memory = Some(ByteSize::mib(1));
-    spec.egress = vec!["example.org".into()];
+    spec.egress = Some(vec!["example.org".into()]);
     let error = block_on(client.supports(&spec)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::PolicyExceeded);
 }

@@ -127,7 +127,8 @@ impl CreateArguments {
                 print(&format!("{}\n", sandbox.name()))?;
                 let report = sandbox.enforcement();
                 if !self.quiet {
-                    print_status(enforcement_line(sandbox.tier(), report));
+                    let network = &sandbox.plan().network;
+                    print_status(enforcement_line(sandbox.tier(), report, network));
                 }
                 // A warning, which is printed even with --quiet.
                 report

@@ -16,6 +16,7 @@ pub mod ls;
 pub mod matrix;
 pub mod policy;
 pub mod run;
+pub mod why;
 
 use std::future::Future;
 use std::time::Duration;

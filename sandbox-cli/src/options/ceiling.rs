@@ -16,10 +16,10 @@ use crate::command_error::CommandError;
 /// accept partial or missing enforcement.
 #[derive(Debug)]
 pub struct Ceiling {
-    policy: CapabilityPolicy,
+    pub(super) policy: CapabilityPolicy,
     /// The policy before any option.
     origin: CapabilityPolicy,
-    file: Option<(PathBuf, PolicyFile)>,
+    pub(super) file: Option<(PathBuf, PolicyFile)>,
 }
 
 /// A limit in the syntax of the options.
@@ -277,7 +277,7 @@ fn all_beneath(
     }
 }
 
-fn list(items: &[impl fmt::Display]) -> String {
+pub(super) fn list(items: &[impl fmt::Display]) -> String {
     if items.is_empty() {
         return "none".to_owned();
     }
@@ -288,7 +288,7 @@ fn list(items: &[impl fmt::Display]) -> String {
         .join(", ")
 }
 
-fn exceeded(file: &Path, asked: String, allowed: String) -> CommandError {
+pub(super) fn exceeded(file: &Path, asked: String, allowed: String) -> CommandError {
     let context = format!(
         "asked for {asked}, the policy {} allows {allowed}",
         file.display()

@@ -1,5 +1,8 @@
 use std::io::Write as _;
 
+use sandbox::policy::{EgressRules, NetworkPolicy};
+
+use super::super::network::NetworkOption;
 use super::*;
 
 fn ceiling(toml: &str) -> Ceiling {
@@ -154,4 +157,72 @@ fn follow_option_is_refused_if_policy_file_forbids_it() {
         assert_eq!(ceiling.follow_links(true).is_ok(), allowed, "{policy}");
         assert!(ceiling.follow_links(false).is_ok(), "{policy}");
     }
+}
+
+#[test]
+fn hosts_are_the_policy_without_a_file_and_a_request_under_one() {
+    let rules = |rules: &[&str]| EgressRules::parse(rules).unwrap();
+    let allow = |ceiling: &mut Ceiling, hosts: &[&str]| ceiling.allow_hosts(&rules(hosts));
+    let allowed = |hosts: &[&str]| Some(NetworkPolicy::Allow(rules(hosts).into_rules()));
+
+    let strict = sandbox::policy::Preset::Strict.policy();
+    let unset = ceiling("memory = '64MiB'");
+    for mut open in [Ceiling::open(strict), unset] {
+        assert_eq!(allow(&mut open, &["a.org"]).unwrap(), None);
+        assert_eq!(open.into_policy().network, allowed(&["a.org"]));
+    }
+
+    let mut file = ceiling("egress = ['*.a.org', '!x.a.org']");
+    let asked = allow(&mut file, &["y.a.org:443"]).unwrap();
+    assert_eq!(asked, Some(vec!["y.a.org:443".to_owned()]));
+    for (host, named) in [
+        ("b.org", "*.a.org"),
+        ("x.a.org", "!x.a.org"),
+        ("y.a.org:22", "*.a.org"),
+    ] {
+        let refused = allow(&mut file, &[host]).unwrap_err().to_string();
+        assert!(
+            refused.contains(host) && refused.contains(named),
+            "{refused}"
+        );
+    }
+    assert_eq!(allow(&mut file, &[]).unwrap(), None);
+    assert_eq!(
+        file.into_policy().network,
+        allowed(&["*.a.org", "!x.a.org"])
+    );
+
+    for closed in ["network = 'none'", "extends = 'strict'"] {
+        let refused = allow(&mut ceiling(closed), &["a.org"])
+            .unwrap_err()
+            .to_string();
+        assert!(refused.contains("allows network = none"), "{refused}");
+    }
+    assert!(
+        allow(&mut ceiling("network = 'full'"), &["a.org"])
+            .unwrap()
+            .is_some()
+    );
+}
+
+#[test]
+fn network_option_cannot_open_what_policy_file_limits() {
+    let full = |ceiling: &mut Ceiling| ceiling.network(NetworkOption::Full);
+    let none = |ceiling: &mut Ceiling| ceiling.network(NetworkOption::None).unwrap();
+    for limited in [
+        "network = 'none'",
+        "egress = ['a.org']",
+        "extends = 'strict'",
+    ] {
+        assert!(full(&mut ceiling(limited)).is_err(), "{limited}");
+        assert_eq!(none(&mut ceiling(limited)), Some(Vec::new()));
+    }
+    for open in ["", "network = 'full'"] {
+        let mut ceiling = ceiling(open);
+        assert_eq!(full(&mut ceiling).unwrap(), None);
+        assert_eq!(ceiling.into_policy().network, Some(NetworkPolicy::Full));
+    }
+    let mut open = Ceiling::open(CapabilityPolicy::new().network(NetworkPolicy::Full));
+    assert_eq!(none(&mut open), None);
+    assert_eq!(open.into_policy().network, Some(NetworkPolicy::None));
 }

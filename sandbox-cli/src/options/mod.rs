@@ -1,6 +1,7 @@
 //! The options that make a policy and a specification, shared by `run` and `check`.
 
 mod ceiling;
+mod network;
 mod paths;
 mod policy_file;
 mod settings;
@@ -11,7 +12,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use sandbox::policy::{Preset, Requirement};
+use sandbox::policy::{EgressRules, NetworkRule, Preset, Requirement};
 use sandbox::registry::Settings;
 use sandbox::spi::unique_name;
 use sandbox::{
@@ -21,11 +22,12 @@ use sandbox::{
 
 use crate::command_error::CommandError;
 use ceiling::Ceiling;
+use network::NetworkOption;
 pub use paths::{PathMap, existing};
 pub use policy_file::{PolicySource, in_file, writable};
 use settings::SettingOptions;
 pub use values::{Published, bytes, duration, published, pull_policy, text, variable};
-use values::{capability, cpus, package, preset};
+use values::{capability, cpus, network_rule, package, preset};
 
 /// The tier and the policy.
 ///
@@ -70,6 +72,21 @@ pub struct PolicyOptions {
     /// --read, --write and --workspace
     #[arg(long, help_heading = "Policy")]
     follow: bool,
+
+    /// Destination that the code may reach: HOST, *.SUFFIX, an address or a network, with :PORT;
+    /// with a leading ! one that it may not reach (repeatable)
+    #[arg(long, value_name = "HOST[:PORT]", value_parser = network_rule, help_heading = "Policy")]
+    allow_host: Vec<NetworkRule>,
+
+    /// No network, or the host's without any rule [default: none]
+    #[arg(
+        long,
+        value_name = "NETWORK",
+        value_enum,
+        conflicts_with = "allow_host",
+        help_heading = "Policy"
+    )]
+    network: Option<NetworkOption>,
 
     /// Environment variable (repeatable); the host's variables are not passed on
     #[arg(short, long, value_name = "NAME=VALUE", help_heading = "Policy")]
@@ -193,6 +210,10 @@ impl PolicyOptions {
                 .collect::<Result<_, _>>()?,
         )?;
         ceiling.packages(&self.package)?;
+        let egress = match self.network {
+            Some(network) => ceiling.network(network)?,
+            None => ceiling.allow_hosts(&EgressRules::new(self.allow_host.clone()))?,
+        };
         ceiling.limit("--memory", self.memory, |policy| &mut policy.memory)?;
         ceiling.limit("--cpus", self.cpus, |policy| &mut policy.cpus)?;
         ceiling.limit("--pids", self.pids, |policy| &mut policy.pids)?;
@@ -221,7 +242,7 @@ impl PolicyOptions {
         }
         let mounts = PathMap::new(&policy, workspace.as_ref(), self.workdir.is_some());
         Ok(Request {
-            spec: self.spec(workspace)?,
+            spec: self.spec(workspace, egress)?,
             policy,
             mounts,
             exports_are_open,
@@ -242,9 +263,14 @@ impl PolicyOptions {
         }))
     }
 
-    fn spec(&self, workspace: Option<Workspace>) -> Result<SandboxSpec, CommandError> {
+    fn spec(
+        &self,
+        workspace: Option<Workspace>,
+        egress: Option<Vec<String>>,
+    ) -> Result<SandboxSpec, CommandError> {
         let mut spec = SandboxSpec::new(unique_name("run"));
         spec.workspace = workspace;
+        spec.egress = egress;
         spec.image = self.image.clone();
         spec.pull = self.pull;
         spec.writable_root = self.writable_root;

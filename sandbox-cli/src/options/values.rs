@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use sandbox::policy::{Preset, Requirement};
+use sandbox::policy::{NetworkRule, Preset, Requirement};
 use sandbox::{ByteSize, Capability, Cpus, PullPolicy};
 
 use crate::command_error::CommandError;
@@ -27,6 +27,10 @@ pub fn capability(text: &str) -> Result<Capability, String> {
 pub fn package(text: &str) -> Result<Requirement, String> {
     text.parse()
         .map_err(|error: sandbox::Error| error.context().to_owned())
+}
+
+pub fn network_rule(text: &str) -> Result<NetworkRule, String> {
+    NetworkRule::try_from(text.to_owned())
 }
 
 pub fn preset(text: &str) -> Result<Preset, String> {

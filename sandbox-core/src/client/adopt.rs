@@ -48,7 +48,7 @@ fn check_adoptable(spec: &SandboxSpec) -> Result<()> {
         ("writable_root", spec.writable_root),
         ("workspace", spec.workspace.is_some()),
         ("secrets", !spec.secrets.is_empty()),
-        ("egress", !spec.egress.is_empty()),
+        ("egress", spec.egress.is_some()),
         ("labels", !spec.labels.is_empty()),
         ("detached", spec.detached),
     ];

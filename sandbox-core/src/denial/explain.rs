@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::{Denial, DenialKind, Denials, Refusal};
 use crate::capture::Excess;
 use crate::escape::escape;
+use crate::policy::NetworkRule;
 use crate::spi::OutputStream;
 use crate::{
     ArtifactLimits, Capability, Enforcement, ExecEnd, Outcome, Plan, SkipReason, SkippedArtifact,
@@ -248,6 +249,27 @@ pub(crate) fn of_specification(capability: Capability, asked: &str, allowed: &st
     )
 }
 
+/// A connection of code that the rules do not allow. `why` is the end of a sentence ("no rule allows
+/// it"), and `rule` is the one that denies or does not suffice.
+#[must_use]
+pub fn denied_connection(host: &str, port: u16, why: &str, rule: Option<&NetworkRule>) -> Denial {
+    let rule = match rule {
+        Some(rule) => format!("egress = {rule}"),
+        None => "egress: no rule allows it".to_owned(),
+    };
+    Denial::new(
+        DenialKind::Network,
+        Capability::Egress,
+        format!(
+            "a connection to {}:{port} was denied: {}",
+            escape(host),
+            escape(why)
+        ),
+        rule,
+        "connect to what a rule allows, or ask the operator for a rule",
+    )
+}
+
 /// The advice for a specification that asks for too much.
 pub(crate) const SPECIFICATION_ADVICE: &str = "ask for less, or have the operator raise the policy";
 
@@ -277,5 +299,24 @@ fn rule(capability: Capability, plan: &Plan) -> String {
     match plan.demand(capability) {
         Some(demand) => format!("{capability} = {}", demand.value),
         None => format!("{capability} is not granted"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn denied_connection_names_its_rule_or_that_there_is_none() {
+        let rule = "!a.org".parse().unwrap();
+        let denial = denied_connection("a.org", 443, "the rule !a.org denies it", Some(&rule));
+        assert_eq!(
+            denial.to_string(),
+            "a connection to a.org:443 was denied: the rule !a.org denies it (egress = !a.org); \
+             a retry will not help: connect to what a rule allows, or ask the operator for a rule"
+        );
+        let denial = denied_connection("a\n", 1, "no rule allows it", None);
+        assert!(denial.what.contains("a\\n:1"), "{}", denial.what);
+        assert_eq!(denial.rule, "egress: no rule allows it");
     }
 }

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Capability;
 
+pub use explain::denied_connection;
 pub(crate) use explain::{
     SPECIFICATION_ADVICE, of_artifact, of_end, of_file_error, of_output, of_specification, of_unmet,
 };

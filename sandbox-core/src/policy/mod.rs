@@ -1,13 +1,19 @@
 //! The operator's ceiling: what code in a sandbox may do.
 
 mod builder;
+mod explain;
 mod file;
 mod network;
 mod preset;
 mod requirement;
 
+pub use explain::Explanation;
 pub use file::{PolicyFile, json_schema};
-pub use network::{NetworkPolicy, NetworkRule};
+pub use network::{
+    AddressClass, Decision, Destination, EgressDenial, EgressRules, EgressTarget, HostName,
+    IpNetwork, MAX_NETWORK_RULES, MAX_WILDCARD_LABELS, MAX_WILDCARD_LENGTH, NetworkPolicy,
+    NetworkRule, NotCovered, RuleLevel,
+};
 pub use preset::Preset;
 pub use requirement::Requirement;
 
@@ -171,6 +177,9 @@ impl CapabilityPolicy {
                 "packages = {:?} contradicts package_installation = false",
                 self.packages
             ));
+        }
+        if let Some(NetworkPolicy::Allow(rules)) = &self.network {
+            EgressRules::new(rules.clone()).validate()?;
         }
         self.requirements()?;
         self.image_patterns()?;

@@ -20,6 +20,7 @@ pub use images::Images;
 pub use instance::Instance;
 pub use output::{Flow, OutputSink, OutputStream};
 
+pub use crate::denial::denied_connection;
 pub use crate::escape::escape;
 pub use crate::input::{ControlReceiver, ControlRequest, Input};
 pub use crate::unique_name::unique_name;

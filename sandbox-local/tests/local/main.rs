@@ -5,6 +5,7 @@ mod artifacts;
 mod cancellation;
 mod denials;
 mod detached;
+mod egress;
 mod harness;
 mod isolation;
 mod kernel_objects;
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
         detached::creation::TESTS,
         detached::ending::TESTS,
         detached::memory::TESTS,
+        egress::TESTS,
         isolation::TESTS,
         kernel_objects::TESTS,
         lifetime::TESTS,

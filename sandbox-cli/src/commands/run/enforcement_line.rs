@@ -1,5 +1,6 @@
 //! What was enforced, in one line.
 
+use sandbox::policy::NetworkPolicy;
 use sandbox::{Enforcement, EnforcementReport};
 
 use sandbox::spi::escape;
@@ -17,13 +18,34 @@ const GROUPS: &[(&str, &[&str])] = &[
 ];
 
 /// `local: enforced filesystem, network; partial: memory (sampled); not enforced: cpus (no cgroup
-/// rights)`.
-pub fn enforcement_line(tier: &str, report: &EnforcementReport) -> String {
+/// rights); network open`.
+pub fn enforcement_line(tier: &str, report: &EnforcementReport, network: &NetworkPolicy) -> String {
     let parts = match common_reason(report) {
         Some(reason) => vec![format!("nothing is enforced ({reason})")],
-        None => parts(report),
+        None => {
+            let mut parts = parts(report);
+            parts.extend(opening(network));
+            parts
+        }
     };
     escape(&format!("{tier}: {}", parts.join("; ")))
+}
+
+/// What of the network is open.
+fn opening(network: &NetworkPolicy) -> Option<String> {
+    const MAX_NAMED: usize = 8;
+    match network {
+        NetworkPolicy::Full => Some("network open".to_owned()),
+        NetworkPolicy::Allow(rules) => {
+            let names = rules.iter().take(MAX_NAMED).map(ToString::to_string);
+            let mut text = format!("network only {}", names.collect::<Vec<_>>().join(", "));
+            if rules.len() > MAX_NAMED {
+                text += &format!(" and {} more rules", rules.len() - MAX_NAMED);
+            }
+            Some(text)
+        }
+        _ => None,
+    }
 }
 
 /// The reason why nothing is enforced, if all capabilities have the same.
@@ -113,7 +135,7 @@ mod tests {
             Enforcement::unenforced("no cgroup rights; fix: delegate one"),
         );
         assert_eq!(
-            enforcement_line("local", &report),
+            enforcement_line("local", &report, &NetworkPolicy::None),
             "local: enforced filesystem, network, stdout_max_bytes, pids; partial: memory (sampled); \
              not enforced: cpus (no cgroup rights)"
         );
@@ -122,10 +144,32 @@ mod tests {
     #[test]
     fn unenforced_report_prints_common_reason_once() {
         let report = EnforcementReport::nothing("this tier applies no policy");
-        let line = enforcement_line("x_unsafe", &report);
+        let line = enforcement_line("x_unsafe", &report, &NetworkPolicy::Full);
         assert_eq!(
             line,
             "x_unsafe: nothing is enforced (this tier applies no policy)"
         );
+    }
+
+    #[test]
+    fn open_network_is_named() {
+        let mut report = EnforcementReport::new();
+        report.set(Capability::Pids, Enforcement::enforced("x"));
+        let line = |network: &NetworkPolicy| enforcement_line("local", &report, network);
+        assert_eq!(
+            line(&NetworkPolicy::Full),
+            "local: enforced pids; network open"
+        );
+        let rules = |number: usize| {
+            let rules = (0..number).map(|number| format!("h{number}.org").parse().unwrap());
+            NetworkPolicy::Allow(rules.collect())
+        };
+        assert_eq!(
+            line(&rules(2)),
+            "local: enforced pids; network only h0.org, h1.org"
+        );
+        let many = line(&rules(10));
+        assert!(many.ends_with("h6.org, h7.org and 2 more rules"), "{many}");
+        assert_eq!(line(&NetworkPolicy::None), "local: enforced pids");
     }
 }

@@ -67,6 +67,7 @@ impl Summary<'_> {
             lines.push(enforcement_line(
                 self.sandbox.tier(),
                 self.sandbox.enforcement(),
+                &self.sandbox.plan().network,
             ));
         }
         lines

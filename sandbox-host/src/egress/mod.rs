@@ -1,0 +1,372 @@
+//! The host's end of the connections of code.
+//!
+//! The agent gives code an address for each name that a rule allows, and turns each connection into
+//! a stream to the host, with the name and the port. [`Egress`] does the rest. For one sandbox:
+//!
+//! 1. Create one [`Egress`] with the plan's rules and ceiling, and keep it as long as the sandbox.
+//! 2. For each stream, call [`Egress::carry`] in a task of its own. It decides by the rules in force
+//!    now, resolves the name once, dials only addresses that it judged, and copies. What the agent
+//!    says is checked again: code can control the agent, and gains nothing by it.
+//! 3. When it returns, drop the stream: end it properly after [`EndReason::Finished`], and reset it
+//!    otherwise. Report [`CarryEnd::Denied`] by [`ConnectionDenial::to_denial`].
+//! 4. [`Egress::set`] replaces the rules while the sandbox runs.
+//!
+//! At level `name`, the first request of a connection is checked. A server that routes by the name
+//! of a host may still reach its other names in a later request. [`gaps`] says what rules leave open.
+
+mod dial;
+mod end;
+mod first_flight;
+mod hello;
+mod limits;
+mod live;
+mod own_addresses;
+mod relay;
+mod request;
+mod resolver;
+mod target;
+mod wildcard;
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use sandbox_core::policy::{
+    Destination, EgressRules, EgressTarget, IpNetwork, NetworkPolicy, NetworkRule, RuleLevel,
+};
+use sandbox_core::{Enforcement, Error, ErrorKind, Mechanism, Result};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+
+pub use end::{Carried, CarryEnd, ConnectionDenial, EndReason};
+pub use resolver::{HostsResolver, Resolver, SystemResolver};
+pub use target::{CodeTarget, TargetHost};
+
+use first_flight::{FirstFlight, Mismatch};
+use live::{Live, Refused, Ticket};
+use relay::{Buffers, Counts, RelayEnd};
+
+/// What level `name` leaves open.
+const LEVEL_NAME_GAP: &str =
+    "a server of an allowed name may reach its other names, in later requests of a connection";
+
+/// What a rule with a wildcard leaves open.
+const WILDCARD_GAP: &str = "the owner of a wildcard's suffix learns the names that code \
+                            connects to, 4096 in a sandbox's life";
+
+/// What these rules leave open where they are enforced, as gaps of a report.
+#[must_use]
+pub fn gaps(rules: &EgressRules) -> Vec<&'static str> {
+    let checks_names = |rule: &NetworkRule| {
+        let mut ports = rule.ports().unwrap_or_default().into_iter();
+        ports.any(|port| rule.level(port) == RuleLevel::Name)
+    };
+    let is_wildcard = |rule: &NetworkRule| matches!(rule.destination(), Destination::Suffix(_));
+    let mut gaps = Vec::new();
+    if rules.allowing().any(checks_names) {
+        gaps.push(LEVEL_NAME_GAP);
+    }
+    if rules.allowing().any(is_wildcard) {
+        gaps.push(WILDCARD_GAP);
+    }
+    gaps
+}
+
+/// Why a detached sandbox has no rules.
+pub const DETACHED_RULES: &str = "rules take the process that created the sandbox, which dials its \
+                                  connections, and a detached sandbox outlives it: there is no network at all";
+
+/// The report of a network that is `isolated`, with these rules for connections out of it.
+#[must_use]
+pub fn with_rules(isolated: Enforcement, rules: &[NetworkRule]) -> Enforcement {
+    let rules = EgressRules::new(rules.to_vec());
+    let remarks = gaps(&rules).into_iter().map(|gap| match gap {
+        WILDCARD_GAP => Mechanism::WildcardNames,
+        _ => Mechanism::FirstRequestChecked,
+    });
+    let enforced = isolated.and(Mechanism::HostDialsAllowedNames);
+    remarks.fold(enforced, Enforcement::and)
+}
+
+/// How long a client may take to read why it was refused.
+const ANSWER_TIME_LIMIT: Duration = Duration::from_secs(1);
+
+/// How this host finds out which networks are its own.
+type OwnNetworks = fn() -> io::Result<Vec<IpNetwork>>;
+
+/// The connections of one sandbox.
+///
+/// ```no_run
+/// use sandbox_core::policy::{EgressRules, NetworkPolicy};
+/// use sandbox_host::egress::{CarryEnd, CodeTarget, Egress, TargetHost};
+///
+/// # async fn example(stream: tokio::io::DuplexStream) -> sandbox_core::Result<()> {
+/// let rules = EgressRules::parse(["example.org:443"])?;
+/// let ceiling = NetworkPolicy::Allow(rules.rules().to_vec());
+/// let egress = Egress::new(rules, ceiling);
+/// let target = CodeTarget { host: TargetHost::Name("example.org".into()), port: 443 };
+/// match egress.carry(target, stream, |_address| {}).await {
+///     CarryEnd::Denied(denial) => println!("{}", denial.to_denial()),
+///     end => println!("{end:?}"),
+/// }
+/// egress.set(EgressRules::default()).await?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct Egress {
+    live: Live,
+    /// The most that the rules can be.
+    ceiling: NetworkPolicy,
+    dialing: Semaphore,
+    buffers: Buffers,
+    resolver: Arc<dyn Resolver>,
+    own_networks: OwnNetworks,
+}
+
+impl Egress {
+    /// The connections of a sandbox with these rules. [`Egress::set`] can change them within
+    /// `ceiling`.
+    #[must_use]
+    pub fn new(rules: EgressRules, ceiling: NetworkPolicy) -> Arc<Self> {
+        Self::with_resolver(rules, ceiling, Arc::new(SystemResolver::default()))
+    }
+
+    /// The same with another way to find the addresses of names.
+    #[must_use]
+    pub fn with_resolver(
+        rules: EgressRules,
+        ceiling: NetworkPolicy,
+        resolver: Arc<dyn Resolver>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            live: Live::new(rules),
+            ceiling,
+            dialing: Semaphore::new(limits::MAX_DIALING),
+            buffers: Buffers::default(),
+            resolver,
+            own_networks: own_addresses::own_networks,
+        })
+    }
+
+    /// The rules in force.
+    #[must_use]
+    pub fn rules(&self) -> EgressRules {
+        self.live.rules()
+    }
+
+    /// How often the rules were replaced.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.live.generation()
+    }
+
+    /// The number of open connections.
+    #[must_use]
+    pub fn open_connections(&self) -> usize {
+        self.live.open()
+    }
+
+    /// Replaces the rules at once for every new connection. Resets each open connection that the
+    /// new rules do not allow as it is, and returns when these have ended: each task of
+    /// [`Egress::carry`] must be polled. The others live on.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::PolicyExceeded`] for rules that allow more than the ceiling, and
+    /// [`ErrorKind::InvalidPolicy`] for rules that only deny. Nothing is changed then.
+    pub async fn set(&self, rules: EgressRules) -> Result<()> {
+        rules.validate()?;
+        let narrowed = self.ceiling.narrowed(&rules).map_err(|excess| {
+            let context = format!("egress: asked for {excess}");
+            Error::new(ErrorKind::PolicyExceeded, "change egress rules", context)
+                .with_fix("ask for less, or have the operator raise the policy")
+        })?;
+        let rules = match narrowed {
+            NetworkPolicy::Allow(rules) => EgressRules::new(rules),
+            // Nothing was asked for.
+            _ => EgressRules::default(),
+        };
+        self.live.replace(rules).await;
+        Ok(())
+    }
+
+    /// Carries one connection of code until both directions ended. `connected` is called with the
+    /// server's address as soon as it is connected.
+    ///
+    /// A client that is refused by its first request gets an answer in its own protocol: a TLS
+    /// alert, or HTTP status 403 with the reason. Dropping the future ends the connection.
+    pub async fn carry<S: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        target: CodeTarget,
+        mut stream: S,
+        connected: impl FnOnce(SocketAddr),
+    ) -> CarryEnd {
+        let denied = |why: String| CarryEnd::Denied(ConnectionDenial::new(&target, why, None));
+        let checked = match target.checked() {
+            Ok(checked) => checked,
+            Err(why) => return denied(why),
+        };
+        let ticket = match self.live.enter(&checked, target.port) {
+            Ok(ticket) => ticket,
+            Err(refused) => return refused.into_end(&target),
+        };
+        let mut first = Vec::new();
+        if let (RuleLevel::Name, EgressTarget::Name(name)) = (ticket.level, &checked) {
+            let reading = first_flight::read(&mut stream, &mut first, name.as_str(), target.port);
+            let read = tokio::select! {
+                read = reading => read,
+                () = ticket.revoked() => return denied_by_revocation(&target, &ticket),
+            };
+            match read {
+                Ok(FirstFlight::Matches) => {}
+                Ok(FirstFlight::Closed) | Err(_) => return CarryEnd::Closed,
+                Ok(FirstFlight::Refused(why)) => {
+                    let rule = Some(ticket.rule.clone());
+                    let denial = ConnectionDenial::new(&target, why.to_string(), rule);
+                    return answer(&mut stream, &first, denial).await;
+                }
+            }
+        }
+        let connecting = self.connect(&checked, &target, &ticket);
+        let end = tokio::select! {
+            end = connecting => end,
+            () = ticket.revoked() => return denied_by_revocation(&target, &ticket),
+        };
+        let (mut server, address) = match end {
+            Ok(server) => server,
+            Err(CarryEnd::Denied(denial)) => return answer(&mut stream, &first, denial).await,
+            Err(end) => return end,
+        };
+        ticket.connected(address.ip());
+        connected(address);
+        let counts = Counts::new();
+        let reason = tokio::select! {
+            end = relay::relay(&mut stream, &mut server, first, &counts, &self.buffers) => match end {
+                RelayEnd::Finished => EndReason::Finished,
+                RelayEnd::Reset => EndReason::Reset,
+                RelayEnd::Idle => EndReason::Idle,
+            },
+            () = ticket.revoked() => EndReason::Revoked,
+        };
+        if reason != EndReason::Finished {
+            // The server must not take what it has for the whole. Without this, it only learns that
+            // there is no more.
+            let _ = server.set_zero_linger();
+        }
+        CarryEnd::Carried(Carried {
+            address,
+            rule: ticket.rule.clone(),
+            sent: counts.sent.load(Ordering::Relaxed),
+            received: counts.received.load(Ordering::Relaxed),
+            reason,
+        })
+    }
+
+    /// Connects to one of the target's addresses that the rules allow.
+    async fn connect(
+        &self,
+        checked: &EgressTarget,
+        target: &CodeTarget,
+        ticket: &Ticket<'_>,
+    ) -> Result<(TcpStream, SocketAddr), CarryEnd> {
+        // It is never closed.
+        let _turn = self.dialing.acquire().await;
+        let connecting = async {
+            ticket
+                .take_name(checked)
+                .map_err(|refused| refused.into_end(target))?;
+            let addresses = match checked {
+                EgressTarget::Address(address) => vec![SocketAddr::new(*address, target.port)],
+                EgressTarget::Name(name) => {
+                    let resolved = self.resolver.resolve(name.as_str(), target.port).await;
+                    let mut addresses = resolved.map_err(CarryEnd::Unreachable)?;
+                    for address in &mut addresses {
+                        address.set_port(target.port);
+                    }
+                    resolver::in_turn(addresses)
+                }
+            };
+            // Off this thread: a router's tables are long.
+            let own = tokio::task::spawn_blocking(self.own_networks).await;
+            let own = own.map_err(io::Error::other).flatten();
+            let own = own.map_err(CarryEnd::Unreachable)?;
+            let judged = ticket.judge(checked, &addresses, &own);
+            let judged = judged.map_err(|refused| refused.into_end(target))?;
+            dial::dial(&judged).await.map_err(CarryEnd::Unreachable)
+        };
+        match tokio::time::timeout(limits::DIAL_TIME_LIMIT, connecting).await {
+            Ok(connected) => connected,
+            Err(_) => Err(CarryEnd::Unreachable(io::ErrorKind::TimedOut.into())),
+        }
+    }
+}
+
+impl std::fmt::Debug for Egress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Egress")
+            .field("rules", &self.rules())
+            .field("open", &self.open_connections())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Refused {
+    fn into_end(self, target: &CodeTarget) -> CarryEnd {
+        let denial = |why: String, rule| ConnectionDenial::new(target, why, rule);
+        CarryEnd::Denied(match self {
+            Self::Rules(denial) => ConnectionDenial::of_rules(target, &denial),
+            Self::Wildcard(rule, why) => denial(why.to_string(), Some(rule)),
+            Self::OwnAddress(rule, address) => denial(own_address(address), Some(rule)),
+            Self::TooManyConnections => denial(
+                format!(
+                    "a sandbox has at most {} connections",
+                    limits::MAX_CONNECTIONS
+                ),
+                None,
+            ),
+        })
+    }
+}
+
+fn own_address(address: IpAddr) -> String {
+    format!("{address} is this host itself, and the rule does not say `private`")
+}
+
+fn denied_by_revocation(target: &CodeTarget, ticket: &Ticket<'_>) -> CarryEnd {
+    let why = "its rule was revoked";
+    CarryEnd::Denied(ConnectionDenial::new(
+        target,
+        why,
+        Some(ticket.rule.clone()),
+    ))
+}
+
+/// Tells the client why, in the protocol of its first request.
+async fn answer(
+    stream: &mut (impl AsyncWrite + Unpin),
+    first: &[u8],
+    denial: ConnectionDenial,
+) -> CarryEnd {
+    let target = match denial.host.contains(':') {
+        true => format!("[{}]:{}", denial.host, denial.port),
+        false => format!("{}:{}", denial.host, denial.port),
+    };
+    let why = format!("a connection to {target} was denied: {}", denial.why);
+    let bytes = Mismatch::answer(first, &sandbox_core::spi::escape(&why));
+    if !bytes.is_empty() {
+        let answering = async {
+            stream.write_all(&bytes).await?;
+            stream.shutdown().await
+        };
+        // A client that does not read it is denied all the same.
+        let _ = tokio::time::timeout(ANSWER_TIME_LIMIT, answering).await;
+    }
+    CarryEnd::Denied(denial)
+}
+
+#[cfg(test)]
+#[path = "carry_tests.rs"]
+mod tests;
