@@ -1,7 +1,7 @@
 //! The agent: a static program that is the first process of every sandbox, and its protocol.
 //!
 //! [`program()`] returns the program: a static executable for this crate's target, without a C
-//! runtime, about 340 KB in size. [`protocol`] is its protocol.
+//! runtime, about 430 KB in size. [`protocol`] is its protocol.
 //!
 //! # The program
 //!

@@ -5,12 +5,12 @@ mod strategies;
 
 use proptest::{collection::vec, prelude::*};
 use sandbox_agent::protocol::{
-    AgentSettings, Attach, Channel, ClientKey, ClosedReport, DialRequest, ExecProgram, ExecRequest,
-    ExitReport, Failure, FrameBuffer, FrameKind, HEADER_LEN, Header, LogRequest, MAX_MESSAGE,
-    MAX_PAYLOAD, MessageAssembler, ProtocolError, Setup, TerminalSize, Welcome, encode_frame,
-    encode_message,
+    AgentSettings, Attach, Channel, ClientKey, ClosedReport, ConnectRequest, DialRequest,
+    EgressTable, ExecProgram, ExecRequest, ExitReport, Failure, FrameBuffer, FrameKind, HEADER_LEN,
+    Header, LogRequest, MAX_MESSAGE, MAX_PAYLOAD, MessageAssembler, ProtocolError, Setup,
+    TerminalSize, Welcome, encode_frame, encode_message,
 };
-use strategies::{builtin, failure, report, request, settings, setup};
+use strategies::{builtin, connect, failure, report, request, settings, setup, table};
 
 /// Runs every decoder, which must not panic.
 fn decode_all(bytes: &[u8]) {
@@ -24,6 +24,8 @@ fn decode_all(bytes: &[u8]) {
     let _ = Attach::decode(bytes);
     let _ = LogRequest::decode(bytes);
     let _ = DialRequest::decode(bytes);
+    let _ = ConnectRequest::decode(bytes);
+    let _ = EgressTable::decode(bytes);
     let _ = ClosedReport::decode(bytes);
     let _ = TerminalSize::decode(bytes);
 }
@@ -121,6 +123,16 @@ proptest! {
     #[test]
     fn log_requests_round_trip(tail in any::<u32>(), follow in any::<bool>()) {
         check!(LogRequest { tail, follow }, LogRequest);
+    }
+
+    #[test]
+    fn connect_requests_round_trip(value in connect()) {
+        check!(value, ConnectRequest);
+    }
+
+    #[test]
+    fn egress_tables_round_trip(value in table()) {
+        check!(value, EgressTable);
     }
 
     #[test]

@@ -208,6 +208,8 @@ pub struct ExecEnd {
     pub max_rss: Option<u64>,
     /// Operations that were refused and how often, as far as the backend knows.
     pub refused: Vec<(Refusal, u64)>,
+    /// Connections that rules denied to the sandbox while it ran.
+    pub denials: Denials,
 }
 
 impl ExecEnd {
@@ -221,6 +223,7 @@ impl ExecEnd {
             cpu_time: None,
             max_rss: None,
             refused: Vec::new(),
+            denials: Denials::default(),
         }
     }
 }

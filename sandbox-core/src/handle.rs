@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::capture::Capture;
+use crate::policy::EgressRules;
 use crate::running::Running;
 use crate::spi::{Flow, OutputSink, OutputStream};
 use crate::{
@@ -190,6 +191,22 @@ impl SandboxHandle {
     #[must_use]
     pub fn denials(&self) -> Denials {
         self.running.denials.snapshot()
+    }
+
+    /// Replaces the rules for connections out of the sandbox. They can allow at most what the policy
+    /// allows, and no rules deny everything.
+    ///
+    /// When it returns, the new rules are in force, and the connections that they do not allow have
+    /// been reset. Others live on. Names keep their addresses inside.
+    ///
+    /// # Errors
+    ///
+    /// - [`ErrorKind::PolicyExceeded`] for more than the policy allows; nothing has changed.
+    /// - [`ErrorKind::Unsupported`] for a sandbox that was created without rules, and on backends
+    ///   that enforce none.
+    pub async fn set_egress(&self, rules: EgressRules) -> Result<()> {
+        let changed = self.running.instance.set_egress(rules).await;
+        changed.map_err(|error| error.on(self.tier()))
     }
 
     /// Opens a port of the host's loopback that leads to `port` inside the sandbox. The kernel

@@ -108,7 +108,8 @@ impl Running {
             Some(end) => end,
             None => self.give_up().await?,
         };
-        let denials = denial::of_end(&self.plan, timeout, &end, &sink.capture.excess());
+        let mut denials = denial::of_end(&self.plan, timeout, &end, &sink.capture.excess());
+        denials.extend(&end.denials);
         self.denials.extend(&denials);
         let (stdout, stderr) = sink.capture.finish();
         Ok(ExecResult::new(

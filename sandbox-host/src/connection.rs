@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use sandbox_agent::protocol::{
-    Channel, DialRequest, ExitReport, Failure, Frame, FrameBuffer, FrameKind, MAX_FRAME,
-    MessageAssembler, ProtocolError, Welcome, encode_frame, encode_message,
+    Channel, ConnectRequest, DialRequest, ExitReport, Failure, Frame, FrameBuffer, FrameKind,
+    MAX_FRAME, MessageAssembler, ProtocolError, Welcome, encode_frame, encode_message,
 };
 use sandbox_core::{Error, ErrorKind, Result};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -26,6 +26,7 @@ use crate::lock;
 use crate::open_stream::OpenStream;
 use crate::open_streams::OpenStreams;
 use crate::outgoing::{FrameQueue, QueuedFrames};
+use crate::tcp::code::{self, CodeConnection, CodeConnections};
 use crate::tcp::{Accepted, TcpState, TcpStream};
 use crate::watch::watch;
 
@@ -65,6 +66,8 @@ pub(crate) struct ConnectionShared {
     ended: watch::Sender<Option<ConnectionEnd>>,
     outgoing: FrameQueue,
     last_frame: Mutex<Instant>,
+    /// What carries the connections of code.
+    pub(crate) code: CodeConnections,
     /// The link below the stream, if streams can be replaced.
     link: Option<Arc<link::LinkShared>>,
 }
@@ -110,6 +113,7 @@ impl Connection {
             ended: ended_sender,
             outgoing: outgoing.clone(),
             last_frame: Mutex::new(Instant::now()),
+            code: CodeConnections::default(),
             link,
         });
         let tasks = vec![
@@ -279,6 +283,23 @@ impl ConnectionShared {
         streams.lose(reason);
     }
 
+    /// The agent opens a stream for a connection of code.
+    fn code_connected(
+        &self,
+        streams: &mut OpenStreams,
+        frame: Frame<'_>,
+    ) -> Result<(), ProtocolError> {
+        if frame.header.more {
+            return Err(ProtocolError::TooLarge("request for a connection"));
+        }
+        let target = code::target(&ConnectRequest::decode(frame.payload)?);
+        let id = frame.header.stream;
+        let state = Arc::new(TcpState::new());
+        streams.add_of_agent(id, &state)?;
+        let stream = TcpStream::new(id, state, self.outgoing.clone());
+        self.code.arrived(CodeConnection { target, stream })
+    }
+
     fn violated(&self, error: ProtocolError) {
         self.end(
             EndCause::Violation,
@@ -308,6 +329,7 @@ impl ConnectionShared {
         if stream == 0 {
             return match frame.header.kind {
                 FrameKind::Pong => Ok(()),
+                FrameKind::EgressSet => self.code.answered(),
                 FrameKind::Stopped => {
                     self.end(EndCause::Ended, "the sandbox was stopped");
                     Ok(())
@@ -323,9 +345,12 @@ impl ConnectionShared {
         let mut streams = self.streams();
         if let Some(state) = streams.connections.get(&stream) {
             if state.accept(frame)? == Accepted::Last {
-                streams.connections.remove(&stream);
+                streams.remove_connection(stream);
             }
             return Ok(());
+        }
+        if frame.header.kind == FrameKind::Connect {
+            return self.code_connected(&mut streams, frame);
         }
         let inbox =
             streams

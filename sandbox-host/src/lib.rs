@@ -58,3 +58,4 @@ pub use sandbox::{AttachedSandbox, DEFAULT_IMAGE, HOME, PATH, Sandbox, WORK_FOLD
 pub use sandbox_agent::protocol::ClientKey;
 pub use stderr_tail::StderrTail;
 pub use sync::{PerProcess, WorkerThread, lock};
+pub use tcp::egress_ranges;

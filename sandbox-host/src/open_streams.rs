@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sandbox_agent::protocol::{MAX_CONNECTIONS, MAX_STREAMS};
+use sandbox_agent::protocol::{AGENT_STREAMS, MAX_CONNECTIONS, MAX_STREAMS, ProtocolError};
 use sandbox_core::{Error, ErrorKind, Result};
 
 use crate::inbox::{Inbox, Inboxes, StreamEnd};
 use crate::tcp::{TcpState, TcpStates};
 
-/// The host's stream numbers are below this.
-const HOST_STREAMS: u32 = 1 << 31;
+/// The host's stream numbers are below this, the agent's are not.
+const HOST_STREAMS: u32 = AGENT_STREAMS;
 
 /// The open streams, by number.
 #[derive(Debug, Default)]
@@ -18,6 +18,8 @@ pub(crate) struct OpenStreams {
     pub(crate) inboxes: Inboxes,
     pub(crate) connections: TcpStates,
     last: u32,
+    /// How many of the connections the agent has opened.
+    of_agent: usize,
 }
 
 impl OpenStreams {
@@ -34,13 +36,37 @@ impl OpenStreams {
 
     /// Adds a connection into the sandbox. Returns its number.
     pub(crate) fn add_connection(&mut self, state: &Arc<TcpState>) -> Result<u32> {
-        if self.connections.len() >= MAX_CONNECTIONS {
+        if self.connections.len() - self.of_agent >= MAX_CONNECTIONS {
             let context = format!("{MAX_CONNECTIONS} connections into this sandbox are open");
             return Err(Error::new(ErrorKind::InvalidRequest, "connect", context));
         }
         let id = self.number("connect")?;
         self.connections.insert(id, Arc::clone(state));
         Ok(id)
+    }
+
+    /// Adds a connection that the agent has opened.
+    pub(crate) fn add_of_agent(
+        &mut self,
+        id: u32,
+        state: &Arc<TcpState>,
+    ) -> std::result::Result<(), ProtocolError> {
+        if id < AGENT_STREAMS || self.connections.contains_key(&id) {
+            return Err(ProtocolError::BadValue("number of a stream"));
+        }
+        if self.of_agent >= MAX_CONNECTIONS {
+            return Err(ProtocolError::TooLarge("number of connections"));
+        }
+        self.of_agent += 1;
+        self.connections.insert(id, Arc::clone(state));
+        Ok(())
+    }
+
+    /// Removes a connection that has ended.
+    pub(crate) fn remove_connection(&mut self, id: u32) {
+        if self.connections.remove(&id).is_some() && id >= AGENT_STREAMS {
+            self.of_agent -= 1;
+        }
     }
 
     /// An unused number for a stream of the host.
@@ -77,5 +103,6 @@ impl OpenStreams {
         for (_, state) in self.connections.drain() {
             state.lose(reason);
         }
+        self.of_agent = 0;
     }
 }

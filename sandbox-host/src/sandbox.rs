@@ -2,13 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sandbox_agent::protocol::{AgentSettings, ClientKey, Confinement};
 use sandbox_core::{EnforcementReport, Error, ErrorKind, Plan, Result};
 
 use crate::confinement::export_folders;
+use crate::egress::{Egress, Resolver};
 use crate::state::DetachedRecord;
+use crate::tcp::code;
 
 /// The writable folder that code starts in: the workspace, if the specification has one.
 pub const WORK_FOLDER: &str = "/workspace";
@@ -35,6 +38,8 @@ const LOG_BYTES: u32 = 8 * 1024 * 1024;
 pub struct Sandbox {
     /// The settings in the first message.
     pub settings: AgentSettings,
+    /// The connections of code, if rules allow any: see [`Sandbox::with_egress`].
+    pub egress: Option<Arc<Egress>>,
     /// The environment of all executions, below the request's own.
     pub env: BTreeMap<String, String>,
     /// The enforcement report.
@@ -136,10 +141,12 @@ impl Sandbox {
                 .map(|folder| folder.into_os_string().into_encoded_bytes())
                 .collect(),
             kill_count_files: Vec::new(),
+            egress: None,
             confinement,
         };
         Ok(Self {
             settings,
+            egress: None,
             env,
             enforcement,
             detached: false,
@@ -167,6 +174,16 @@ impl Sandbox {
     pub fn detached_after_attach(mut self) -> Self {
         self.detached = true;
         self.settings.detached_after_attach = true;
+        self
+    }
+
+    /// Lets code connect to the hosts that the plan's rules allow, if it has rules. The sandbox must
+    /// have its own network namespace without any other way out. `resolver` finds the addresses of
+    /// names; by default this host's does.
+    #[must_use]
+    pub fn with_egress(mut self, plan: &Plan, resolver: Option<Arc<dyn Resolver>>) -> Self {
+        self.settings.egress = code::settings(plan);
+        self.egress = code::egress(plan, resolver);
         self
     }
 

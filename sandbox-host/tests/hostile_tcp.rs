@@ -5,8 +5,11 @@ mod fake;
 
 use std::net::Ipv4Addr;
 
-use fake::{FakeAgent, frame, sandbox};
-use sandbox_agent::protocol::{CONNECTION_WINDOW, Channel, ClosedReport, FrameKind};
+use fake::{FakeAgent, frame, sandbox, sandbox_with_rules};
+use sandbox_agent::protocol::{
+    AGENT_STREAMS, CONNECTION_WINDOW, Channel, ClosedReport, ConnectRequest, ConnectTarget,
+    ExitKind, FrameKind, MAX_CONNECTIONS,
+};
 use sandbox_core::spi::Instance;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
@@ -124,4 +127,77 @@ async fn reset_that_is_never_confirmed_ends_the_sandbox() {
         }
     }
     panic!("the sandbox still exists");
+}
+
+/// Opens a stream of the agent's own, as for a connection of code.
+fn connect(stream: u32) -> Vec<u8> {
+    let request = ConnectRequest {
+        target: ConnectTarget::Name(b"example.org".to_vec()),
+        port: 443,
+    };
+    frame(stream, FrameKind::Connect, &request.encode())
+}
+
+#[tokio::test]
+async fn connections_of_code_without_rules_end_the_sandbox() {
+    let (read, destroyed) = read_from(|mut agent, _| async move {
+        agent.raw(&connect(AGENT_STREAMS | 1)).await;
+        agent.stall().await;
+    })
+    .await;
+    assert!(read.is_err() && destroyed);
+}
+
+#[tokio::test]
+async fn wrong_numbers_and_too_many_connections_of_code_end_the_sandbox() {
+    let own = |number: u32| connect(AGENT_STREAMS | number);
+    let many = (0..=MAX_CONNECTIONS as u32).flat_map(own).collect();
+    let late = [
+        own(1),
+        closed(AGENT_STREAMS | 1, 0),
+        frame(AGENT_STREAMS | 1, FrameKind::Stdout, b"x"),
+    ];
+    let cases: [Vec<u8>; 6] = [
+        connect(7),
+        [own(1), own(1)].concat(),
+        many,
+        late.concat(),
+        frame(AGENT_STREAMS | 1, FrameKind::Connect, b""),
+        frame(0, FrameKind::EgressSet, b""),
+    ];
+    for (number, bytes) in cases.into_iter().enumerate() {
+        let (instance, destroyed) = sandbox_with_rules(|mut agent| async move {
+            agent.raw(&bytes).await;
+            agent.stall().await;
+        })
+        .await;
+        assert!(destroyed.soon().await, "{number}");
+        drop(instance);
+    }
+}
+
+#[tokio::test]
+async fn denied_connection_of_code_is_reset_and_told() {
+    let (instance, destroyed) = sandbox_with_rules(|mut agent| async move {
+        let request = ConnectRequest {
+            target: ConnectTarget::Name(b"evil.example\x1b".to_vec()),
+            port: 443,
+        };
+        let stream = AGENT_STREAMS | 5;
+        agent
+            .frame(stream, FrameKind::Connect, &request.encode())
+            .await;
+        assert_eq!(agent.wait_for(FrameKind::Kill).await, Some(stream));
+        agent.raw(&closed(stream, 104)).await;
+        let execution = agent.wait_for(FrameKind::Exec).await.unwrap();
+        agent.exit(execution, ExitKind::Exited(0)).await;
+        agent.only_answer_pings().await;
+    })
+    .await;
+    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    let end = fake::exec(&instance).await;
+    assert_eq!(end.denials.as_slice().len(), 1, "{:?}", end.denials);
+    let text = end.denials.as_slice()[0].to_string();
+    assert!(!text.contains('\x1b'), "{text:?}");
+    assert_eq!(destroyed.count(), 0);
 }

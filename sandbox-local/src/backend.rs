@@ -79,7 +79,8 @@ impl LocalBackend {
         plan.name.clear();
         plan.labels.clear();
         plan.lifetime = None;
-        plan.detached = false;
+        // It does with rules, which take a creator that stays.
+        plan.detached &= matches!(plan.network, NetworkPolicy::Allow(_));
         // Folders of the host can change between two calls.
         let cacheable = plan.read_roots.is_empty()
             && plan.write_roots.is_empty()
@@ -214,6 +215,7 @@ impl Backend for LocalBackend {
             host: &host,
             state: &state,
             lowered: &lowered,
+            hosts: &self.config.hosts,
         };
         let mut instance = match plan.detached {
             true => detached::start(&request).await?,

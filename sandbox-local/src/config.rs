@@ -1,5 +1,7 @@
 //! Settings of the local backend.
 
+use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use sandbox_lang::packages::PackageSettings;
@@ -14,6 +16,9 @@ pub struct LocalConfig {
     pub state_folder: Option<PathBuf>,
     /// The package index, the cache folder, and the limits of an installation.
     pub packages: PackageSettings,
+    /// Addresses of names that rules allow, before this host's resolver is asked. The rules decide
+    /// about these addresses as about any other.
+    pub hosts: BTreeMap<String, IpAddr>,
     /// Behave as on a host that denies user namespaces. For tests only.
     #[doc(hidden)]
     pub without_user_namespaces: bool,
@@ -44,6 +49,14 @@ impl LocalConfig {
     #[must_use]
     pub fn packages(mut self, settings: PackageSettings) -> Self {
         self.packages = settings;
+        self
+    }
+
+    /// Sets the address of a name that rules allow, which then is not looked up. A private address
+    /// takes a rule with `private`.
+    #[must_use]
+    pub fn host(mut self, name: impl Into<String>, address: IpAddr) -> Self {
+        self.hosts.insert(name.into(), address);
         self
     }
 

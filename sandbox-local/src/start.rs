@@ -1,6 +1,8 @@
 //! Creates one sandbox: from the lowered plan to an agent that answers.
 
+use std::collections::BTreeMap;
 use std::ffi::CString;
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream as StdUnixStream;
@@ -10,6 +12,7 @@ use std::sync::Arc;
 use sandbox_agent::runtime::Pid;
 use sandbox_agent::runtime::namespace::CLONE_NEWNET;
 use sandbox_core::{Error, Plan, Result};
+use sandbox_host::egress::HostsResolver;
 use sandbox_host::{AgentInstance, Sandbox};
 use tokio::net::UnixStream;
 
@@ -40,6 +43,8 @@ pub(crate) struct CreationRequest<'a> {
     /// The state folder. It exists, and no component of its path is a link.
     pub(crate) state: &'a Path,
     pub(crate) lowered: &'a LocalPlan,
+    /// See [`crate::LocalConfig::hosts`].
+    pub(crate) hosts: &'a BTreeMap<String, IpAddr>,
 }
 
 impl CreationRequest<'_> {
@@ -103,6 +108,7 @@ pub(crate) async fn start(request: &CreationRequest<'_>) -> Result<AgentInstance
         host,
         state,
         lowered,
+        hosts,
     } = *request;
     tracing::trace!("lowered");
     let network = request.prepare_host()?;
@@ -146,6 +152,10 @@ pub(crate) async fn start(request: &CreationRequest<'_>) -> Result<AgentInstance
             lowered.isolation,
         ),
         Some(private) => in_host_namespaces(request, private, agent)?,
+    };
+    let sandbox = match &lowered.setup.egress {
+        Some(_) => sandbox.with_egress(plan, Some(Arc::new(HostsResolver::new(hosts.clone())))),
+        None => sandbox,
     };
     let watch = match lowered.sampled_memory {
         None => None,
@@ -245,6 +255,7 @@ pub(crate) fn in_host_namespaces(
         host,
         state,
         lowered,
+        ..
     } = *request;
     let lowered = lower(
         plan,

@@ -4,6 +4,7 @@ use alloc::collections::BTreeMap;
 
 use super::{
     connection::{Connection, ReadBuffer, ReadOutcome},
+    egress::CodeConnection,
     exec::{Execution, ExecutionDescriptor},
     output_log::OutputLog,
     poll_set::{MonotonicMicros, POLLIN, POLLOUT, PollSet},
@@ -13,8 +14,8 @@ use super::{
 };
 use crate::{
     protocol::{
-        ClosedReport, DialRequest, ExecRequest, ExitKind, Failure, FrameKind, Header, LogRequest,
-        ProtocolError,
+        AGENT_STREAMS, ClosedReport, DialRequest, EgressTable, ExecRequest, ExitKind, Failure,
+        FrameKind, Header, LogRequest, MAX_CONNECTIONS, ProtocolError,
     },
     runtime::Errno,
 };
@@ -151,7 +152,20 @@ impl Client {
                     .map_err(|_| ProtocolError::BadValue("grace"))?;
                 shared.request_stop(u32::from_le_bytes(grace));
             }
+            (0, FrameKind::Egress) => match &mut shared.egress {
+                // Only the sandbox's owner answers for its connections.
+                Some(egress) if self.number == 0 => {
+                    egress.set(EgressTable::decode(message)?);
+                    self.connection
+                        .outgoing
+                        .message(0, FrameKind::EgressSet, b"");
+                }
+                _ => return Err(ProtocolError::Unexpected("rules for connections")),
+            },
             (0, _) => return Err(ProtocolError::Unexpected("frame on stream 0")),
+            (AGENT_STREAMS.., FrameKind::Exec | FrameKind::Logs | FrameKind::Dial) => {
+                return Err(ProtocolError::BadValue("number of a stream"));
+            }
             (stream, FrameKind::Exec | FrameKind::Logs | FrameKind::Dial)
                 if self.is_open(stream) =>
             {
@@ -269,6 +283,33 @@ impl Client {
         }
     }
 
+    /// How many more connections of code it can carry.
+    pub(super) fn room_for_connections(&self) -> usize {
+        if !self.connection.is_alive() || !self.connection.outgoing.has_room() {
+            return 0;
+        }
+        let open = self.connections.range(AGENT_STREAMS..).count();
+        MAX_CONNECTIONS.saturating_sub(open)
+    }
+
+    /// Carries a connection of code.
+    pub(super) fn carry(&mut self, connection: CodeConnection) {
+        let CodeConnection {
+            stream,
+            request,
+            socket,
+        } = connection;
+        self.connection
+            .outgoing
+            .message(stream, FrameKind::Connect, &request.encode());
+        self.connections.insert(stream, TcpStream::accepted(socket));
+    }
+
+    /// Number of connections that the client has opened.
+    fn dialed(&self) -> usize {
+        self.connections.range(..AGENT_STREAMS).count()
+    }
+
     /// The socket of a connection is ready.
     pub(super) fn connection_ready(&mut self, stream: u32) {
         if let Some(connection) = self.connections.get_mut(&stream) {
@@ -331,7 +372,7 @@ impl Client {
 
     /// Removes connections that have ended.
     fn end_connections(&mut self, shared: &mut SharedState) {
-        let before = self.connections.len();
+        let before = self.dialed();
         let outgoing = &mut self.connection.outgoing;
         self.connections.retain(|stream, connection| {
             let end = connection.end();
@@ -340,7 +381,7 @@ impl Client {
             }
             end.is_none()
         });
-        shared.close_connections(before - self.connections.len());
+        shared.close_connections(before - self.dialed());
     }
 
     /// Sends `failure` if the stream accepts it at once, closes the stream and kills the client's
@@ -353,7 +394,7 @@ impl Client {
         self.connection.close();
         shared.close_streams(self.replays.len());
         self.replays.clear();
-        shared.close_connections(self.connections.len());
+        shared.close_connections(self.dialed());
         self.connections.clear();
         for execution in self.executions.values_mut() {
             execution.kill(ExitKind::Killed);

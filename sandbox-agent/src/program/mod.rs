@@ -18,6 +18,7 @@ mod cut_network;
 mod descriptors;
 mod detached;
 mod dial;
+mod egress;
 mod exec;
 mod exec_once;
 mod exit_reason;

@@ -4,7 +4,9 @@ use alloc::vec::Vec;
 use core::fmt::Write;
 
 use crate::runtime::{
-    Errno, Fd, FdWriter, fs,
+    Errno, Fd, FdWriter,
+    credentials::CAP_NET_ADMIN,
+    fs,
     net::{self, SOCK_CLOEXEC, SOCK_NONBLOCK},
     signal::{self, SignalSet},
 };
@@ -16,6 +18,7 @@ use super::{
     connection::{Connection, ReadBuffer},
     cut_network::cut_network,
     descriptors::close_all_but,
+    egress::{Egress, add_routes},
     exit_reason::{EXIT_SETUP, ExitReason},
     failures::failure,
     oom_score::OomScore,
@@ -26,7 +29,8 @@ use super::{
     setup,
 };
 use crate::protocol::{
-    AgentSettings, BeginLink, FailStep, FrameKind, Header, ProtocolError, Setup,
+    AgentSettings, BeginLink, EgressSettings, FailStep, Failure, FrameKind, Header, ProtocolError,
+    Setup,
 };
 
 /// Timeout for each of the client's first messages, in milliseconds. An engine may keep the stream
@@ -141,19 +145,21 @@ fn establish(
     // Before the change of identity, which makes the file inaccessible. Without procfs, agent and
     // code have the same score.
     let oom = OomScore::open().ok();
-    let mut procfs = None;
+    let (mut procfs, mut ipv6) = (None, None);
     let mut die_with_parent = false;
     if options.setup {
         let message = expect(connection, &mut read_buffer, FrameKind::Setup)?;
         let setup = Setup::decode(&message)?;
         die_with_parent = setup.die_with_parent;
-        procfs = setup::build(&setup, connection, &mut read_buffer)?;
+        (procfs, ipv6) = setup::build(&setup, connection, &mut read_buffer)?;
     }
     let message = expect_settings(connection, &mut read_buffer, listener.is_some())?;
     let settings = AgentSettings::decode(&message)?;
     let procfs = procfs.or_else(|| Procfs::open().ok());
+    // First of all, because it takes a capability that code must not have.
+    let egress = start_egress(&settings, ipv6).map_err(ExitReason::Refused)?;
     let (sandbox, welcome) = prepare(&settings, procfs, oom).map_err(ExitReason::Refused)?;
-    let agent = Agent::new(sandbox, &settings, welcome, listener, read_buffer)
+    let agent = Agent::new(sandbox, &settings, welcome, listener, read_buffer, egress)
         .map_err(ExitReason::Refused)?;
     // Clients connect to a named socket through `sandbox-agent connect`, a process beside the
     // agent.
@@ -166,6 +172,23 @@ fn establish(
         privilege::die_with_parent().map_err(|errno| setup_failed("PR_SET_PDEATHSIG", errno))?;
     }
     Ok(agent)
+}
+
+/// Makes the way out, if there is one. Without a setup, the routes are added here.
+fn start_egress(settings: &AgentSettings, ipv6: Option<bool>) -> Result<Option<Egress>, Failure> {
+    let failed = |what: &'static str| move |errno| failure(FailStep::Settings, errno, what);
+    let Some(EgressSettings { table, ranges }) = &settings.egress else {
+        return Ok(None);
+    };
+    let ipv6 = match ipv6 {
+        Some(ipv6) => ipv6,
+        None => {
+            let added = add_routes(ranges).map_err(failed("routes for allowed hosts"))?;
+            privilege::drop_capability(CAP_NET_ADMIN).map_err(failed("give up CAP_NET_ADMIN"))?;
+            added
+        }
+    };
+    Egress::new(table.clone(), ipv6).map(Some)
 }
 
 /// Reads the settings. Where `resumable`, the stream may begin a link first: the listening socket

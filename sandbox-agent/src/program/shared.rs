@@ -5,7 +5,7 @@ use alloc::{collections::BTreeMap, string::ToString};
 use crate::runtime::Pid;
 
 use super::{
-    failures::refusal, output_log::OutputLog, prefork_pool::PreforkPool,
+    egress::Egress, failures::refusal, output_log::OutputLog, prefork_pool::PreforkPool,
     prepared_sandbox::PreparedSandbox,
 };
 use crate::protocol::{FailStep, Failure, MAX_CONNECTIONS, MAX_STREAMS};
@@ -28,6 +28,8 @@ pub(super) struct SharedState {
     pub(super) supervisors: BTreeMap<Pid, StreamName>,
     /// A pre-forked execution, while no code runs.
     pub(super) prefork_pool: PreforkPool,
+    /// The way out, if rules allow any.
+    pub(super) egress: Option<Egress>,
     /// Number of open streams.
     streams: usize,
     /// Number of open connections that clients have asked for.
@@ -37,12 +39,13 @@ pub(super) struct SharedState {
 }
 
 impl SharedState {
-    pub(super) fn new(sandbox: PreparedSandbox, log: OutputLog) -> Self {
+    pub(super) fn new(sandbox: PreparedSandbox, log: OutputLog, egress: Option<Egress>) -> Self {
         Self {
             sandbox,
             log,
             supervisors: BTreeMap::new(),
             prefork_pool: PreforkPool::new(),
+            egress,
             streams: 0,
             connections: 0,
             stop_grace_ms: None,

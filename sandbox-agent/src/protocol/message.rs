@@ -26,6 +26,9 @@ pub enum FrameKind {
     Link = 0x07,
     /// Host, stream 0, the first frame of a stream that resumes a link: [`super::Resume`].
     Resume = 0x08,
+    /// Host, stream 0: the rules for connections from now on, [`super::EgressTable`]. The agent
+    /// answers [`FrameKind::EgressSet`].
+    Egress = 0x09,
     /// Host, a new stream: [`super::ExecRequest`].
     Exec = 0x10,
     /// Host: bytes for standard input.
@@ -61,6 +64,8 @@ pub enum FrameKind {
     /// Agent, stream 0, the first frame after a [`FrameKind::Link`] or [`FrameKind::Resume`]:
     /// [`super::Resumed`].
     Resumed = 0x85,
+    /// Agent, stream 0: the rules of the last [`FrameKind::Egress`] are in force.
+    EgressSet = 0x86,
     /// Agent: the program runs; its PID inside the sandbox (`u32`).
     Started = 0x90,
     /// Agent: bytes of standard output.
@@ -75,6 +80,9 @@ pub enum FrameKind {
     StdoutEnd = 0x95,
     /// Agent, last frame of a connection's stream: [`super::ClosedReport`].
     Closed = 0x96,
+    /// Agent, a new stream of its own: code has connected ([`super::ConnectRequest`]). The stream
+    /// carries the connection as that of a [`FrameKind::Dial`]; a [`FrameKind::Kill`] refuses it.
+    Connect = 0x97,
 }
 
 impl FrameKind {
@@ -84,7 +92,7 @@ impl FrameKind {
     ///
     /// [`ProtocolError::UnknownKind`].
     pub fn from_byte(byte: u8) -> Result<Self, ProtocolError> {
-        const ALL: [FrameKind; 29] = [
+        const ALL: [FrameKind; 32] = [
             FrameKind::Setup,
             FrameKind::Mapped,
             FrameKind::Hello,
@@ -93,6 +101,7 @@ impl FrameKind {
             FrameKind::Attach,
             FrameKind::Link,
             FrameKind::Resume,
+            FrameKind::Egress,
             FrameKind::Exec,
             FrameKind::Stdin,
             FrameKind::StdinEnd,
@@ -107,6 +116,7 @@ impl FrameKind {
             FrameKind::Pong,
             FrameKind::Stopped,
             FrameKind::Resumed,
+            FrameKind::EgressSet,
             FrameKind::Started,
             FrameKind::Stdout,
             FrameKind::Stderr,
@@ -114,6 +124,7 @@ impl FrameKind {
             FrameKind::Failed,
             FrameKind::StdoutEnd,
             FrameKind::Closed,
+            FrameKind::Connect,
         ];
         ALL.into_iter()
             .find(|kind| *kind as u8 == byte)

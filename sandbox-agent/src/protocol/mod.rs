@@ -5,7 +5,8 @@
 //!
 //! One duplex byte stream carries frames of at most 64 KiB. Stream 0 is the connection itself.
 //! Every other stream is an execution, a log or a TCP connection, opened by the host with an unused
-//! number. A file transfer is an execution of a builtin ([`ExecProgram::Builtin`]), with the same
+//! number. The agent opens streams for connections of code, with numbers of its own
+//! ([`AGENT_STREAMS`]). A file transfer is an execution of a builtin ([`ExecProgram::Builtin`]), with the same
 //! identity, confinement, limits and flow control as code.
 //!
 //! ```text
@@ -21,6 +22,8 @@
 //!  | Dial on stream m                   |   a connection to a port inside
 //!  | Stdin, StdinEnd, Credit, Kill      |
 //!  |    Stdout, StdoutEnd, then Closed  |   the last frame of stream m
+//!  |              Connect on stream k   |   code has connected to a name or an address
+//!  | Egress                             |   EgressSet: other rules are in force
 //!  | Ping, Stop                         |   Pong, Stopped
 //! ```
 //!
@@ -39,6 +42,7 @@
 mod attach;
 mod codec;
 mod connection;
+mod egress;
 mod error;
 mod exec;
 mod frame;
@@ -55,6 +59,10 @@ mod terminal;
 pub use attach::{Attach, ClientKey};
 pub use codec::{MessageReader, MessageWriter};
 pub use connection::{CONNECTION_WINDOW, ClosedReport, DialRequest, MAX_CONNECTIONS};
+pub use egress::{
+    AGENT_STREAMS, ConnectRequest, ConnectTarget, EgressHost, EgressRule, EgressTable, IpRange,
+    MAX_EGRESS_RULES, NAME_SERVER,
+};
 pub use error::ProtocolError;
 pub use exec::{Builtin, ExecProgram, ExecRequest, ExitKind, ExitReport, FailStep, Failure};
 pub use frame::{
@@ -69,7 +77,9 @@ pub use link::{
 pub use logs::LogRequest;
 pub use memory_kills::memory_kills;
 pub use message::{Channel, FrameKind, MessageAssembler};
-pub use settings::{AgentSettings, Confinement, ExpectedObject, ResourceLimit, Welcome};
+pub use settings::{
+    AgentSettings, Confinement, EgressSettings, ExpectedObject, ResourceLimit, Welcome,
+};
 pub use setup::{HostObject, Mount, Setup, UserLimit};
 pub use terminal::TerminalSize;
 

@@ -3,8 +3,8 @@
 use alloc::vec::Vec;
 
 use super::{
-    ClientKey, LandlockRules, MessageReader, MessageWriter, ProtocolError, VERSION,
-    attach::read_key,
+    ClientKey, EgressTable, IpRange, LandlockRules, MessageReader, MessageWriter, ProtocolError,
+    VERSION, attach::read_key,
 };
 
 /// A resource limit of every execution, as `setrlimit` takes it.
@@ -83,8 +83,20 @@ pub struct AgentSettings {
     /// count ([`super::memory_kills`]) before and after every execution, for
     /// [`super::ExitReport::memory_kills`].
     pub kill_count_files: Vec<Vec<u8>>,
+    /// How code reaches the hosts that rules allow; `None` if it reaches none.
+    pub egress: Option<EgressSettings>,
     /// The confinement of executions.
     pub confinement: Confinement,
+}
+
+/// How code connects to hosts outside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EgressSettings {
+    /// The first rules.
+    pub table: EgressTable,
+    /// Ranges of addresses that any rules of this sandbox may allow. The agent adds routes for them,
+    /// which takes `CAP_NET_ADMIN`, and drops it. Unused if [`super::Setup::egress`] was set.
+    pub ranges: Vec<IpRange>,
 }
 
 /// The agent's answer to [`AgentSettings`], and to [`super::Attach`].
@@ -121,6 +133,11 @@ impl AgentSettings {
             message.list(paths, |message, path| {
                 message.bytes(path);
             });
+        }
+        message.bool(self.egress.is_some());
+        if let Some(egress) = &self.egress {
+            egress.table.write(&mut message);
+            write_ranges(&egress.ranges, &mut message);
         }
         let confinement = &self.confinement;
         match confinement.identity {
@@ -172,6 +189,13 @@ impl AgentSettings {
         let give_dirs = super::exec::byte_list(&mut reader)?;
         let make_dirs = super::exec::byte_list(&mut reader)?;
         let kill_count_files = super::exec::byte_list(&mut reader)?;
+        let egress = match reader.bool()? {
+            false => None,
+            true => Some(EgressSettings {
+                table: EgressTable::read(&mut reader)?,
+                ranges: reader.list(IpRange::read)?,
+            }),
+        };
         let identity = if reader.bool()? {
             Some((reader.u32()?, reader.u32()?))
         } else {
@@ -215,9 +239,14 @@ impl AgentSettings {
             give_dirs,
             make_dirs,
             kill_count_files,
+            egress,
             confinement,
         })
     }
+}
+
+pub(super) fn write_ranges(ranges: &[IpRange], message: &mut MessageWriter) {
+    message.list(ranges, |message, range| range.write(message));
 }
 
 impl Welcome {

@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use super::{MessageReader, MessageWriter, ProtocolError};
+use super::{IpRange, MessageReader, MessageWriter, ProtocolError, settings::write_ranges};
 
 /// The object of the host that a path must lead to. The host holds it open until the agent has
 /// answered, so its numbers are not reused.
@@ -165,6 +165,9 @@ pub struct Setup {
     /// [`super::FrameKind::NeedMaps`], wait for [`super::FrameKind::Mapped`], and become its user and group
     /// 0.
     pub user_namespace: bool,
+    /// Whether to make the addresses of names and these ranges local to the network namespace, and
+    /// to open its low ports, for [`super::EgressSettings`].
+    pub egress: Option<Vec<IpRange>>,
     /// Limits of the sandbox's own user namespace.
     pub user_limits: Vec<UserLimit>,
     /// User and group that `owned` means while the root is built, as IDs of the agent's namespace
@@ -324,9 +327,13 @@ impl Setup {
             .bytes(&self.hostname)
             .bool(self.loopback)
             .bool(self.user_namespace)
-            .list(&self.user_limits, |message, limit| {
-                message.bytes(&limit.name).u64(limit.most);
-            });
+            .bool(self.egress.is_some());
+        if let Some(ranges) = &self.egress {
+            write_ranges(ranges, &mut message);
+        }
+        message.list(&self.user_limits, |message, limit| {
+            message.bytes(&limit.name).u64(limit.most);
+        });
         message
             .u32(self.owner.0)
             .u32(self.owner.1)
@@ -348,6 +355,10 @@ impl Setup {
             hostname: reader.bytes()?.to_vec(),
             loopback: reader.bool()?,
             user_namespace: reader.bool()?,
+            egress: match reader.bool()? {
+                false => None,
+                true => Some(reader.list(IpRange::read)?),
+            },
             user_limits: reader.list(|reader| {
                 Ok(UserLimit {
                     name: reader.bytes()?.to_vec(),

@@ -1,8 +1,11 @@
 //! Options and addresses of sockets.
 
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
 use crate::runtime::descriptor::{Descriptor, word};
 use crate::runtime::errno::Errno;
-use crate::runtime::syscall::{check, nr, syscall5};
+use crate::runtime::net::{AF_INET, AF_INET6};
+use crate::runtime::syscall::{check, nr, result, retry, syscall3, syscall5, syscall6};
 
 /// Option level: the socket itself.
 const SOL_SOCKET: usize = 1;
@@ -68,4 +71,123 @@ pub fn take_error(socket: impl Descriptor) -> Result<Option<Errno>, Errno> {
         )
     })?;
     Ok((value != 0).then_some(Errno(value)))
+}
+
+/// Allows to bind an address and port that connections of an earlier listener still use.
+///
+/// # Errors
+/// `ENOTSOCK`.
+pub fn reuse_address(socket: impl Descriptor) -> Result<(), Errno> {
+    const SO_REUSEADDR: usize = 2;
+    set(socket, SOL_SOCKET, SO_REUSEADDR, &1i32)
+}
+
+/// Leaves IPv4 to other sockets.
+///
+/// # Errors
+/// `ENOPROTOOPT` for a socket that is not IPv6.
+pub fn only_ipv6(socket: impl Descriptor) -> Result<(), Errno> {
+    const IPPROTO_IPV6: usize = 41;
+    const IPV6_V6ONLY: usize = 26;
+    set(socket, IPPROTO_IPV6, IPV6_V6ONLY, &1i32)
+}
+
+/// An address of a socket, as the kernel writes it.
+#[derive(Debug, Clone, Copy)]
+pub struct RawAddress {
+    bytes: [u8; 28],
+    length: u32,
+}
+
+impl RawAddress {
+    const EMPTY: RawAddress = RawAddress {
+        bytes: [0; 28],
+        length: 28,
+    };
+
+    /// The IP address and the port; `None` for another family.
+    pub fn ip(&self) -> Option<(IpAddr, u16)> {
+        let family = i32::from(u16::from_ne_bytes([self.bytes[0], self.bytes[1]]));
+        let port = u16::from_be_bytes([self.bytes[2], self.bytes[3]]);
+        let address = match family {
+            AF_INET => Ipv4Addr::from(*self.bytes[4..].first_chunk::<4>()?).into(),
+            AF_INET6 => Ipv6Addr::from(*self.bytes[8..].first_chunk::<16>()?).into(),
+            _ => return None,
+        };
+        Some((address, port))
+    }
+}
+
+/// The address that a socket is bound to.
+///
+/// # Errors
+/// `ENOTSOCK`.
+pub fn local_address(socket: impl Descriptor) -> Result<RawAddress, Errno> {
+    let mut address = RawAddress::EMPTY;
+    // SAFETY: the kernel writes at most `length` bytes into the address, and its size into
+    // `length`.
+    check(unsafe {
+        syscall3(
+            nr::GETSOCKNAME,
+            word(socket),
+            address.bytes.as_mut_ptr() as usize,
+            &raw mut address.length as usize,
+        )
+    })?;
+    Ok(address)
+}
+
+/// Receives a datagram, and who sent it. What does not fit into `buffer` is lost.
+///
+/// # Errors
+/// `EAGAIN`.
+pub fn receive_from(
+    socket: impl Descriptor,
+    buffer: &mut [u8],
+) -> Result<(usize, RawAddress), Errno> {
+    let mut address = RawAddress::EMPTY;
+    let socket = word(socket);
+    let count = retry(|| {
+        // SAFETY: the kernel writes at most the buffer's length, and at most `length` bytes into
+        // the address, and its size into `length`.
+        result(unsafe {
+            syscall6(
+                nr::RECVFROM,
+                socket,
+                buffer.as_mut_ptr() as usize,
+                buffer.len(),
+                0,
+                address.bytes.as_mut_ptr() as usize,
+                &raw mut address.length as usize,
+            )
+        })
+    })?;
+    Ok((count, address))
+}
+
+/// Sends a datagram.
+///
+/// # Errors
+/// `EAGAIN`, `ECONNREFUSED`.
+pub fn send_to(
+    socket: impl Descriptor,
+    bytes: &[u8],
+    address: &RawAddress,
+) -> Result<usize, Errno> {
+    let socket = word(socket);
+    let length = (address.length as usize).min(address.bytes.len());
+    retry(|| {
+        // SAFETY: the kernel reads the bytes and the address.
+        result(unsafe {
+            syscall6(
+                nr::SENDTO,
+                socket,
+                bytes.as_ptr() as usize,
+                bytes.len(),
+                0,
+                address.bytes.as_ptr() as usize,
+                length,
+            )
+        })
+    })
 }

@@ -110,6 +110,7 @@ pub fn settings() -> AgentSettings {
         give_dirs: Vec::new(),
         make_dirs: Vec::new(),
         kill_count_files: Vec::new(),
+        egress: None,
         confinement: Confinement {
             umask: 0o022,
             ..Confinement::default()

@@ -2,8 +2,9 @@
 
 use proptest::{collection::vec, option, prelude::*};
 use sandbox_agent::protocol::{
-    AgentSettings, Builtin, ClientKey, Confinement, ExecProgram, ExecRequest, ExitKind, ExitReport,
-    ExpectedObject, FailStep, Failure, HostObject, LandlockPath, LandlockRules, Mount,
+    AgentSettings, Builtin, ClientKey, Confinement, ConnectRequest, ConnectTarget, EgressHost,
+    EgressRule, EgressSettings, EgressTable, ExecProgram, ExecRequest, ExitKind, ExitReport,
+    ExpectedObject, FailStep, Failure, HostObject, IpRange, LandlockPath, LandlockRules, Mount,
     ResourceLimit, Setup, TerminalSize, UserLimit,
 };
 
@@ -104,8 +105,9 @@ pub fn setup() -> impl Strategy<Value = Setup> {
         any::<[bool; 5]>(),
         any::<(u32, u32)>(),
         vec((bytes(), any::<u64>()), 0..3),
+        option::of(vec(range(), 0..3)),
     )
-        .prop_map(|(mounts, hostname, flags, owner, user_limits)| {
+        .prop_map(|(mounts, hostname, flags, owner, user_limits, egress)| {
             let [new_root, loopback, user_namespace, pid_one, die_with_parent] = flags;
             Setup {
                 new_root,
@@ -113,6 +115,7 @@ pub fn setup() -> impl Strategy<Value = Setup> {
                 hostname,
                 loopback,
                 user_namespace,
+                egress,
                 user_limits: user_limits
                     .into_iter()
                     .map(|(name, most)| UserLimit { name, most })
@@ -122,6 +125,35 @@ pub fn setup() -> impl Strategy<Value = Setup> {
                 die_with_parent,
             }
         })
+}
+
+pub fn range() -> impl Strategy<Value = IpRange> {
+    let four = (any::<[u8; 4]>(), 0u8..=32).prop_map(|(bytes, prefix)| (bytes.into(), prefix));
+    let six = (any::<[u8; 16]>(), 0u8..=128).prop_map(|(bytes, prefix)| (bytes.into(), prefix));
+    prop_oneof![four, six].prop_map(|(address, prefix)| IpRange { address, prefix })
+}
+
+pub fn table() -> impl Strategy<Value = EgressTable> {
+    let host = prop_oneof![
+        bytes().prop_map(EgressHost::Name),
+        bytes().prop_map(EgressHost::Suffix),
+        range().prop_map(EgressHost::Range),
+    ];
+    let rule =
+        (any::<bool>(), host, vec(1u16.., 0..3)).prop_map(|(denies, host, ports)| EgressRule {
+            denies,
+            host,
+            ports,
+        });
+    vec(rule, 0..4).prop_map(|rules| EgressTable { rules })
+}
+
+pub fn connect() -> impl Strategy<Value = ConnectRequest> {
+    let target = prop_oneof![
+        bytes().prop_map(ConnectTarget::Name),
+        range().prop_map(|range| ConnectTarget::Address(range.address)),
+    ];
+    (target, 1u16..).prop_map(|(target, port)| ConnectRequest { target, port })
 }
 
 pub fn settings() -> impl Strategy<Value = AgentSettings> {
@@ -180,8 +212,11 @@ pub fn settings() -> impl Strategy<Value = AgentSettings> {
         inode,
     });
     let placed = vec(placed, 0..3);
-    let all = (any::<[u8; 32]>(), rest, placed, confinement);
-    all.prop_map(|(key, rest, placed, confinement)| {
+    let egress = (table(), vec(range(), 0..3));
+    let egress = egress.prop_map(|(table, ranges)| EgressSettings { table, ranges });
+    let egress = option::of(egress);
+    let all = (any::<[u8; 32]>(), rest, placed, egress, confinement);
+    all.prop_map(|(key, rest, placed, egress, confinement)| {
         let (
             [lease_ms, lifetime_ms],
             [owned, detached_after_attach],
@@ -201,6 +236,7 @@ pub fn settings() -> impl Strategy<Value = AgentSettings> {
             give_dirs,
             make_dirs,
             kill_count_files,
+            egress,
             confinement,
         }
     })

@@ -106,6 +106,7 @@ pub fn standard_root() -> Setup {
         hostname: b"inside".to_vec(),
         loopback: true,
         user_namespace: false,
+        egress: None,
         user_limits: Vec::new(),
         owner: (1234, 1234),
         pid_one: true,

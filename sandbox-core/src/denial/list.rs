@@ -41,7 +41,8 @@ impl Denials {
         self.omitted
     }
 
-    pub(crate) fn push(&mut self, denial: Denial) {
+    /// Adds a denial. Repeated ones are counted, and those above the limit are counted only.
+    pub fn push(&mut self, denial: Denial) {
         if let Some(known) = self.kept.iter_mut().find(|known| known.is_like(&denial)) {
             known.times = known.times.saturating_add(denial.times);
         } else if self.kept.len() < MAX_DISTINCT {

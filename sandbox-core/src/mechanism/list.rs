@@ -57,7 +57,7 @@ impl fmt::Display for Mechanisms {
 pub(super) fn separator(before: &Mechanism, next: &Mechanism) -> &'static str {
     use Mechanism::*;
     match (before, next) {
-        (_, OpenPipes | OpenPipesBelowWritable) => " ",
+        (_, OpenPipes | OpenPipesBelowWritable | FirstRequestChecked | WildcardNames) => " ",
         (_, SystemdScope | UserSystemdScope | SharedWithRuntime(_)) => " ",
         (InterfacesDown, _) | (_, SharedUserCounters | WarmPoolPod(_)) => "; ",
         _ => ", ",

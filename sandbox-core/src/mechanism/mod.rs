@@ -107,6 +107,13 @@ mechanisms! {
             "NetworkPolicy without rules, shown by a canary to be enforced, and awaited by an init step",
         /// The network of a pod, where the policy permits all of it.
         PodNetwork = "the pod's network, as asked for",
+        /// The host resolves, checks and dials what the rules for connections allow.
+        HostDialsAllowedNames = "connections dialed by the host, by rules",
+        /// A remark: at level `name`, only the first request of a connection is checked.
+        FirstRequestChecked =
+            "(a server of an allowed name may reach its other names, in later requests of a connection)",
+        /// A remark: a rule with a wildcard lets code choose names.
+        WildcardNames = "(the owner of a wildcard's suffix learns the names that code looks up)",
         /// Code that cannot reach a registry cannot install packages.
         NoRegistry = "no network to a registry",
 

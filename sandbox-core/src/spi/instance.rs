@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use crate::policy::EgressRules;
+
 use super::{Input, OutputSink, Source, unsupported};
 use crate::{
     ArtifactLimits, Copied, EnforcementReport, Error, ErrorKind, ExecEnd, ExecRequest, Export,
@@ -185,6 +187,19 @@ pub trait Instance: Send + Sync {
             "follow the log",
             "this backend does not do that",
         ))
+    }
+
+    /// Replaces the rules for connections out of the sandbox, within [`crate::Plan::network_ceiling`].
+    ///
+    /// # Behavior
+    ///
+    /// - Returns when the new rules are in force, and when each connection that they do not allow
+    ///   has been reset. Other connections live on.
+    /// - Changes nothing on an error of kind [`ErrorKind::PolicyExceeded`] or
+    ///   [`ErrorKind::InvalidPolicy`].
+    async fn set_egress(&self, rules: EgressRules) -> Result<()> {
+        let _ = rules;
+        Err(unsupported("change egress rules", "this backend"))
     }
 
     /// Listens on `address` of the host and connects each client to `port` of the sandbox's own

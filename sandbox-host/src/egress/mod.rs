@@ -36,13 +36,13 @@ use std::time::Duration;
 use sandbox_core::policy::{
     Destination, EgressRules, EgressTarget, IpNetwork, NetworkPolicy, NetworkRule, RuleLevel,
 };
-use sandbox_core::{Error, ErrorKind, Result};
+use sandbox_core::{Enforcement, Error, ErrorKind, Mechanism, Result};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 
 pub use end::{Carried, CarryEnd, ConnectionDenial, EndReason};
-pub use resolver::{Resolver, SystemResolver};
+pub use resolver::{HostsResolver, Resolver, SystemResolver};
 pub use target::{CodeTarget, TargetHost};
 
 use first_flight::{FirstFlight, Mismatch};
@@ -73,6 +73,22 @@ pub fn gaps(rules: &EgressRules) -> Vec<&'static str> {
         gaps.push(WILDCARD_GAP);
     }
     gaps
+}
+
+/// Why a detached sandbox has no rules.
+pub const DETACHED_RULES: &str = "rules take the process that created the sandbox, which dials its \
+                                  connections, and a detached sandbox outlives it: there is no network at all";
+
+/// The report of a network that is `isolated`, with these rules for connections out of it.
+#[must_use]
+pub fn with_rules(isolated: Enforcement, rules: &[NetworkRule]) -> Enforcement {
+    let rules = EgressRules::new(rules.to_vec());
+    let remarks = gaps(&rules).into_iter().map(|gap| match gap {
+        WILDCARD_GAP => Mechanism::WildcardNames,
+        _ => Mechanism::FirstRequestChecked,
+    });
+    let enforced = isolated.and(Mechanism::HostDialsAllowedNames);
+    remarks.fold(enforced, Enforcement::and)
 }
 
 /// How long a client may take to read why it was refused.

@@ -1,7 +1,8 @@
 //! How names become addresses.
 
+use std::collections::BTreeMap;
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -34,6 +35,34 @@ impl Default for SystemResolver {
     fn default() -> Self {
         Self {
             lookups: Arc::new(Semaphore::new(MAX_LOOKUPS)),
+        }
+    }
+}
+
+/// Addresses of some names, before the host's resolver is asked.
+#[derive(Debug, Clone, Default)]
+pub struct HostsResolver {
+    hosts: BTreeMap<String, IpAddr>,
+    system: SystemResolver,
+}
+
+impl HostsResolver {
+    /// These names, in lower case, have these addresses.
+    #[must_use]
+    pub fn new(hosts: BTreeMap<String, IpAddr>) -> Self {
+        Self {
+            hosts,
+            system: SystemResolver::default(),
+        }
+    }
+}
+
+#[async_trait]
+impl Resolver for HostsResolver {
+    async fn resolve(&self, name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+        match self.hosts.get(name) {
+            Some(address) => Ok(vec![SocketAddr::new(*address, port)]),
+            None => self.system.resolve(name, port).await,
         }
     }
 }

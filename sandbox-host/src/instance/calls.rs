@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use sandbox_agent::protocol::{Builtin, ExecProgram, FrameKind, LogRequest};
-use sandbox_core::spi::{Flow, Input, Instance, OutputSink, OutputStream, Source};
+use sandbox_core::policy::EgressRules;
+use sandbox_core::spi::{Flow, Input, Instance, OutputSink, OutputStream, Source, unsupported};
 use sandbox_core::{
     ArtifactLimits, Copied, EnforcementReport, ExecEnd, ExecRequest, Export, FileEntry, Forward,
     ImageInfo, ImageReference, Result, Synced, WorkspaceCopies,
@@ -17,7 +18,8 @@ use super::{AgentInstance, DiscardSink};
 use crate::entries::{self, Entry};
 use crate::execution::{Finish, follow};
 use crate::failure::failure_error;
-use crate::{agent_timeouts, copy, export, tcp};
+use crate::tcp::{self, code};
+use crate::{agent_timeouts, copy, export};
 
 #[async_trait]
 impl Instance for AgentInstance {
@@ -132,6 +134,27 @@ impl Instance for AgentInstance {
         limits: ArtifactLimits,
     ) -> Result<Export> {
         export::export(self, paths, folder, limits).await
+    }
+
+    async fn set_egress(&self, rules: EgressRules) -> Result<()> {
+        let Some(egress) = &self.egress else {
+            let error = unsupported("change egress rules", "this sandbox");
+            return Err(error.with_fix("create the sandbox with egress rules"));
+        };
+        let _turn = self.changing_egress.lock().await;
+        // First, so that nothing that was revoked is carried any more.
+        egress.set(rules).await?;
+        let shared = self.connection.shared();
+        let number = shared.code.ask();
+        let table = code::table(egress.rules().rules());
+        self.connection.control(FrameKind::Egress, &table.encode());
+        tokio::select! {
+            () = shared.code.answer(number) => Ok(()),
+            _ = self.connection.watch_end() => {
+                let ended = self.connection.ended();
+                Err(self.ended_error(ended.map_or_else(String::new, |ended| ended.reason)))
+            }
+        }
     }
 
     async fn forward(&self, address: SocketAddr, port: u16) -> Result<Forward> {

@@ -9,9 +9,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::AgentInstance;
 use crate::connection::{Connection, EndCause};
+use crate::egress::Egress;
 use crate::greeting::Greeting;
 use crate::link::{self, Connector, Unreachable};
 use crate::sandbox::{AttachedSandbox, Sandbox};
+use crate::tcp::code::carry_all;
 use crate::{Counters, Isolator};
 
 /// Destroys the sandbox on drop, unless the agent has answered.
@@ -97,7 +99,9 @@ impl AgentInstance {
             Ok((connection, welcome)) => {
                 guard.0 = None;
                 let owned = !sandbox.detached;
+                let egress = sandbox.egress.clone();
                 let mut instance = Self::over(connection, sandbox.into(), owned, isolator);
+                instance.carry_code(egress);
                 instance.landlock_abi = welcome.landlock_abi;
                 Ok(instance)
             }
@@ -212,6 +216,26 @@ impl AgentInstance {
             running: AtomicUsize::new(0),
             counters: Mutex::new(Counters::FRESH),
             workspace: None,
+            egress: None,
+            changing_egress: tokio::sync::Mutex::new(()),
+            denied: Arc::default(),
         }
+    }
+
+    /// Carries the connections of code, if rules allow any.
+    fn carry_code(&mut self, egress: Option<Arc<Egress>>) {
+        let shared = self.connection.shared();
+        let (Some(egress), Some(arriving)) = (&egress, shared.code.carrier()) else {
+            return;
+        };
+        let carrying = carry_all(Arc::clone(egress), Arc::clone(&self.denied), arriving);
+        let ended = shared.watch_end();
+        tokio::spawn(async move {
+            tokio::select! {
+                _ = ended => {}
+                () = carrying => {}
+            }
+        });
+        self.egress = Some(Arc::clone(egress));
     }
 }

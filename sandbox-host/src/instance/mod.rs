@@ -15,9 +15,12 @@ use sandbox_agent::protocol::{
     Builtin, ExecProgram, ExecRequest as AgentRequest, ExitKind, FrameKind, TerminalSize,
 };
 use sandbox_core::spi::{Flow, Instance, OutputSink, OutputStream, Source};
-use sandbox_core::{ByteSize, EnforcementReport, Error, ErrorKind, ExecRequest, Result, Workspace};
+use sandbox_core::{
+    ByteSize, Denials, EnforcementReport, Error, ErrorKind, ExecRequest, Result, Workspace,
+};
 
 use crate::connection::Connection;
+use crate::egress::Egress;
 use crate::execution::{Finish, follow};
 use crate::failure::failure_error;
 use crate::open_stream::OpenStream;
@@ -45,6 +48,12 @@ pub struct AgentInstance {
     running: AtomicUsize,
     /// The counters at the last end of an execution.
     counters: Mutex<Counters>,
+    /// The connections of code, if rules allow any.
+    egress: Option<Arc<Egress>>,
+    /// Held while rules change.
+    changing_egress: tokio::sync::Mutex<()>,
+    /// Connections that were denied since the last end of an execution.
+    denied: Arc<Mutex<Denials>>,
     /// The workspace, if the sandbox works on a copy.
     workspace: Option<copy::WorkspaceCopy>,
 }

@@ -11,6 +11,7 @@ use sandbox_agent::protocol::{
     Channel, Confinement, ExitKind, ExitReport, FrameBuffer, FrameKind, WINDOW, Welcome,
     encode_frame,
 };
+use sandbox_core::policy::{EgressRules, NetworkPolicy};
 use sandbox_core::spi::{Flow, Instance, OutputSink, OutputStream};
 use sandbox_core::{
     CapabilityPolicy, EnforcementReport, ErrorKind, ExecEnd, ExecRequest, Outcome, Plan, Result,
@@ -216,6 +217,32 @@ fn plan() -> Plan {
 /// The host's settings of a sandbox.
 pub fn settings() -> Sandbox {
     Sandbox::new(&plan(), Confinement::default(), EnforcementReport::new()).unwrap()
+}
+
+/// The owner's client of this agent, for a sandbox with rules for connections.
+pub async fn sandbox_with_rules<F, Fut>(agent: F) -> (AgentInstance, Destroyed)
+where
+    F: FnOnce(FakeAgent) -> Fut,
+    Fut: Future<Output = ()> + Send + 'static,
+{
+    let mut policy = CapabilityPolicy::new();
+    let rules = EgressRules::parse(["example.org"]).unwrap();
+    policy.network = Some(NetworkPolicy::Allow(rules.into_rules()));
+    let plan = Plan::resolve(&SandboxSpec::new("hostile"), &policy).unwrap();
+    let sandbox = Sandbox::new(&plan, Confinement::default(), EnforcementReport::new()).unwrap();
+    let sandbox = sandbox.with_egress(&plan, None);
+    let destroyed = Destroyed::default();
+    let (host, guest) = tokio::io::duplex(PIPE);
+    let mut fake = FakeAgent::new(guest);
+    let welcome = async {
+        fake.wait_for(FrameKind::Hello).await.unwrap();
+        fake.welcome().await;
+        fake
+    };
+    let connecting = AgentInstance::connect(host, sandbox, Box::new(destroyed.clone()));
+    let (instance, fake) = tokio::join!(connecting, welcome);
+    tokio::spawn(agent(fake));
+    (instance.unwrap(), destroyed)
 }
 
 /// Connects to the agent at the other end of `host`.

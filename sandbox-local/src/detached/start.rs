@@ -33,6 +33,7 @@ pub(crate) async fn start(request: &CreationRequest<'_>) -> Result<AgentInstance
         host,
         state,
         lowered,
+        ..
     } = *request;
     let sandboxes = prepare(tier, state, plan)?;
     let network = request.prepare_host()?;

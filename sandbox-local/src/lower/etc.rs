@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
+use sandbox_agent::protocol::NAME_SERVER;
 use sandbox_host::confinement::Mode;
 
 use super::roots::{Roots, is_within};
@@ -41,11 +42,13 @@ pub(crate) enum EtcEntry {
 }
 
 impl Etc {
-    /// The `/etc` of the sandbox, with mount points for what is mounted in it. `None` if the host's
+    /// The `/etc` of the sandbox, with mount points for what is mounted in it. With `egress`, names
+    /// are asked of the agent. `None` if the host's
     /// `/etc` is a root.
     pub(super) fn of(
         mode: Mode,
         host_paths: &PlanPaths,
+        egress: bool,
         roots: &Roots<'_>,
         folders: &[PathBuf],
     ) -> Option<Self> {
@@ -53,7 +56,7 @@ impl Etc {
             return None;
         }
         let mut entries = BTreeMap::new();
-        for (path, content) in own_files(mode, host_paths) {
+        for (path, content) in own_files(mode, host_paths, egress) {
             entries.insert(PathBuf::from(path), EtcEntry::File(content));
         }
         for (path, stamp) in &roots.copies {
@@ -109,7 +112,7 @@ pub(super) fn is_in_etc(path: &Path) -> bool {
 /// reserved for documentation (RFC 5737).
 const NO_NAMES: &[u8] = b"nameserver 192.0.2.1\n";
 
-fn own_files(mode: Mode, host_paths: &PlanPaths) -> [(&'static str, Vec<u8>); 5] {
+fn own_files(mode: Mode, host_paths: &PlanPaths, egress: bool) -> [(&'static str, Vec<u8>); 5] {
     let (uid, gid) = match mode {
         Mode::Split { uid, gid } => (uid, gid),
         Mode::Shared => (SHARED_ID, SHARED_ID),
@@ -129,6 +132,10 @@ fn own_files(mode: Mode, host_paths: &PlanPaths) -> [(&'static str, Vec<u8>); 5]
     let own_hosts = format!("127.0.0.1 localhost {HOST_NAME}\n::1 localhost {HOST_NAME}\n");
     let (hosts, resolv) = match &host_paths.names {
         Some((hosts, resolv)) => ([own_hosts.as_bytes(), hosts].concat(), resolv.clone()),
+        None if egress => {
+            let resolv = format!("nameserver {NAME_SERVER}\n");
+            (own_hosts.into_bytes(), resolv.into_bytes())
+        }
         None => (own_hosts.into_bytes(), NO_NAMES.to_vec()),
     };
     [

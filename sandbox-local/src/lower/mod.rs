@@ -155,6 +155,13 @@ fn namespaces(plan: &Plan, context: &LoweringContext<'_>) -> u64 {
     }
 }
 
+/// Whether the agent carries connections that rules allow. It takes a network namespace, and a
+/// creator that stays.
+fn carries_rules(plan: &Plan, context: &LoweringContext<'_>) -> bool {
+    let has_rules = matches!(plan.network, NetworkPolicy::Allow(_));
+    has_rules && context.isolation != Isolation::Landlock && !plan.detached
+}
+
 fn full_network(plan: &Plan) -> bool {
     matches!(plan.network, NetworkPolicy::Full)
 }

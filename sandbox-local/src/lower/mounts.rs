@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 
 use sandbox_agent::protocol::{Mount, Setup};
 use sandbox_core::Plan;
-use sandbox_host::WORK_FOLDER;
 use sandbox_host::confinement::{Mode, export_folders};
+use sandbox_host::{WORK_FOLDER, egress_ranges};
 
-use super::LoweringContext;
 use super::etc::{Etc, HOST_NAME, is_in_etc};
 use super::roots::Roots;
+use super::{LoweringContext, carries_rules};
 use super::{proc_files, python_alias, user_limits};
 use crate::host::{Isolation, OpenObject};
 
@@ -98,7 +98,13 @@ pub(super) fn setup(
     // `/tmp` comes first, since a root can be below it.
     let mut mounts = std::mem::take(&mut writable.mounts);
     let export_folders = own_export_folders(plan, roots);
-    let etc = Etc::of(mode, context.host_paths, roots, &export_folders);
+    let etc = Etc::of(
+        mode,
+        context.host_paths,
+        carries_rules(plan, context),
+        roots,
+        &export_folders,
+    );
     if let Some(etc) = &etc {
         mounts.push(bind(&etc.folder(context.state), Path::new("/etc"), true));
     }
@@ -177,6 +183,7 @@ pub(super) fn setup(
         // A network namespace from the network thread has its loopback interface up already.
         loopback: context.isolation == Isolation::UserNamespace && !super::full_network(plan),
         user_namespace: context.isolation == Isolation::Privileged,
+        egress: carries_rules(plan, context).then(|| egress_ranges(plan)),
         user_limits: user_limits::of(context.host),
         owner: (0, 0),
         pid_one: true,

@@ -7,6 +7,7 @@ use sandbox_core::{
 };
 use sandbox_host::WORK_FOLDER;
 use sandbox_host::confinement::{self as executions, Mode, export_folders};
+use sandbox_host::egress::{DETACHED_RULES, with_rules};
 use sandbox_lang::packages;
 
 use super::LoweringContext;
@@ -135,11 +136,22 @@ fn write_roots(plan: &Plan, context: &LoweringContext<'_>, roots: &Roots<'_>) ->
 }
 
 fn network(plan: &Plan, context: &LoweringContext<'_>) -> Enforcement {
-    if let NetworkPolicy::Allow(_) = plan.network {
-        return Enforcement::unenforced(format!(
-            "rules by host name are {NOT_BUILT}: there is no network at all"
-        ));
+    if let NetworkPolicy::Allow(rules) = &plan.network {
+        if context.isolation == Isolation::Landlock {
+            return Enforcement::unenforced(
+                "rules take a network namespace, which this host does not give: there is no network at all",
+            );
+        }
+        if plan.detached {
+            return Enforcement::unenforced(DETACHED_RULES);
+        }
+        return with_rules(isolated(context), rules);
     }
+    isolated(context)
+}
+
+/// No network but the sandbox's own.
+fn isolated(context: &LoweringContext<'_>) -> Enforcement {
     match (context.isolation, kernel(context.host).seccomp) {
         (Isolation::Landlock, _) => Enforcement::enforced(Mechanism::SeccompWithoutSockets),
         (_, true) => Enforcement::enforced([Mechanism::NetworkNamespace, Mechanism::Seccomp]),

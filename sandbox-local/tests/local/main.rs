@@ -6,6 +6,7 @@ mod cancellation;
 mod code;
 mod denials;
 mod detached;
+mod egress;
 mod harness;
 mod isolation;
 mod kernel_objects;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         detached::creation::TESTS,
         detached::ending::TESTS,
         detached::memory::TESTS,
+        egress::TESTS,
         isolation::TESTS,
         kernel_objects::TESTS,
         lifetime::TESTS,

@@ -13,6 +13,7 @@ use super::{
     client::{Client, ClientEvent},
     connection::{Connection, ReadBuffer},
     control_listener::{ControlListener, ListenerEvent},
+    egress::{Egress, EgressEvent},
     exec::{Execution, PreforkedExec, Sweep, drain},
     exit_reason::ExitReason,
     failures::{failure, refusal},
@@ -32,6 +33,7 @@ enum AgentEvent {
     Client(usize, ClientEvent),
     Children,
     Listener(ListenerEvent),
+    Egress(EgressEvent),
 }
 
 /// Which clients are connected through a `sandbox-agent connect` process beside the agent.
@@ -81,6 +83,7 @@ impl Agent {
         welcome: Welcome,
         listener: Option<Fd>,
         read_buffer: ReadBuffer,
+        egress: Option<Egress>,
     ) -> Result<Self, Failure> {
         let lease = (settings.lease_ms > 0).then_some(settings.lease_ms);
         let log = OutputLog::new(settings.log_bytes as usize)
@@ -90,7 +93,7 @@ impl Agent {
             .transpose()
             .map_err(|errno| failure(FailStep::Settings, errno, "listening socket"))?;
         Ok(Self {
-            shared: SharedState::new(sandbox, log),
+            shared: SharedState::new(sandbox, log, egress),
             clients: Vec::new(),
             last_number: FIRST_CLIENT,
             listener,
@@ -177,6 +180,7 @@ impl Agent {
                     }
                     AgentEvent::Children => self.reap(),
                     AgentEvent::Listener(place) => self.accept_clients(place)?,
+                    AgentEvent::Egress(event) => self.egress_ready(event),
                 }
             }
         }
@@ -194,6 +198,14 @@ impl Agent {
         }
         if let Some(listener) = &self.listener {
             listener.register(set, AgentEvent::Listener);
+        }
+        if let Some(egress) = &self.shared.egress {
+            let owner = self
+                .clients
+                .iter()
+                .find(|client| client.number == FIRST_CLIENT);
+            let accepts = owner.is_some_and(|owner| owner.room_for_connections() > 0);
+            egress.register(accepts, set, AgentEvent::Egress);
         }
     }
 
@@ -213,7 +225,22 @@ impl Agent {
                     .and_then(ControlListener::next_moment),
             )
             .chain(self.shared.prefork_pool.next_moment())
+            .chain(self.shared.egress.as_ref().and_then(Egress::next_moment))
             .min()
+    }
+
+    /// A descriptor of the way out is ready. The owner's connection carries what arrives.
+    fn egress_ready(&mut self, event: EgressEvent) {
+        let owner = self
+            .clients
+            .iter_mut()
+            .find(|client| client.number == FIRST_CLIENT);
+        let (Some(egress), Some(owner)) = (&mut self.shared.egress, owner) else {
+            return;
+        };
+        for connection in egress.ready(event, owner.room_for_connections()) {
+            owner.carry(connection);
+        }
     }
 
     fn reap(&mut self) {
@@ -258,6 +285,9 @@ impl Agent {
         }
         if let Some(listener) = &mut self.listener {
             listener.tick(now);
+        }
+        if let Some(egress) = &mut self.shared.egress {
+            egress.tick(now);
         }
         for index in 0..self.clients.len() {
             let client = &mut self.clients[index];

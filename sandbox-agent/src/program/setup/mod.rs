@@ -3,6 +3,7 @@
 mod bind;
 mod classic;
 mod loopback;
+mod low_ports;
 mod mount_point;
 mod private_procfs;
 mod root;
@@ -21,6 +22,7 @@ use crate::runtime::{
 
 use super::{
     connection::{Connection, ReadBuffer},
+    egress::add_routes,
     exit_reason::ExitReason,
     failures::{failure, refusal},
     privilege,
@@ -29,7 +31,8 @@ use super::{
 };
 use crate::protocol::{FailStep, Failure, FrameKind, Setup};
 
-/// Builds the environment. Returns a procfs of the sandbox's processes, if one could be mounted.
+/// Builds the environment. Returns a procfs of the sandbox's processes, if one could be mounted, and
+/// whether names have IPv6 addresses, if they have addresses.
 ///
 /// # Errors
 ///
@@ -38,7 +41,7 @@ pub(super) fn build(
     setup: &Setup,
     connection: &mut Connection,
     read_buffer: &mut ReadBuffer,
-) -> Result<Option<Procfs>, ExitReason> {
+) -> Result<(Option<Procfs>, Option<bool>), ExitReason> {
     if setup.die_with_parent {
         privilege::die_with_parent().map_err(|errno| setup_failed("PR_SET_PDEATHSIG", errno))?;
     }
@@ -55,6 +58,10 @@ pub(super) fn build(
     let procfs = private_procfs::mount_detached();
     let limits_procfs = user_limits::open_procfs(&setup.user_limits, procfs.as_ref())
         .map_err(|errno| setup_failed("/proc", errno))?;
+    if setup.egress.is_some() {
+        low_ports::open(procfs.as_ref())
+            .map_err(|errno| setup_failed(low_ports::SETTING, errno))?;
+    }
     if setup.new_root {
         root::build(&setup.mounts, setup.owner).map_err(ExitReason::Refused)?;
     }
@@ -66,6 +73,12 @@ pub(super) fn build(
     if setup.loopback {
         loopback::bring_up().map_err(|errno| setup_failed("loopback interface", errno))?;
     }
+    let ipv6 = match &setup.egress {
+        None => None,
+        Some(ranges) => Some(
+            add_routes(ranges).map_err(|errno| setup_failed("routes for allowed hosts", errno))?,
+        ),
+    };
     if setup.user_namespace {
         enter_user_namespace(connection, read_buffer)?;
     }
@@ -75,7 +88,7 @@ pub(super) fn build(
     // Leaves the caller's keys behind. May fail at the user's limit of keyrings, or be denied by a
     // filter. Code cannot see or use a key in either case.
     let _ = keyring::join_new_session();
-    Ok(procfs)
+    Ok((procfs, ipv6))
 }
 
 fn setup_failed(what: &'static str, errno: Errno) -> ExitReason {

@@ -64,6 +64,11 @@ impl TcpStream {
         Self::over(socket, Phase::ConnectingIpv4(port))
     }
 
+    /// A connection that was accepted.
+    pub(in crate::program) fn accepted(socket: Fd) -> Self {
+        Self::over(socket, Phase::Open)
+    }
+
     fn over(socket: Fd, phase: Phase) -> Self {
         // Only costs latency if it fails.
         let _ = socket::set_no_delay(&socket);
