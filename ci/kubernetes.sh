@@ -310,12 +310,13 @@ k8s_start() {
 k8s_start_all() {
     local pki=$k8s_state/pki data=$k8s_state/data image
     k8s_start containerd containerd_answers containerd --config "$k8s_state/conf/containerd.toml"
-    local present
+    local present names
     present=$(k8s_ctr images ls -q)
     for image in "$k8s_cache/images/pause.tar" $("$here/images.sh" archives); do
         # All names of an image stand in its manifest.
-        if tar -xOf "$image" manifest.json | python3 -c 'import json, sys; print(*json.load(sys.stdin)[0]["RepoTags"], sep="\n")' |
-            grep -qvxFf <(echo "$present"); then
+        # Not as one pipe: grep ends at the first missing name, and the writer's error would count as "none is missing".
+        names=$(tar -xOf "$image" manifest.json | python3 -c 'import json, sys; print(*json.load(sys.stdin)[0]["RepoTags"], sep="\n")')
+        if grep -qvxFf <(echo "$present") <<<"$names"; then
             k8s_ctr images import "$image" >/dev/null
         fi
     done

@@ -17,7 +17,7 @@ pub(super) mod summary;
 pub(super) mod terminal;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use sandbox::spi::escape;
@@ -248,7 +248,8 @@ impl RunArguments {
         match (&self.file, &self.code) {
             (Some(file), _) => {
                 let arguments = [&self.arguments[..], &self.command].concat();
-                if !file.exists() {
+                // A dash is standard input.
+                if file != Path::new("-") && !file.exists() {
                     return Err(hints::missing_file(file, &arguments));
                 }
                 Program::of_file(file, self.language.clone(), &arguments, &request.mounts)
