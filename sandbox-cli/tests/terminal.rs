@@ -173,6 +173,8 @@ fn interrupt_key_ends_the_foreground_program_alone() {
     session.expect("ready> ");
     session.press("echo code $?-\r");
     session.expect("code 130-");
+    // The key ends the input only once the shell reads the next line.
+    session.expect("ready> ");
     session.press("\x04");
     assert_eq!(session.end().0, Some(0));
 }
