@@ -240,6 +240,10 @@ impl Egress {
             Err(CarryEnd::Denied(denial)) => return answer(&mut stream, &first, denial).await,
             Err(end) => return end,
         };
+        // A server must not take what it has for the whole. So a connection that ends before its
+        // time is reset, also if this future is dropped or this process is killed. A failure only
+        // means that the server learns that there is no more.
+        let _ = server.set_zero_linger();
         ticket.connected(address.ip());
         connected(address);
         let counts = Counts::new();
@@ -251,10 +255,9 @@ impl Egress {
             },
             () = ticket.revoked() => EndReason::Revoked,
         };
-        if reason != EndReason::Finished {
-            // The server must not take what it has for the whole. Without this, it only learns that
-            // there is no more.
-            let _ = server.set_zero_linger();
+        if reason == EndReason::Finished {
+            // Both directions were closed in order; a reset would drop what the server has not read.
+            let _ = rustix::net::sockopt::set_socket_linger(&server, None);
         }
         CarryEnd::Carried(Carried {
             address,
