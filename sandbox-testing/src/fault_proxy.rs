@@ -12,6 +12,10 @@ use std::time::Duration;
 
 use crate::processes::{Signal, send};
 
+/// The longest wait for the breakpoint and its response. It includes all requests of a client
+/// before: the creation, use and removal of a sandbox, on an engine that other tests keep busy.
+const TIMEOUT: Duration = Duration::from_secs(120);
+
 /// A point in the exchange of requests at which the proxy sends the signal.
 #[derive(Debug, Clone, Copy)]
 pub struct Breakpoint {
@@ -63,8 +67,6 @@ struct ProxyState {
     /// Whether the server's connection stays open until the response, even if the client closes its
     /// own.
     awaits_response: bool,
-    /// The longest wait for one step.
-    timeout: Duration,
     reached: AtomicBool,
     progress: Mutex<FaultProgress>,
     changed: Condvar,
@@ -82,7 +84,6 @@ impl FaultProxy {
     /// Listens on a Unix socket, in front of the server on another one.
     ///
     /// The server sees at once that a client closes its connection, as it would without a proxy.
-    /// Each step may take 30 seconds.
     ///
     /// # Panics
     ///
@@ -90,7 +91,7 @@ impl FaultProxy {
     pub fn unix(server: &Path, socket: &Path, breakpoint: Breakpoint) -> Self {
         let listener = UnixListener::bind(socket).expect("a socket");
         let server = server.to_owned();
-        let state = ProxyState::new(breakpoint, false, Duration::from_secs(30), move || {
+        let state = ProxyState::new(breakpoint, false, move || {
             UnixStream::connect(&server).map(ProxyStream::Unix)
         });
         let accept = move || {
@@ -109,8 +110,7 @@ impl FaultProxy {
     /// Listens on a free TCP port of loopback, in front of the server on another one.
     ///
     /// The server's connection stays open until it has answered the request of the breakpoint.
-    /// `kubectl proxy` would otherwise cancel a request that it has passed on. Each step may take
-    /// two minutes.
+    /// `kubectl proxy` would otherwise cancel a request that it has passed on.
     ///
     /// # Panics
     ///
@@ -118,7 +118,7 @@ impl FaultProxy {
     pub fn tcp(server_port: u16, breakpoint: Breakpoint) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("an address").port();
-        let state = ProxyState::new(breakpoint, true, Duration::from_secs(120), move || {
+        let state = ProxyState::new(breakpoint, true, move || {
             TcpStream::connect(("127.0.0.1", server_port)).map(ProxyStream::Tcp)
         });
         let accept = move || {
@@ -149,7 +149,7 @@ impl FaultProxy {
     ///
     /// # Panics
     ///
-    /// If that takes longer than one step may.
+    /// If that takes longer than two minutes, with all requests before.
     pub fn wait_signaled(&self) {
         self.state.wait(|progress| progress.signaled);
     }
@@ -159,7 +159,7 @@ impl FaultProxy {
     ///
     /// # Panics
     ///
-    /// If that takes longer than one step may.
+    /// If that takes longer than two minutes, with all requests before.
     pub fn wait_answered(&self) {
         self.state
             .wait(|progress| progress.signaled && progress.answered);
@@ -179,14 +179,12 @@ impl ProxyState {
     fn new(
         breakpoint: Breakpoint,
         awaits_response: bool,
-        timeout: Duration,
         connect: impl Fn() -> io::Result<ProxyStream> + Send + Sync + 'static,
     ) -> Arc<Self> {
         Arc::new(Self {
             connect: Box::new(connect),
             breakpoint,
             awaits_response,
-            timeout,
             reached: AtomicBool::new(false),
             progress: Mutex::default(),
             changed: Condvar::new(),
@@ -290,7 +288,7 @@ impl ProxyState {
         let progress = self.progress.lock().expect("not poisoned");
         let waited = self
             .changed
-            .wait_timeout_while(progress, self.timeout, |progress| !reached(progress));
+            .wait_timeout_while(progress, TIMEOUT, |progress| !reached(progress));
         let (progress, _) = waited.expect("not poisoned");
         let progress = progress.clone();
         assert!(reached(&progress), "{:?}: {progress:?}", self.breakpoint);
