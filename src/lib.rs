@@ -135,6 +135,7 @@
 
 mod backends;
 mod clients;
+mod secret_source;
 
 pub use clients::*;
 pub use sandbox_core::*;
@@ -142,6 +143,7 @@ pub use sandbox_lang::{
     CodeRequest, CodeResult, Compilation, FileName, Installer, Language, LanguageChoice, Languages,
     MinimumVersion, OneShotCode, Preparation, ReadyCode, RunCode, RunCodeOnce, Step,
 };
+pub use secret_source::SecretSource;
 
 /// The example in the README compiles.
 #[cfg(all(doctest, feature = "local"))]

@@ -99,7 +99,6 @@ fn entry(
             None => packages::installed(),
             Some((why, _)) => Enforcement::unenforced(why),
         },
-        Capability::Secrets => Enforcement::unenforced(NOT_IMPLEMENTED),
         _ => confinement::by_agent(capability, kernel, mode),
     }
 }

@@ -10,8 +10,9 @@ use tokio::time::Instant;
 use crate::capture::Capture;
 use crate::denial::{self, DenialLog};
 use crate::extensions::Extensions;
+use crate::secret;
 use crate::spi::{Flow, Input, Instance, OutputSink, OutputStream, unsupported};
-use crate::{ExecEnd, ExecRequest, ExecResult, Outcome, Plan, Result};
+use crate::{ErrorKind, ExecEnd, ExecRequest, ExecResult, Outcome, Plan, Result};
 
 /// How long a backend may exceed an execution's time limit before the sandbox is destroyed, unless
 /// the backend bounds executions itself ([`Instance::bounds_executions`]).
@@ -86,6 +87,26 @@ impl Running {
             .timeout
             .map_or(self.plan.timeout, |asked| asked.min(self.plan.timeout));
         request.timeout = Some(timeout);
+        let secrets = secret::place(&mut request, &self.plan, &*self.instance, &self.tier).await?;
+        let result = self.execute(&request, timeout, input, capture, live).await;
+        let removed = secrets.remove(&*self.instance).await;
+        match (result, removed) {
+            // A sandbox that has ended has no files.
+            (Ok(_), Err(error)) if !self.has_ended() && error.kind() != ErrorKind::SandboxEnded => {
+                Err(error)
+            }
+            (result, _) => result,
+        }
+    }
+
+    async fn execute(
+        &self,
+        request: &ExecRequest,
+        timeout: Duration,
+        input: Input,
+        capture: Capture,
+        live: Option<&mut dyn OutputSink>,
+    ) -> Result<ExecResult> {
         let start = Instant::now();
         let receiver_time = ReceiverTime::default();
         let mut sink = Tee {
@@ -101,7 +122,7 @@ impl Running {
         };
         let end = tokio::select! {
             biased;
-            end = self.instance.exec(&request, input, &mut sink) => Some(end?),
+            end = self.instance.exec(request, input, &mut sink) => Some(end?),
             () = bound => None,
         };
         let end = match end {

@@ -42,7 +42,7 @@ pub struct SandboxSpec {
     /// Python packages to install before code runs, in addition to the policy's. The policy must
     /// name them too or have `package_installation = true`.
     pub packages: Vec<String>,
-    /// Names of secrets, which the operator defines.
+    /// Names of secrets that executions may get: see [`crate::ExecRequest::secret`].
     pub secrets: Vec<String>,
     /// Destinations that the code may reach, written as in the policy's `egress`, which must allow
     /// each of them. An empty list denies all; for `None`, the policy's network applies.
@@ -304,6 +304,9 @@ impl SandboxSpec {
             if value.contains('\0') {
                 return bad(format!("environment variable {key:?}: its value has a NUL"));
             }
+        }
+        for name in &self.secrets {
+            crate::secret::check_name(name).or_else(bad)?;
         }
         if let Some(workdir) = &self.workdir
             && (!workdir.starts_with('/') || workdir.contains('\0'))

@@ -85,7 +85,7 @@ fn entry(capability: Capability, plan: &Plan, facts: &PodFacts<'_>) -> Enforceme
                 _ => packages::denied(plan),
             }
         }
-        Capability::Packages | Capability::PackageInstallation | Capability::Secrets => {
+        Capability::Packages | Capability::PackageInstallation => {
             Enforcement::unenforced(NOT_BUILT)
         }
         _ => confinement::by_agent(capability, kernel, mode),

@@ -67,6 +67,7 @@ struct CreateDocument<'a> {
 /// Runs the subcommand.
 pub fn run(arguments: &CreateArguments) -> Outcome {
     let tier = registry::tier(&arguments.policy.backend)?;
+    arguments.policy.secrets.check_only_names()?;
     let mut request = arguments.policy.resolve()?;
     let spec = &mut request.spec;
     if let Some(name) = &arguments.name {

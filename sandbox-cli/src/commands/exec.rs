@@ -16,7 +16,7 @@ use super::run::summary::Summary;
 use super::run::terminal;
 use crate::command_error::{CommandError, Outcome};
 use crate::exit::Exit;
-use crate::options::{duration, text, variables};
+use crate::options::{SecretOptions, duration, text, variables};
 use crate::output::{LiveFormat, LiveFormatOption, print_json};
 use crate::print_status;
 
@@ -50,6 +50,9 @@ pub struct ExecArguments {
     /// File with a NAME=VALUE in each line (repeatable); --env takes precedence
     #[arg(long, value_name = "FILE")]
     env_file: Vec<PathBuf>,
+
+    #[command(flatten)]
+    secrets: SecretOptions,
 
     /// Working directory in the sandbox [default: the sandbox's]
     #[arg(short, long, value_name = "PATH")]
@@ -111,6 +114,7 @@ pub fn run_shell(arguments: ShellArguments) -> Outcome {
         timeout: None,
         env: arguments.env.clone(),
         env_file: Vec::new(),
+        secrets: SecretOptions::default(),
         workdir: arguments.workdir.clone(),
         interactive: true,
         no_stdin: false,
@@ -177,6 +181,7 @@ impl ExecArguments {
             .map(|path| text("--workdir", path))
             .transpose()?;
         request.timeout = self.timeout;
+        self.secrets.read()?.give(&mut request);
         request.validate()?;
         Ok(match self.tty {
             true => terminal::on_terminal(request, false),

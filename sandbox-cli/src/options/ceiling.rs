@@ -205,6 +205,21 @@ impl Ceiling {
         Ok(())
     }
 
+    /// Allows secrets that no file allows already.
+    pub fn secrets(&mut self, asked: &[String]) -> Result<(), CommandError> {
+        for name in asked {
+            let allowed = &mut self.policy.secrets;
+            if allowed.contains(name) {
+                continue;
+            }
+            if let Some((path, _)) = &self.file {
+                return Err(exceeded(path, format!("--secret {name}"), list(allowed)));
+            }
+            allowed.push(name.clone());
+        }
+        Ok(())
+    }
+
     /// Whether neither option nor file sets the artifact paths; an empty list in the file forbids
     /// all.
     pub fn exports_are_open(&self) -> bool {

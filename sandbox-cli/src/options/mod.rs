@@ -4,6 +4,7 @@ mod ceiling;
 mod network;
 mod paths;
 mod policy_file;
+mod secrets;
 mod settings;
 mod values;
 mod variables;
@@ -26,6 +27,7 @@ use ceiling::Ceiling;
 use network::NetworkOption;
 pub use paths::{PathMap, existing};
 pub use policy_file::{PolicySource, in_file, writable};
+pub use secrets::{SecretOptions, Secrets};
 use settings::SettingOptions;
 pub use values::{Published, bytes, duration, published, pull_policy, text};
 use values::{capability, cpus, label, network_rule, package, preset};
@@ -182,6 +184,9 @@ pub struct PolicyOptions {
     allow_unenforced: Vec<Capability>,
 
     #[command(flatten)]
+    pub secrets: SecretOptions,
+
+    #[command(flatten)]
     settings: SettingOptions,
 }
 
@@ -246,6 +251,7 @@ impl PolicyOptions {
                 .collect::<Result<_, _>>()?,
         )?;
         ceiling.packages(&self.package)?;
+        ceiling.secrets(&self.secrets.names()?)?;
         let egress = match self.network {
             Some(network) => ceiling.network(network)?,
             None => ceiling.allow_hosts(&EgressRules::new(self.allow_host.clone()))?,
@@ -322,6 +328,7 @@ impl PolicyOptions {
             .map(|path| text("--workdir", path))
             .transpose()?;
         spec.env = variables(&self.env_file, &self.env)?;
+        spec.secrets = self.secrets.names()?;
         spec.user.clone_from(&self.user);
         spec.labels = self.label.iter().cloned().collect();
         spec.validate()?;

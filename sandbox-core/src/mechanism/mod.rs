@@ -150,6 +150,8 @@ mechanisms! {
         // Environment.
         /// Code gets only the variables that the specification names.
         FreshEnvironment = "environment made from nothing",
+        /// The agent gets a secret's value with the execution that uses it.
+        SecretsPerExecution = "given to single executions, by the agent alone",
         /// Code gets only the variables that the specification names, and no descriptor.
         FreshEnvironmentAndDescriptors = "environment built from nothing, descriptors closed",
 

@@ -136,6 +136,9 @@ impl CapabilityPolicy {
                 }
             }
         }
+        for name in &self.secrets {
+            crate::secret::check_name(name).or_else(bad)?;
+        }
         for path in &self.artifact_export_paths {
             if path.is_empty() || path.split('/').any(|part| part == "..") || path.contains('\0') {
                 return bad(format!(

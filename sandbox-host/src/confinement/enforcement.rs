@@ -49,6 +49,7 @@ pub fn by_agent(capability: Capability, kernel: &Kernel, mode: Mode) -> Enforcem
     };
     match capability {
         Capability::EnvVarAccess => Enforcement::enforced(Mechanism::FreshEnvironment),
+        Capability::Secrets => Enforcement::enforced(Mechanism::SecretsPerExecution),
         Capability::SubprocessExecution => subprocess_execution(kernel),
         Capability::Timeout => unless_disturbed(Enforcement::enforced([
             Mechanism::Agent,

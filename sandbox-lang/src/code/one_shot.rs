@@ -63,6 +63,7 @@ impl RunCodeOnce for SandboxClient {
                 .packages
                 .extend(request.libraries.iter().cloned());
         }
+        options.spec.secrets.extend(request.secrets.keys().cloned());
         if options.spec.image.is_none() && self.runs_images() {
             options.spec.image.clone_from(&language.image);
         }

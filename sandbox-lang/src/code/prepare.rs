@@ -236,6 +236,7 @@ impl Code<'_> {
         command.argv.extend(self.request.arguments.iter().cloned());
         command.workdir.clone_from(&self.request.workdir);
         command.timeout = self.request.timeout;
+        command.secrets.clone_from(&self.request.secrets);
         command
     }
 

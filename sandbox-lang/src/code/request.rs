@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use sandbox_core::{Error, ErrorKind, Result, Stdin};
+use sandbox_core::{Error, ErrorKind, Result, Secret, SecretForm, SecretValue, Stdin};
 
 use crate::language::Source;
 use crate::{Language, Languages};
@@ -77,6 +77,8 @@ pub struct CodeRequest {
     pub libraries: Vec<String>,
     /// Environment variables of the compiler and the program.
     pub env: BTreeMap<String, String>,
+    /// Secrets of the program by name: see [`CodeRequest::secret`]. A compiler gets none.
+    pub secrets: BTreeMap<String, Secret>,
     /// The folder in which the code's own new folder is made; the sandbox's temporary folder for
     /// `None`.
     pub folder: Option<String>,
@@ -105,6 +107,7 @@ impl CodeRequest {
             modules: BTreeMap::new(),
             libraries: Vec::new(),
             env: BTreeMap::new(),
+            secrets: BTreeMap::new(),
             folder: None,
             workdir: None,
             timeout: None,
@@ -161,6 +164,23 @@ impl CodeRequest {
     #[must_use]
     pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.env.insert(name.into(), value.into());
+        self
+    }
+
+    /// Gives the program a secret as an environment variable: see
+    /// [`sandbox_core::ExecRequest::secret`]. A one-shot run adds the name to its specification.
+    #[must_use]
+    pub fn secret(mut self, name: impl Into<String>, value: impl Into<SecretValue>) -> Self {
+        let (value, form) = (value.into(), SecretForm::Variable);
+        self.secrets.insert(name.into(), Secret { value, form });
+        self
+    }
+
+    /// Gives the program a secret in a file: see [`sandbox_core::ExecRequest::secret_file`].
+    #[must_use]
+    pub fn secret_file(mut self, name: impl Into<String>, value: impl Into<SecretValue>) -> Self {
+        let (value, form) = (value.into(), SecretForm::File);
+        self.secrets.insert(name.into(), Secret { value, form });
         self
     }
 

@@ -16,8 +16,6 @@ use super::roots::Roots;
 use crate::host::cgroup::{Swap, V2};
 use crate::host::{Cgroups, Isolation};
 
-const NOT_BUILT: &str = "not built yet on this backend";
-
 /// One entry for each demand of the plan.
 pub(super) fn report(
     plan: &Plan,
@@ -70,7 +68,6 @@ fn entry(
         Capability::Packages => packages::installed(),
         Capability::PackageInstallation if plan.packages.is_empty() => packages::denied(plan),
         Capability::PackageInstallation => packages::provisioned(None),
-        Capability::Secrets => Enforcement::unenforced(NOT_BUILT),
         _ => executions::by_agent(capability, &kernel, mode),
     }
 }

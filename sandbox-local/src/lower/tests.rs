@@ -247,7 +247,7 @@ fn every_demand_has_an_entry() {
         }
         for (capability, status) in [
             (Capability::Egress, egress),
-            (Capability::Secrets, "unenforced"),
+            (Capability::Secrets, "enforced"),
             (Capability::Packages, "enforced"),
             (Capability::PackageInstallation, "partial"),
         ] {

@@ -17,6 +17,7 @@ mod paths;
 mod ports;
 mod residue;
 mod roots;
+mod secrets;
 mod streams;
 mod support;
 mod terminal;
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
         paths::TESTS,
         ports::TESTS,
         roots::TESTS,
+        secrets::TESTS,
         streams::TESTS,
         terminal::TESTS,
         users::TESTS,

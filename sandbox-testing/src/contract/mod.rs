@@ -11,6 +11,7 @@ mod isolation;
 mod lifetime;
 mod limits;
 mod ports;
+mod secrets;
 mod terminal;
 
 use std::future::Future;
@@ -26,7 +27,9 @@ use sandbox_core::{
 
 #[cfg(feature = "engine")]
 pub(crate) use limits::assert_memory_kills_are_attributed;
+pub use secrets::assert_one_execution_gets_a_secret;
 
+#[cfg(feature = "engine")]
 pub(crate) const BUSYBOX: &str = "sandbox-test/busybox:latest";
 pub(crate) const BUSYBOX_USER: &str = "sandbox-test/busybox-user:latest";
 pub(crate) const SCRATCH: &str = "sandbox-test/scratch:latest";
@@ -125,6 +128,7 @@ pub fn tests() -> impl Iterator<Item = &'static ContractTest> {
         lifetime::TESTS,
         folders::TESTS,
         ports::TESTS,
+        secrets::TESTS,
         terminal::TESTS,
     ];
     modules.into_iter().flatten()

@@ -4,7 +4,10 @@ use bollard::exec::{CreateExecOptions, StartExecOptions, StartExecResults};
 use bollard::query_parameters::RemoveImageOptions;
 use futures_util::StreamExt;
 use sandbox_container::{EngineOptions, PathOptions, Ulimit};
-use sandbox_core::{ByteSize, CapabilityPolicy, ErrorKind, ExecRequest, Outcome, SandboxClient};
+use sandbox_core::spi::unique_name;
+use sandbox_core::{
+    ByteSize, CapabilityPolicy, ErrorKind, ExecEvent, ExecRequest, Outcome, SandboxClient, Stdin,
+};
 use tokio::net::{TcpListener, UnixStream};
 
 use super::features::unenforceable_limits;
@@ -16,6 +19,7 @@ use crate::users::is_root;
 
 pub const TESTS: &[EngineTest] = &[
     ("hardening::the_agent_has_the_seccomp_profile_too", profile),
+    ("hardening::the_engine_learns_no_secret", secret),
     ("hardening::an_image_gives_no_privileges", image),
     ("hardening::options_are_in_place", options),
     ("hardening::options_never_loosen", loosening),
@@ -90,6 +94,31 @@ fn profile(engine: &'static TestEngine) -> TestResult {
         let entry = entry.expect("an entry");
         let profile = sandbox_core::Mechanism::ContainerSeccompProfile;
         assert!(entry.mechanisms().contains(&profile), "{entry}");
+        sandbox.kill().await
+    })
+}
+
+fn secret(engine: &'static TestEngine) -> TestResult {
+    run(async {
+        let client = engine.client(CapabilityPolicy::new().secret("TOKEN"));
+        let sandbox = client.create(&engine.spec().secret("TOKEN")).await?;
+        let canary = unique_name("canary");
+        let request = ExecRequest::shell("echo ready; exec sleep 50");
+        let request = request.secret("TOKEN", canary.as_str());
+        let mut execution = sandbox.start(&request, Stdin::Null).await?;
+        while let Some(event) = execution.next_event().await? {
+            if matches!(event, ExecEvent::Stdout(_)) {
+                break;
+            }
+        }
+        // The control: another execution reads it from the program's own variables.
+        let known = output(&sandbox, "cat /proc/[0-9]*/environ 2>/dev/null; true").await?;
+        assert!(known.contains(&canary), "the program has it");
+        let name = format!("sandbox-{}", sandbox.name());
+        let shown = engine.api().inspect_container(&name, None).await;
+        let shown = format!("{:?}", shown.expect("container"));
+        assert!(shown.contains(&name) && !shown.contains(&canary), "{shown}");
+        execution.kill().await;
         sandbox.kill().await
     })
 }

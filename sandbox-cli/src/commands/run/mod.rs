@@ -165,6 +165,7 @@ pub fn run(arguments: &RunArguments) -> Outcome {
             request.policy.follow_links.unwrap_or(false),
         )?),
     };
+    let secrets = arguments.policy.secrets.read()?;
     let client = SandboxClient::open_with(tier.tier, request.policy.clone(), &request.settings)?;
     let image = program
         .language()
@@ -182,6 +183,7 @@ pub fn run(arguments: &RunArguments) -> Outcome {
         arguments,
         request,
         program,
+        secrets,
         output,
         has_default_artifacts,
         backend: tier.backend,

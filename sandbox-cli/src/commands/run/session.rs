@@ -20,7 +20,7 @@ use super::terminal;
 use super::{RunArguments, code};
 use crate::command_error::{CommandError, Outcome};
 use crate::exit::Exit;
-use crate::options::Request;
+use crate::options::{Request, Secrets};
 use crate::output::{LiveFormat, print_json};
 use crate::print_status;
 use crate::progress::Progress;
@@ -39,6 +39,8 @@ pub struct Run<'a> {
     pub request: Request,
     /// The program of a run.
     pub program: Program,
+    /// Its secrets.
+    pub secrets: Secrets,
     /// The folder for artifacts, if any may be exported.
     pub output: Option<OutputFolder>,
     /// Whether the artifacts are the default ones.
@@ -166,15 +168,16 @@ impl Run<'_> {
         }
         let mut live = LiveOutput::of(self.arguments.format.format, sandbox)?;
         code::check_version(&self.program, sandbox).await?;
-        let ready = code::prepared(
+        let mut ready = code::prepared(
             &self.program,
             sandbox,
             &folder,
             self.arguments.format.format.document(),
         )
         .await?;
-        let result = match &ready {
+        let result = match &mut ready {
             Some(ready) => {
+                self.secrets.give(&mut ready.command);
                 let stdin = self.stdin();
                 exec_live(sandbox, &ready.command, stdin, live.as_mut()).await
             }
@@ -224,6 +227,10 @@ impl Run<'_> {
         let stdin = self.stdin();
         let is_missing = |error: &sandbox::Error| error.kind() == ErrorKind::ProgramNotFound;
         let (mut command, mut alternatives) = self.program.commands(folder);
+        self.secrets.give(&mut command);
+        alternatives
+            .iter_mut()
+            .for_each(|other| self.secrets.give(other));
         if self.arguments.tty {
             let has_term = self.request.spec.env.contains_key(terminal::TERM);
             command = terminal::on_terminal(command, has_term);

@@ -31,6 +31,7 @@ fn run_on(backend: FakeBackend, line: &[&str], output: Option<OutputFolder>) -> 
         arguments: &arguments,
         request,
         program,
+        secrets: crate::options::Secrets::default(),
         output,
         has_default_artifacts: false,
         backend: "fake",
