@@ -28,6 +28,7 @@ use sandbox_core::{
 #[cfg(feature = "engine")]
 pub(crate) use limits::assert_memory_kills_are_attributed;
 
+#[cfg(feature = "engine")]
 pub(crate) const BUSYBOX: &str = "sandbox-test/busybox:latest";
 pub(crate) const BUSYBOX_USER: &str = "sandbox-test/busybox-user:latest";
 pub(crate) const SCRATCH: &str = "sandbox-test/scratch:latest";

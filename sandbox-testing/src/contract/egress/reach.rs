@@ -28,6 +28,16 @@ pub fn unchanged_clients_reach_an_allowed_name(backend: &'static dyn EgressBacke
             backend.python_output(&sandbox, &code).await?,
             "hello from outside\n"
         );
+        // Not every client tries the second address, so each must work.
+        let each = format!(
+            "
+import socket
+for family, kind, protocol, _, address in socket.getaddrinfo('{ONE}', {port}, type=socket.SOCK_STREAM):
+    with socket.socket(family, kind, protocol) as peer: peer.connect(address)
+print('connected')
+"
+        );
+        assert_eq!(backend.python_output(&sandbox, &each).await?, "connected\n");
         for (program, arguments) in [
             ("curl", format!("-sS {url}")),
             ("curl", format!("-4 -sS {url}")),
