@@ -23,13 +23,14 @@ pub use lifecycle::{
     detached_sandbox_with_rules_is_refused, revoked_connections_end_and_others_live_on,
     run_owner_if_asked, short_connections_leave_no_descriptors,
 };
-pub(crate) use reach::assert_no_power_over_the_network;
 pub use reach::{
     address_that_a_rule_allows_is_reached, code_gets_no_capability_by_rules,
     other_names_resolve_to_nothing_and_addresses_have_no_route,
     request_for_another_host_is_refused_with_the_reason, unchanged_clients_reach_an_allowed_name,
 };
-pub(crate) use servers::web_server;
+
+#[cfg(feature = "engine")]
+pub(crate) use {reach::assert_no_power_over_the_network, servers::web_server};
 
 /// Names that lead to this host's loopback.
 pub(crate) const ONE: &str = "one.test";
