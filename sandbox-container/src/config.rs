@@ -1,6 +1,8 @@
 //! The configuration of the backend.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,6 +56,8 @@ pub struct ContainerConfig {
     pub package_network: Option<String>,
     /// Engine options that tighten sandboxes of the tier with a policy.
     pub options: EngineOptions,
+    /// Addresses of names that egress rules allow, before this host's resolver is asked.
+    pub hosts: BTreeMap<String, IpAddr>,
     /// The agent's program, for an engine of another architecture; `None` is the built-in one.
     pub agent: Option<Arc<[u8]>>,
     /// Omits one option but still reports it as enforced. Used by the conformance suite's mutants.
@@ -80,6 +84,7 @@ impl fmt::Debug for ContainerConfig {
             .field("packages", &self.packages)
             .field("package_network", &self.package_network)
             .field("options", &self.options)
+            .field("hosts", &self.hosts)
             .field("agent", &agent)
             .finish()
     }
@@ -99,6 +104,7 @@ impl Default for ContainerConfig {
             packages: PackageSettings::default(),
             package_network: None,
             options: EngineOptions::default(),
+            hosts: BTreeMap::new(),
             agent: None,
             #[cfg(feature = "mutants")]
             mutation: None,
@@ -201,6 +207,14 @@ impl ContainerConfig {
     #[must_use]
     pub fn package_network(mut self, network: impl Into<String>) -> Self {
         self.package_network = Some(network.into());
+        self
+    }
+
+    /// Gives a name that egress rules allow this address, instead of what this host's resolver
+    /// finds. The rules must still allow the address.
+    #[must_use]
+    pub fn host_address(mut self, name: impl Into<String>, address: IpAddr) -> Self {
+        self.hosts.insert(name.into(), address);
         self
     }
 

@@ -19,6 +19,7 @@ mod create;
 mod default_paths;
 mod detached;
 mod doctor;
+mod egress;
 mod engine;
 pub mod env_var;
 mod error;

@@ -1,6 +1,5 @@
 //! Reports what this engine enforces of a plan.
 
-use sandbox_core::policy::NetworkPolicy;
 use sandbox_core::{
     Capability, CgroupController, Enforcement, EnforcementReport, Mechanism, Mechanisms, Plan,
 };
@@ -9,6 +8,7 @@ use sandbox_lang::packages;
 
 use crate::Family;
 use crate::detached::mounts_host_folders;
+use crate::egress;
 use crate::engine::{EngineFacts, KernelIsolation};
 use crate::lowering::{RootFilesystem, StorageSplit};
 use crate::packages::cache_unreachable;
@@ -68,12 +68,9 @@ fn entry(
             mechanisms.extend(open_pipes.then_some(Mechanism::OpenPipes));
             binds(mechanisms, plan, facts)
         }
-        Capability::NetworkAccess | Capability::Egress => match &plan.network {
-            NetworkPolicy::Allow(_) => {
-                Enforcement::unenforced(format!("rules by host name are {NOT_IMPLEMENTED}"))
-            }
-            _ => network(kernel),
-        },
+        Capability::NetworkAccess | Capability::Egress => {
+            egress::report(network(kernel), plan, facts)
+        }
         Capability::Processes => Enforcement::enforced([
             Mechanism::PidAndIpcNamespaces,
             Mechanism::EndedWithOwnerStream,
@@ -271,7 +268,9 @@ mod tests {
     use crate::family::samples::{FAMILY, OTHER, TIER};
     use crate::lowering::samples::plan;
     use crate::quota::LayerQuota;
+    use sandbox_core::policy::NetworkPolicy;
     use sandbox_core::{CapabilityPolicy, SandboxSpec, Workspace};
+    use std::time::Duration;
 
     const SPLIT: Mode = Mode::Split {
         uid: 1000,
@@ -353,6 +352,45 @@ mod tests {
             let text = entry(capability).to_string();
             assert!(text.contains("runsc"), "{text}");
             assert!(!text.contains("profile of the container"), "{text}");
+        }
+    }
+
+    #[test]
+    fn rules_are_enforced_unless_something_hinders() {
+        let mut policy = CapabilityPolicy::new();
+        let rule = "example.org".parse().expect("rule");
+        policy.network = Some(NetworkPolicy::Allow(vec![rule]));
+        let of = |spec: SandboxSpec, facts: &EngineFacts| {
+            let plan = plan(&spec, &policy);
+            let kernel = kernel(TIER, facts).expect("kernel");
+            egress::report(network(&kernel), &plan, facts)
+        };
+        let rules = of(spec(), &EngineFacts::sample());
+        assert!(rules.is_enforced(), "{rules}");
+        assert!(
+            rules
+                .mechanisms()
+                .contains(&Mechanism::HostDialsAllowedNames),
+            "{rules}"
+        );
+        let gvisor = EngineFacts {
+            runtime: "runsc".into(),
+            kernel_isolation: KernelIsolation::UserKernel,
+            ..EngineFacts::sample()
+        };
+        let old = EngineFacts {
+            kernel: (4, 10),
+            ..EngineFacts::sample()
+        };
+        let detached = spec().detached(true).lifetime(Duration::from_secs(60));
+        for (spec, facts, reason) in [
+            (spec(), &gvisor, "runsc"),
+            (spec(), &old, "4.11"),
+            (detached, &EngineFacts::sample(), "detached"),
+        ] {
+            let entry = of(spec, facts);
+            assert_eq!(entry.status(), "unenforced");
+            assert!(entry.to_string().contains(reason), "{entry}");
         }
     }
 

@@ -92,6 +92,18 @@ pub fn only_ipv6(socket: impl Descriptor) -> Result<(), Errno> {
     set(socket, IPPROTO_IPV6, IPV6_V6ONLY, &1i32)
 }
 
+/// Allows addresses that no interface has, such as those of a local route for IPv6. For IPv4, these
+/// are allowed anyway.
+///
+/// # Errors
+/// None that Linux gives for an internet socket.
+pub fn bind_freely(socket: impl Descriptor) -> Result<(), Errno> {
+    // Linux takes the option of IPv4 for both. That of IPv6 came with 4.15.
+    const IPPROTO_IP: usize = 0;
+    const IP_FREEBIND: usize = 15;
+    set(socket, IPPROTO_IP, IP_FREEBIND, &1i32)
+}
+
 /// An address of a socket, as the kernel writes it.
 #[derive(Debug, Clone, Copy)]
 pub struct RawAddress {

@@ -1,8 +1,11 @@
 //! Creates the sandbox of a plan: packages, container, verification and hand-over.
 
+use std::sync::Arc;
+
 use bollard::models::{ContainerCreateBody, ImageInspect};
 use sandbox_core::spi::Instance as _;
 use sandbox_core::{EnforcementReport, ImageRetention, Plan, Result};
+use sandbox_host::egress::HostsResolver;
 use sandbox_host::{AgentInstance, Sandbox, WORK_FOLDER, state};
 use sandbox_lang::packages::writable_cache;
 
@@ -11,6 +14,7 @@ use super::container_plan::ContainerPlan;
 use crate::EngineFamily;
 use crate::default_paths::default_paths;
 use crate::detached::{self, NewDetached, RecordStore};
+use crate::egress;
 use crate::engine::Engine;
 use crate::folders::{self, check_nested};
 use crate::image::{self, ImageFacts, SourceImage};
@@ -169,6 +173,12 @@ impl<F: EngineFamily> ContainerBackend<F> {
             _ => None,
         };
         let default_paths = default_paths(tier, engine, &self.config.options, &image.id).await?;
+        let resolv_conf = match container_plan.confined {
+            Some(_) if egress::carries_rules(plan, &engine.facts) => {
+                Some(self.volume().resolv_conf(tier, engine).await?)
+            }
+            _ => None,
+        };
         let inputs = SpecInputs {
             tier,
             facts: &engine.facts,
@@ -181,6 +191,7 @@ impl<F: EngineFamily> ContainerBackend<F> {
             network,
             profile: profile.as_deref(),
             options: &self.config.options,
+            resolv_conf: resolv_conf.as_deref(),
         };
         let sandbox = Sandbox::new(
             plan,
@@ -191,6 +202,10 @@ impl<F: EngineFamily> ContainerBackend<F> {
         let mut sandbox = sandbox.counting_memory_kills();
         if let Some(lifetime) = plan.lifetime {
             sandbox = sandbox.ending_after(lifetime);
+        }
+        if resolv_conf.is_some() {
+            let resolver = HostsResolver::new(self.config.hosts.clone());
+            sandbox = sandbox.with_egress(plan, Some(Arc::new(resolver)));
         }
         let make_dirs = &mut sandbox.settings.make_dirs;
         let mut body = match &container_plan.confined {

@@ -23,6 +23,7 @@ pub(crate) use tighten::DefaultPaths;
 use tmpfs::{Tmpfs, TmpfsMounts};
 use ulimits::ulimits;
 
+use crate::egress;
 use crate::engine::EngineFacts;
 use crate::folders::HostFolders;
 use crate::identity::CodeIdentity;
@@ -78,6 +79,9 @@ pub(crate) struct SpecInputs<'a> {
     pub default_paths: &'a DefaultPaths,
     /// The opened host folders.
     pub folders: &'a HostFolders,
+    /// The file on the engine's host that names the agent as name server; set only if code may
+    /// reach hosts that rules allow.
+    pub resolv_conf: Option<&'a str>,
 }
 
 /// A plan as the engine's options.
@@ -106,11 +110,12 @@ pub(crate) fn confined(
     let capabilities = match mode {
         Mode::Split { .. } => AGENT_CAPABILITIES.as_slice(),
         // Needed to drop the others for good.
-        Mode::Shared if plan.writable_root => &["SETPCAP"],
+        Mode::Shared if plan.writable_root || inputs.resolv_conf.is_some() => &["SETPCAP"],
         Mode::Shared => &[],
     };
     let mut mounts = vec![agent_mount(inputs.volume)];
     mounts.extend(binds::binds(tier, plan, inputs.facts, inputs.folders)?);
+    mounts.extend(inputs.resolv_conf.map(egress::resolv_conf_mount));
     let family = inputs.tier.family;
     let mut tmpfs = storage.mounts(code);
     if !plan.writable_root {
@@ -130,6 +135,7 @@ pub(crate) fn confined(
     let chown_capability = changes_owner.then_some("CHOWN");
     // Podman mounts an image's root so that not even its owner may write there.
     let override_capability = plan.writable_root.then_some("DAC_OVERRIDE");
+    let network_capability = inputs.resolv_conf.map(|_| egress::CAPABILITY);
     let host = HostConfig {
         // Files.
         readonly_rootfs: Some(!plan.writable_root),
@@ -150,6 +156,10 @@ pub(crate) fn confined(
             .facts
             .api_at_least(1, 41)
             .then_some(HostConfigCgroupnsModeEnum::PRIVATE),
+        sysctls: inputs.resolv_conf.map(|_| {
+            let (name, value) = egress::LOW_PORTS;
+            HashMap::from([(name.to_owned(), value.to_owned())])
+        }),
         // Privileges.
         privileged: Some(false),
         cap_drop: Some(vec!["ALL".into()]),
@@ -160,6 +170,7 @@ pub(crate) fn confined(
                 .copied()
                 .chain(chown_capability)
                 .chain(override_capability)
+                .chain(network_capability)
                 .map(ToOwned::to_owned)
                 .collect(),
         ),
@@ -392,8 +403,7 @@ fn open_root_home(tmpfs: &mut TmpfsMounts, mounts: &[Mount], code: (u32, u32)) {
     }
 }
 
-/// Containers do not support rules by host name: the report says so, and the sandbox gets no
-/// network.
+/// The engine's network. Rules do not need one: their connections go through the agent.
 fn network_mode<'a>(plan: &Plan, chosen: Option<&'a str>) -> &'a str {
     match has_network(plan) {
         true => chosen.unwrap_or("bridge"),

@@ -25,6 +25,9 @@ const PROFILE: &str = "{profile}";
 /// The profile's path for engines that read it from a file.
 const PROFILE_FILE: &str = "/var/lib/volumes/sandbox-agent-0123/_data/seccomp.json";
 
+/// The file of the agent's volume that names the name server.
+const RESOLV_CONF: &str = "/var/lib/volumes/sandbox-agent-0123/_data/resolv.conf";
+
 fn lowered(
     spec: &SandboxSpec,
     policy: &CapabilityPolicy,
@@ -66,6 +69,7 @@ fn lowered_for(
         default_paths: &DefaultPaths::default(),
         folders: &HostFolders::default(),
         options: &EngineOptions::default(),
+        resolv_conf: crate::egress::carries_rules(&plan, facts).then_some(RESOLV_CONF),
     };
     let storage = StorageSplit::new(&plan, &exports, &LayerQuota::NotNeeded);
     let identity = CodeIdentity::unmapped(code);
@@ -181,18 +185,49 @@ fn a_sandbox_without_a_policy() {
         default_paths: &DefaultPaths::default(),
         folders: &HostFolders::default(),
         options: &EngineOptions::default(),
+        resolv_conf: None,
     };
     snapshot!(unconfined(&plan, &inputs));
 }
 
-#[test]
-fn rules_by_host_name_get_no_network() {
+fn with_rules() -> CapabilityPolicy {
     let mut policy = CapabilityPolicy::new();
-    policy.network = Some(NetworkPolicy::Allow(vec![
-        "example.org".parse().expect("rule"),
-    ]));
-    let body = with_defaults(&SandboxSpec::new("sb"), &policy).expect("lowered");
-    assert_eq!(host(body).network_mode.as_deref(), Some("none"));
+    let rule = "example.org".parse().expect("rule");
+    policy.network = Some(NetworkPolicy::Allow(vec![rule]));
+    policy
+}
+
+#[test]
+fn a_sandbox_with_egress_rules() {
+    snapshot!(with_defaults(&SandboxSpec::new("grader-7"), &with_rules()));
+}
+
+#[test]
+fn rules_add_a_capability_a_setting_and_a_file_and_no_network() {
+    let facts = EngineFacts::sample();
+    for (spec, code) in [
+        (SandboxSpec::new("sb"), CODE),
+        (SandboxSpec::new("sb").user("0:0"), (0, 0)),
+    ] {
+        let of = |policy: &CapabilityPolicy| {
+            host(lowered(&spec, policy, &facts, &image(&[]), code).expect("lowered"))
+        };
+        let (mut without, with) = (of(&CapabilityPolicy::new()), of(&with_rules()));
+        assert_eq!(with.network_mode.as_deref(), Some("none"));
+        let capabilities = without.cap_add.get_or_insert_default();
+        if code.0 == 0 {
+            // To drop the other one for good.
+            capabilities.push("SETPCAP".into());
+        }
+        capabilities.push("NET_ADMIN".into());
+        without.sysctls = Some(HashMap::from([(
+            "net.ipv4.ip_unprivileged_port_start".into(),
+            "0".into(),
+        )]));
+        let mounts = without.mounts.get_or_insert_default();
+        mounts.push(crate::egress::resolv_conf_mount(RESOLV_CONF));
+        assert_eq!(with, without);
+    }
 }
 
 #[test]

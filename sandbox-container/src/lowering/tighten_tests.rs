@@ -40,6 +40,7 @@ fn tightened_beside(
         default_paths,
         folders: &HostFolders::default(),
         options: &options,
+        resolv_conf: None,
     };
     let identity = CodeIdentity::unmapped((1000, 1000));
     let lowered = confined(

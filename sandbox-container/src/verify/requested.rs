@@ -66,6 +66,7 @@ fn capability_number(name: &str) -> Option<u32> {
         "SETGID" => 6,
         "SETUID" => 7,
         "SETPCAP" => 8,
+        "NET_ADMIN" => 12,
         _ => return None,
     })
 }

@@ -44,16 +44,20 @@ pub(crate) const SOCKET: &str = "/.sandbox-socket/agent";
 const PREFIX: &str = "sandbox-agent-";
 
 /// Paths that an engine's error names if a file of the volume is missing.
-const FILE_PATHS: [&str; 2] = [AGENT, profile::FILE];
+const FILE_PATHS: [&str; 3] = [AGENT, profile::FILE, RESOLV_CONF];
 
 /// Permission bits of the agent: everyone may execute it.
 const AGENT_MODE: u32 = 0o555;
 
-/// Permission bits of the seccomp profile.
-const PROFILE_MODE: u32 = 0o444;
+/// The file that names the agent as name server, for sandboxes with egress rules. It is mounted by
+/// its path on the engine's host, because engines write no such file without a network.
+const RESOLV_CONF: &str = "resolv.conf";
 
-/// The agent's program and the volume that carries it, with the seccomp profile if the engine reads
-/// that from a file.
+/// Permission bits of the other files.
+const DATA_MODE: u32 = 0o444;
+
+/// The agent's program and the volume that carries it, with the name server's file, and with the
+/// seccomp profile if the engine reads that from a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AgentVolume {
     /// Name of the volume.
@@ -97,10 +101,15 @@ impl AgentVolume {
         let profile = self.profile.filter(|_| self.form == ProfileForm::File);
         let profile = profile.map(|text| VolumeFile {
             name: profile::FILE,
-            mode: PROFILE_MODE,
+            mode: DATA_MODE,
             content: text.as_bytes(),
         });
-        [agent].into_iter().chain(profile).collect()
+        let resolv_conf = VolumeFile {
+            name: RESOLV_CONF,
+            mode: DATA_MODE,
+            content: sandbox_host::egress::RESOLV_CONF.as_bytes(),
+        };
+        [agent, resolv_conf].into_iter().chain(profile).collect()
     }
 
     /// The program's seccomp profile as the engine takes it: text, or a file name on the engine's
@@ -113,15 +122,28 @@ impl AgentVolume {
         let Some(text) = self.profile else {
             return Ok(None);
         };
-        let folder = match self.form {
-            ProfileForm::Text => return Ok(Some(text.to_owned())),
-            ProfileForm::File => self.folder(engine),
-        };
-        let folder = match folder {
+        match self.form {
+            ProfileForm::Text => Ok(Some(text.to_owned())),
+            ProfileForm::File => self.path(tier, engine, profile::FILE).await.map(Some),
+        }
+    }
+
+    /// The path on the engine's host of the file that names the agent as name server.
+    ///
+    /// # Errors
+    ///
+    /// The engine cannot create the volume, or does not report its path.
+    pub(crate) async fn resolv_conf(&self, tier: Tier, engine: &Engine) -> Result<String> {
+        self.path(tier, engine, RESOLV_CONF).await
+    }
+
+    /// The path of a file on the engine's host.
+    async fn path(&self, tier: Tier, engine: &Engine, file: &str) -> Result<String> {
+        let folder = match self.folder(engine) {
             Some(folder) => folder,
             None => self.create(tier, engine).await?.mountpoint,
         };
-        Ok(Some(format!("{folder}/{}", profile::FILE)))
+        Ok(format!("{folder}/{file}"))
     }
 
     /// Whether the engine refuses a container because a file of the volume is missing: the volume

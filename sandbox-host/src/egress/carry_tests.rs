@@ -436,3 +436,9 @@ async fn dropped_task_leaves_no_connection() {
     assert!(ended.expect("it ends").is_err());
     assert_eq!(egress.open_connections(), 0);
 }
+
+#[test]
+fn name_server_file_names_the_agent() {
+    let agent = sandbox_agent::protocol::NAME_SERVER;
+    assert_eq!(RESOLV_CONF, format!("nameserver {agent}\n"));
+}

@@ -75,6 +75,10 @@ pub fn gaps(rules: &EgressRules) -> Vec<&'static str> {
     gaps
 }
 
+/// What a sandbox with rules has as `/etc/resolv.conf`: its agent is the name server, at
+/// [`sandbox_agent::protocol::NAME_SERVER`].
+pub const RESOLV_CONF: &str = "nameserver 198.18.0.1\n";
+
 /// Why a detached sandbox has no rules.
 pub const DETACHED_RULES: &str = "rules take the process that created the sandbox, which dials its \
                                   connections, and a detached sandbox outlives it: there is no network at all";

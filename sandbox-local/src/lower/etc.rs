@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
-use sandbox_agent::protocol::NAME_SERVER;
 use sandbox_host::confinement::Mode;
+use sandbox_host::egress::RESOLV_CONF;
 
 use super::roots::{Roots, is_within};
 use crate::host::{FileKind, PlanPaths, Stamp};
@@ -132,10 +132,7 @@ fn own_files(mode: Mode, host_paths: &PlanPaths, egress: bool) -> [(&'static str
     let own_hosts = format!("127.0.0.1 localhost {HOST_NAME}\n::1 localhost {HOST_NAME}\n");
     let (hosts, resolv) = match &host_paths.names {
         Some((hosts, resolv)) => ([own_hosts.as_bytes(), hosts].concat(), resolv.clone()),
-        None if egress => {
-            let resolv = format!("nameserver {NAME_SERVER}\n");
-            (own_hosts.into_bytes(), resolv.into_bytes())
-        }
+        None if egress => (own_hosts.into_bytes(), RESOLV_CONF.into()),
         None => (own_hosts.into_bytes(), NO_NAMES.to_vec()),
     };
     [

@@ -31,6 +31,9 @@ use std::process::ExitCode;
 const MIN_REPEATED_TESTS: u32 = 60;
 
 fn main() -> ExitCode {
+    if let Some(code) = egress::run_owner_if_asked() {
+        return code;
+    }
     harness::main(&[
         artifacts::TESTS,
         cancellation::TESTS,

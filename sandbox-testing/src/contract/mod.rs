@@ -4,6 +4,7 @@
 //! runs those that apply.
 
 mod code;
+pub mod egress;
 mod exec;
 mod folders;
 mod hostile;

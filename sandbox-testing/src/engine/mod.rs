@@ -10,6 +10,7 @@ mod clients;
 mod containers;
 mod counter;
 mod detached;
+mod egress;
 mod exchanged;
 mod failures;
 mod features;
@@ -47,6 +48,7 @@ const TESTS: &[&[EngineTest]] = &[
     hardening::TESTS,
     inherited::TESTS,
     detached::TESTS,
+    egress::TESTS,
     clients::TESTS,
     volume::TESTS,
     failures::WITH_ENGINE,
@@ -66,7 +68,8 @@ const TESTS: &[&[EngineTest]] = &[
 pub fn main(engine: &'static TestEngine) -> ExitCode {
     let child_process = owner::run_if_asked(engine)
         .or_else(|| images::pull_if_asked(engine))
-        .or_else(|| clients::run_if_asked(engine));
+        .or_else(|| clients::run_if_asked(engine))
+        .or_else(|| contract::egress::run_owner_if_asked(engine));
     if let Some(code) = child_process {
         return code;
     }
@@ -100,9 +103,14 @@ pub fn main(engine: &'static TestEngine) -> ExitCode {
         let trial = Trial::test(*name, move || test(engine)).with_kind(tier);
         ignored_if(trial, no_engine.as_deref())
     });
+    let of_egress = contract::egress::TESTS.iter().map(|(name, test)| {
+        let trial = Trial::test(*name, move || test(engine)).with_kind(tier);
+        ignored_if(trial, no_engine.as_deref())
+    });
     let no_runtime = no_engine.clone().or(no_runtime);
     let no_registry = no_engine.clone().or(no_registry);
     let all = of_contract
+        .chain(of_egress)
         .chain(
             TESTS
                 .iter()

@@ -78,6 +78,7 @@ pub(super) fn bound(address: IpAddr, port: u16, kind: i32) -> Result<Fd, Errno> 
         IpAddr::V4(address) => net::bind(&socket, &Ipv4Address::new(address.octets(), port))?,
         IpAddr::V6(address) => {
             socket::only_ipv6(&socket)?;
+            socket::bind_freely(&socket)?;
             net::bind(&socket, &Ipv6Address::new(address.octets(), port))?;
         }
     }

@@ -1,0 +1,70 @@
+//! Connections of code to the hosts that rules allow. The container has no network: its agent makes
+//! addresses of names local to the container's own network namespace.
+
+use bollard::models::{Mount, MountBindOptions, MountBindOptionsPropagationEnum, MountType};
+use sandbox_core::policy::NetworkPolicy;
+use sandbox_core::{Enforcement, Plan};
+use sandbox_host::egress::{DETACHED_RULES, with_rules};
+
+use crate::engine::EngineFacts;
+
+/// What the agent needs to add addresses and routes. It drops it before code runs.
+pub(crate) const CAPABILITY: &str = "NET_ADMIN";
+
+/// Lets the agent listen on low ports without a capability. It belongs to the network namespace.
+pub(crate) const LOW_PORTS: (&str, &str) = ("net.ipv4.ip_unprivileged_port_start", "0");
+
+/// The first kernel with that setting.
+const LOW_PORTS_SINCE: (u32, u32) = (4, 11);
+
+/// Where programs look up their name server.
+const RESOLV_CONF: &str = "/etc/resolv.conf";
+
+/// Whether the agent carries connections that rules allow.
+pub(crate) fn carries_rules(plan: &Plan, facts: &EngineFacts) -> bool {
+    matches!(plan.network, NetworkPolicy::Allow(_)) && obstacle(plan, facts).is_none()
+}
+
+/// The report of a network that is `isolated`, with the plan's rules if it has some.
+pub(crate) fn report(isolated: Enforcement, plan: &Plan, facts: &EngineFacts) -> Enforcement {
+    match (&plan.network, obstacle(plan, facts)) {
+        (NetworkPolicy::Allow(_), Some(reason)) => Enforcement::unenforced(reason),
+        (NetworkPolicy::Allow(rules), None) => with_rules(isolated, rules),
+        _ => isolated,
+    }
+}
+
+/// Why rules cannot work in a container of this engine.
+fn obstacle(plan: &Plan, facts: &EngineFacts) -> Option<String> {
+    if plan.detached {
+        return Some(DETACHED_RULES.into());
+    }
+    if !facts.kernel_isolation.shares_kernel() {
+        return Some(format!(
+            "rules take the host's kernel, and {} has its own network: there is no network at all",
+            facts.runtime
+        ));
+    }
+    (facts.kernel < LOW_PORTS_SINCE).then(|| {
+        format!(
+            "rules take Linux {}.{} or newer ({}): there is no network at all",
+            LOW_PORTS_SINCE.0, LOW_PORTS_SINCE.1, LOW_PORTS.0
+        )
+    })
+}
+
+/// Mounts `file` of the engine's host as the file that names the name server.
+pub(crate) fn resolv_conf_mount(file: &str) -> Mount {
+    Mount {
+        target: Some(RESOLV_CONF.to_owned()),
+        source: Some(file.to_owned()),
+        typ: Some(MountType::BIND),
+        read_only: Some(true),
+        bind_options: Some(MountBindOptions {
+            // Docker refuses stricter ones for a file in its own folder. Nothing is mounted there.
+            propagation: Some(MountBindOptionsPropagationEnum::RSLAVE),
+            ..MountBindOptions::default()
+        }),
+        ..Mount::default()
+    }
+}

@@ -1,0 +1,168 @@
+//! Connections of unchanged programs to servers that rules allow. The servers are on this host's
+//! loopback, so the rules say `private`.
+
+mod lifecycle;
+mod reach;
+mod servers;
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use sandbox_core::policy::{EgressRules, NetworkPolicy};
+use sandbox_core::spi::{Backend, unique_name};
+use sandbox_core::{
+    CapabilityPolicy, ExecEvent, ExecRequest, ExecResult, Execution, SandboxClient, SandboxHandle,
+    SandboxSpec, Stdin,
+};
+
+use super::{TestResult, client_of};
+
+pub use lifecycle::{
+    connections_end_with_the_owner, connections_end_with_the_sandbox,
+    detached_sandbox_with_rules_is_refused, revoked_connections_end_and_others_live_on,
+    run_owner_if_asked, short_connections_leave_no_descriptors,
+};
+pub use reach::{
+    address_that_a_rule_allows_is_reached, code_gets_no_capability_by_rules,
+    other_names_resolve_to_nothing_and_addresses_have_no_route,
+    request_for_another_host_is_refused_with_the_reason, unchanged_clients_reach_an_allowed_name,
+};
+
+#[cfg(feature = "engine")]
+pub(crate) use {reach::assert_no_power_over_the_network, servers::web_server};
+
+/// Names that lead to this host's loopback.
+pub(crate) const ONE: &str = "one.test";
+const OTHER: &str = "other.test";
+
+/// A backend whose sandboxes can have egress rules. They have Python and `getent`.
+pub trait EgressBackend: Sync {
+    /// The backend. Names have these addresses.
+    fn with_hosts(&self, hosts: &[(&str, IpAddr)]) -> Arc<dyn Backend>;
+
+    /// The policy that rules are added to. It must not accept that rules are not enforced.
+    fn policy(&self) -> CapabilityPolicy {
+        CapabilityPolicy::new()
+    }
+
+    /// The Python program of the sandbox.
+    fn python(&self) -> &'static str {
+        "python3"
+    }
+}
+
+/// A test's name and its function.
+pub type EgressTest = (&'static str, fn(&'static dyn EgressBackend) -> TestResult);
+
+/// All tests. The test program must call [`run_owner_if_asked`] first.
+pub const TESTS: &[EgressTest] = &[
+    (
+        "egress::unchanged_clients_reach_an_allowed_name",
+        unchanged_clients_reach_an_allowed_name,
+    ),
+    (
+        "egress::other_names_resolve_to_nothing_and_addresses_have_no_route",
+        other_names_resolve_to_nothing_and_addresses_have_no_route,
+    ),
+    (
+        "egress::request_for_another_host_is_refused_with_the_reason",
+        request_for_another_host_is_refused_with_the_reason,
+    ),
+    (
+        "egress::address_that_a_rule_allows_is_reached",
+        address_that_a_rule_allows_is_reached,
+    ),
+    (
+        "egress::code_gets_no_capability_by_rules",
+        code_gets_no_capability_by_rules,
+    ),
+    (
+        "egress::revoked_connections_end_and_others_live_on",
+        revoked_connections_end_and_others_live_on,
+    ),
+    (
+        "egress::short_connections_leave_no_descriptors",
+        short_connections_leave_no_descriptors,
+    ),
+    (
+        "egress::connections_end_with_the_sandbox",
+        connections_end_with_the_sandbox,
+    ),
+    (
+        "egress::connections_end_with_the_owner",
+        connections_end_with_the_owner,
+    ),
+    (
+        "egress::detached_sandbox_with_rules_is_refused",
+        detached_sandbox_with_rules_is_refused,
+    ),
+];
+
+impl dyn EgressBackend {
+    pub(crate) fn client(&self, rules: &[&str]) -> SandboxClient {
+        let here = IpAddr::from(Ipv4Addr::LOCALHOST);
+        let backend = self.with_hosts(&[(ONE, here), (OTHER, here)]);
+        let mut policy = self.policy();
+        let rules = EgressRules::parse(rules).expect("rules");
+        policy.network = Some(NetworkPolicy::Allow(rules.into_rules()));
+        client_of(backend, policy)
+    }
+
+    async fn create(&self, rules: &[&str]) -> sandbox_core::Result<SandboxHandle> {
+        self.client(rules).create(&spec()).await
+    }
+
+    /// A request that runs this Python program.
+    fn program(&self, code: &str) -> ExecRequest {
+        let program = ExecRequest::new(self.python()).arg("-uc").arg(code);
+        program.timeout(TIME_LIMIT)
+    }
+
+    /// The output of a Python program that succeeds.
+    async fn python_output(
+        &self,
+        sandbox: &SandboxHandle,
+        code: &str,
+    ) -> sandbox_core::Result<String> {
+        let result = sandbox.exec(&self.program(code)).await?;
+        assert!(result.success(), "{code}: {}", result.output());
+        Ok(result.stdout_text())
+    }
+
+    /// Starts a Python program, and waits until it has printed `reading`.
+    async fn started(
+        &self,
+        sandbox: &SandboxHandle,
+        code: &str,
+    ) -> sandbox_core::Result<Execution> {
+        let mut execution = sandbox.start(&self.program(code), Stdin::Null).await?;
+        until(&mut execution, "reading\n").await?;
+        Ok(execution)
+    }
+}
+
+/// The longest that one program of a test may run.
+const TIME_LIMIT: Duration = Duration::from_secs(60);
+
+fn spec() -> SandboxSpec {
+    SandboxSpec::new(unique_name("test"))
+}
+
+async fn shell(sandbox: &SandboxHandle, script: &str) -> sandbox_core::Result<ExecResult> {
+    let request = ExecRequest::shell(script).timeout(TIME_LIMIT);
+    sandbox.exec(&request).await
+}
+
+/// Reads until exactly this was printed.
+async fn until(execution: &mut Execution, expected: &str) -> sandbox_core::Result<()> {
+    let mut text = String::new();
+    while text != expected {
+        match execution.next_event().await? {
+            Some(ExecEvent::Stdout(bytes)) => text += &String::from_utf8_lossy(&bytes),
+            Some(ExecEvent::Started) => {}
+            other => panic!("{other:?} instead of {expected:?}, after {text:?}"),
+        }
+    }
+    Ok(())
+}

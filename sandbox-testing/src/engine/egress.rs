@@ -1,0 +1,62 @@
+//! Egress rules in containers, beside the tests that all backends share.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use sandbox_core::spi::Backend;
+
+use super::{EngineTest, TestEngine};
+use crate::contract::egress::{EgressBackend, ONE, assert_no_power_over_the_network, web_server};
+use crate::contract::{BUSYBOX, PYTHON, TestResult, output, run};
+
+pub const TESTS: &[EngineTest] = &[
+    (
+        "egress::a_static_program_reaches_an_allowed_name",
+        static_program,
+    ),
+    ("egress::code_of_root_gets_no_capability", code_of_root),
+];
+
+impl EgressBackend for TestEngine {
+    fn with_hosts(&self, hosts: &[(&str, IpAddr)]) -> Arc<dyn Backend> {
+        let config = self.config().default_image(PYTHON);
+        let config = hosts.iter().fold(config, |config, (name, address)| {
+            config.host_address(*name, *address)
+        });
+        self.backend(config)
+    }
+}
+
+fn client(engine: &'static TestEngine, rules: &[&str]) -> sandbox_core::SandboxClient {
+    let backend: &dyn EgressBackend = engine;
+    backend.client(rules)
+}
+
+/// Busybox has its own resolver and HTTP client.
+fn static_program(engine: &'static TestEngine) -> TestResult {
+    run(async {
+        let port = web_server("hello from outside");
+        let spec = engine.spec().image(BUSYBOX);
+        let rule = format!("{ONE}:{port} tcp private");
+        let sandbox = client(engine, &[&rule]).create(&spec).await?;
+        let script = format!("wget -qO- http://{ONE}:{port}/");
+        assert_eq!(output(&sandbox, &script).await?, "hello from outside");
+        sandbox.kill().await
+    })
+}
+
+fn code_of_root(engine: &'static TestEngine) -> TestResult {
+    run(async {
+        for spec in [
+            engine.spec().user("0:0"),
+            engine.spec().user("0:0").writable_root(true),
+        ] {
+            let sandbox = client(engine, &[ONE, "203.0.113.0/24:443"])
+                .create(&spec)
+                .await?;
+            assert_no_power_over_the_network(engine, &sandbox).await?;
+            sandbox.kill().await?;
+        }
+        Ok(())
+    })
+}
