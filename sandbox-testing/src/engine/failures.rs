@@ -175,9 +175,9 @@ fn refused(engine: &'static TestEngine) -> TestResult {
         ]));
         let error = engine
             .client(policy)
-            .create(&engine.spec())
+            .create(&engine.spec().detached(true))
             .await
-            .expect_err("no rules by name yet");
+            .expect_err("the creator may end");
         assert_eq!(error.kind(), ErrorKind::NotEnforceable, "{error}");
         let unmet = error.unmet().iter().map(|unmet| unmet.demand.capability);
         assert!(
