@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 
 use crate::kept::KeptItem;
 
-/// The largest image that is part of a result.
-pub(crate) const MAX_IMAGE: ByteSize = ByteSize::mib(1);
+/// The size of all images in a result. Some clients take messages of at most 1 MiB by default, and
+/// base64 adds a third.
+pub(crate) const MAX_IMAGES: ByteSize = ByteSize::kib(512);
 
 /// The images that clients show.
 const IMAGES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
@@ -43,11 +44,11 @@ pub(crate) fn error(error: &Error) -> CallToolResult {
     result
 }
 
-/// An image that clients show, if these bytes are one and not too large.
+/// These bytes as an image, if they are one that clients show.
 pub(crate) fn image(bytes: &[u8]) -> Option<ContentBlock> {
     let media_type = infer::get(bytes)?.mime_type();
-    let fits = bytes.len() as u64 <= MAX_IMAGE.as_u64();
-    (fits && IMAGES.contains(&media_type))
+    IMAGES
+        .contains(&media_type)
         .then(|| ContentBlock::image(STANDARD.encode(bytes), media_type))
 }
 

@@ -5,7 +5,8 @@ use std::fs::File;
 use rmcp::model::{CallToolResult, ContentBlock};
 use sandbox_core::spi::escape;
 use sandbox_core::{
-    Artifact, ArtifactLimits, ByteSize, Captured, Error, ErrorKind, ExecResult, Export, Result, SkipReason,
+    Artifact, ArtifactLimits, ByteSize, Captured, Error, ErrorKind, ExecResult, Export, Result,
+    SkipReason,
 };
 use sandbox_lang::{CodeResult, Compilation};
 use serde_json::{Map, Value, json};
@@ -17,9 +18,6 @@ use crate::store::ClientStore;
 
 /// The most of one stream that is part of a result, in bytes; longer ones lose their middle.
 const MAX_SHOWN: usize = 16 * 1024;
-
-/// How many images are part of one result.
-const MAX_IMAGES: usize = 4;
 
 /// What one export keeps.
 pub(crate) const EXPORT_LIMITS: ArtifactLimits = ArtifactLimits {
@@ -97,10 +95,14 @@ impl Report {
     pub fn export(&mut self, store: &ClientStore, export: &Export) -> Result<()> {
         let mut artifacts = Vec::new();
         let mut images = Vec::new();
+        let mut room = content::MAX_IMAGES.as_u64();
         for artifact in &export.artifacts {
             let item = keep(store, artifact)?;
-            if images.len() < MAX_IMAGES && item.size <= content::MAX_IMAGE.as_u64() {
-                images.extend(content::image(&item.read()?));
+            if item.size <= room
+                && let Some(image) = content::image(&item.read()?)
+            {
+                room -= item.size;
+                images.push(image);
             }
             self.line(&format!(
                 "artifact {} ({} bytes): {}",

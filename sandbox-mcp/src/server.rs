@@ -109,7 +109,7 @@ impl McpServer {
                 template,
                 ceiling,
                 plan,
-                sessionless: Arc::default(),
+                sessionless: Arc::new(ClientStore::without_connection()),
                 calls: Semaphore::new(MAX_CALLS as usize),
             }),
         })

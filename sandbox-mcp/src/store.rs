@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
+use sandbox_core::plan::defaults::DETACHED_LIFETIME;
 use sandbox_core::{Error, ErrorKind, Result, SandboxClient, SandboxHandle, SandboxSpec};
 
 use crate::kept::Kept;
@@ -10,24 +12,53 @@ use crate::kept::Kept;
 /// How many sandboxes a client may have at once.
 const MAX_SANDBOXES: usize = 16;
 
+/// Sandboxes by name; `None` while one is created.
+type Sandboxes = BTreeMap<String, Option<OwnSandbox>>;
+
+#[derive(Debug)]
+struct OwnSandbox {
+    handle: Arc<SandboxHandle>,
+    created: Instant,
+}
+
+impl OwnSandbox {
+    fn is_over(&self) -> bool {
+        let lifetime = self.handle.plan().lifetime;
+        lifetime.is_some_and(|lifetime| self.created.elapsed() >= lifetime)
+    }
+}
+
 /// The sandboxes, outputs and artifacts of one client. The sandboxes end with it.
 #[derive(Debug, Default)]
 pub(crate) struct ClientStore {
-    /// `None` while the sandbox is created.
-    sandboxes: Mutex<BTreeMap<String, Option<Arc<SandboxHandle>>>>,
+    sandboxes: Mutex<Sandboxes>,
     kept: Mutex<Kept>,
+    /// The lifetime of sandboxes that have no other.
+    lifetime: Option<Duration>,
 }
 
 impl ClientStore {
+    /// The store of clients whose end nobody sees.
+    pub fn without_connection() -> Self {
+        Self {
+            lifetime: Some(DETACHED_LIFETIME),
+            ..Self::default()
+        }
+    }
+
     /// The sandbox of this name.
     pub fn sandbox(&self, name: &str) -> Result<Arc<SandboxHandle>> {
-        let found = self.lock().get(name).cloned().flatten();
-        found.ok_or_else(|| not_found(name))
+        let sandboxes = self.lock();
+        let found = sandboxes.get(name).and_then(Option::as_ref);
+        let handle = found.map(|sandbox| Arc::clone(&sandbox.handle));
+        handle.ok_or_else(|| not_found(name))
     }
 
     /// All sandboxes, by name.
     pub fn sandboxes(&self) -> Vec<Arc<SandboxHandle>> {
-        self.lock().values().flatten().cloned().collect()
+        let sandboxes = self.lock();
+        let all = sandboxes.values().flatten();
+        all.map(|sandbox| Arc::clone(&sandbox.handle)).collect()
     }
 
     /// Creates a sandbox, which this store then holds.
@@ -36,13 +67,20 @@ impl ClientStore {
         client: &SandboxClient,
         spec: &SandboxSpec,
     ) -> Result<Arc<SandboxHandle>> {
-        let reserved = self.reserve(&spec.name)?;
-        let sandbox = Arc::new(client.create(spec).await?);
-        let mut sandboxes = self.lock();
-        sandboxes.insert(spec.name.clone(), Some(Arc::clone(&sandbox)));
-        drop(sandboxes);
+        let name = spec.name.clone();
+        let reserved = self.reserve(&name)?;
+        let mut spec = spec.clone();
+        if client.policy().lifetime.is_none() {
+            spec.lifetime = spec.lifetime.or(self.lifetime);
+        }
+        let handle = Arc::new(client.create(&spec).await?);
+        let sandbox = OwnSandbox {
+            handle: Arc::clone(&handle),
+            created: Instant::now(),
+        };
+        self.lock().insert(spec.name, Some(sandbox));
         drop(reserved);
-        Ok(sandbox)
+        Ok(handle)
     }
 
     /// Takes a sandbox out of the store.
@@ -51,7 +89,7 @@ impl ClientStore {
         match sandboxes.get_mut(name).and_then(Option::take) {
             Some(sandbox) => {
                 sandboxes.remove(name);
-                Ok(sandbox)
+                Ok(sandbox.handle)
             }
             None => Err(not_found(name)),
         }
@@ -70,6 +108,7 @@ impl ClientStore {
 
     fn reserve<'s>(&'s self, name: &'s str) -> Result<Reserved<'s>> {
         let mut sandboxes = self.lock();
+        sandboxes.retain(|_, sandbox| !sandbox.as_ref().is_some_and(OwnSandbox::is_over));
         let refused = |kind, why: String| Error::new(kind, "create sandbox", why);
         if sandboxes.contains_key(name) {
             let why = format!("a sandbox named {name:?} exists");
@@ -84,7 +123,7 @@ impl ClientStore {
         Ok(Reserved { store: self, name })
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Option<Arc<SandboxHandle>>>> {
+    fn lock(&self) -> MutexGuard<'_, Sandboxes> {
         self.sandboxes
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

@@ -18,8 +18,9 @@ const MAX_FILE: ByteSize = ByteSize::mib(16);
 /// How much of a file one call returns, in bytes.
 const MAX_PART: usize = 64 * 1024;
 
-/// How many entries of a folder one call returns.
+/// How many entries of a folder one call returns, and how many bytes their paths have.
 const MAX_ENTRIES: usize = 1000;
+const MAX_PATHS: usize = 128 * 1024;
 
 /// The arguments of `file_read`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -44,7 +45,9 @@ impl ToolArguments for ReadArguments {
         let sandbox = call.store.sandbox(&self.sandbox)?;
         let reading = sandbox.read_limited(&self.path, MAX_FILE);
         let bytes = call.supervised(reading).await?;
-        if let Some(image) = content::image(&bytes) {
+        if bytes.len() <= content::MAX_IMAGES.as_usize()
+            && let Some(image) = content::image(&bytes)
+        {
             let text = format!("{}: an image of {} bytes", escape(&self.path), bytes.len());
             let structured = json!({ "path": self.path, "size_bytes": bytes.len() });
             return Ok(content::result(text, structured, vec![image]));
@@ -138,9 +141,15 @@ impl ToolArguments for ListArguments {
         let sandbox = call.store.sandbox(&self.sandbox)?;
         let path = self.path.as_deref().unwrap_or(".");
         let entries = call.supervised(sandbox.list_dir(path)).await?;
-        let shown = &entries[..entries.len().min(MAX_ENTRIES)];
+        let mut room = MAX_PATHS;
+        let fitting = entries.iter().take(MAX_ENTRIES).take_while(|entry| {
+            let rest = room.checked_sub(entry.path.as_os_str().len());
+            room = rest.unwrap_or_default();
+            rest.is_some()
+        });
+        let shown = fitting.collect::<Vec<_>>();
         let mut text = String::new();
-        for entry in shown {
+        for entry in &shown {
             let mark = match entry.kind {
                 FileKind::Folder => "/",
                 FileKind::Link => "@",
