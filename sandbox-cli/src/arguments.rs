@@ -21,6 +21,7 @@ use crate::commands::logs::LogsArguments;
 use crate::commands::ls::LsArguments;
 use crate::commands::man::ManArguments;
 use crate::commands::matrix::MatrixArguments;
+use crate::commands::mcp::McpArguments;
 use crate::commands::policy::PolicyArguments;
 use crate::commands::run::RunArguments;
 use crate::commands::why::WhyArguments;
@@ -83,6 +84,8 @@ pub enum Command {
     Conformance(ConformanceArguments),
     /// List the languages of code, and which of them a tier has
     Languages(LanguagesArguments),
+    /// Serve tools that run code to an MCP client, such as an assistant or an editor
+    Mcp(Box<McpArguments>),
     /// Print the schema of policy files, or explain a policy file
     Policy(PolicyArguments),
     /// Show the user's configuration, with the defaults
@@ -117,6 +120,7 @@ impl Command {
             Self::Matrix(arguments) => arguments.format.format,
             Self::Config(arguments) => arguments.format.format,
             Self::Shell(_)
+            | Self::Mcp(_)
             | Self::Conformance(_)
             | Self::Policy(_)
             | Self::Completions(_)

@@ -86,6 +86,7 @@ fn dispatch(command: Command) -> Outcome {
         Command::Conformance(arguments) => commands::conformance::run(&arguments),
         Command::Image(arguments) => commands::image::run(&arguments),
         Command::Commit(arguments) => commands::commit::run(&arguments),
+        Command::Mcp(arguments) => commands::mcp::run(&arguments),
         Command::Languages(arguments) => commands::languages::run(&arguments),
         Command::Config(arguments) => commands::config::run(&arguments),
         Command::Completions(arguments) => commands::completions::run(&arguments),

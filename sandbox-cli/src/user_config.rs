@@ -11,13 +11,13 @@ use crate::command_error::CommandError;
 const LONGEST: u64 = 1024 * 1024;
 
 /// The commands whose `--backend` creates sandboxes.
-const CREATING: [&str; 3] = ["run", "create", "check"];
+const CREATING: [&str; 4] = ["run", "create", "check", "mcp"];
 
 /// The defaults that the file sets.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UserConfig {
-    /// The tier of `run`, `create` and `check`.
+    /// The tier of `run`, `create`, `check` and `mcp`.
     pub backend: Option<String>,
     /// The output format of all commands: `text` or `json`.
     pub output: Option<OutputDefault>,

@@ -20,6 +20,7 @@ pub mod logs;
 pub mod ls;
 pub mod man;
 pub mod matrix;
+pub mod mcp;
 pub mod policy;
 pub mod run;
 pub mod why;

@@ -1,14 +1,14 @@
 //! `sandbox why`: which rule of a policy decides.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use sandbox::CapabilityPolicy;
 use sandbox::policy::Explanation;
-use sandbox::spi::escape;
+use sandbox_host::explain;
 use serde::Serialize;
 
-use crate::command_error::{CommandError, Outcome};
+use crate::command_error::Outcome;
 use crate::exit::Exit;
 use crate::options::{PolicySource, in_file};
 use crate::output::{Format, FormatOption, print, print_json};
@@ -54,54 +54,18 @@ pub fn run(arguments: &WhyArguments) -> Outcome {
             policy.map_err(|error| in_file(path, &error))?
         }
     };
-    let decisions = if is_path(&arguments.subject) {
-        let path = Path::new(&arguments.subject);
-        let absolute = std::path::absolute(path)
-            .map_err(|error| CommandError::io(path.display().to_string(), &error))?;
-        policy.explain_path(&absolute, real).to_vec()
-    } else {
-        policy.explain_host(&arguments.subject)?
-    };
+    let decisions = explain(&policy, &arguments.subject)?;
     match arguments.format.format {
         Format::Json => print_json(&WhyDocument {
             decisions: &decisions,
         })?,
-        Format::Text => print(&decisions.iter().map(line).collect::<String>())?,
+        Format::Text => {
+            let lines = decisions.iter().map(|decision| format!("{decision}\n"));
+            print(&lines.collect::<String>())?;
+        }
     }
     Ok(match decisions.iter().any(|decision| decision.allowed) {
         true => Exit::SUCCESS,
         false => Exit::WOULD_BE_REFUSED,
     })
-}
-
-fn is_path(subject: &str) -> bool {
-    subject.contains('/') || matches!(subject, "." | "..")
-}
-
-/// The path without links. Of what does not exist, only the existing folders are resolved.
-fn real(path: &Path) -> PathBuf {
-    path.ancestors()
-        .find_map(|folder| {
-            let rest = path.strip_prefix(folder).ok()?;
-            Some(folder.canonicalize().ok()?.join(rest))
-        })
-        .unwrap_or_else(|| path.to_owned())
-}
-
-fn line(decision: &Explanation) -> String {
-    let Explanation {
-        action,
-        subject,
-        allowed,
-        rule,
-        reason,
-        ..
-    } = decision;
-    let verdict = if *allowed { "allowed" } else { "denied" };
-    let rule = match rule {
-        Some(rule) => format!(" ({rule})"),
-        None => String::new(),
-    };
-    let line = escape(&format!("{action} {subject}: {verdict}: {reason}{rule}"));
-    format!("{line}\n")
 }

@@ -1,10 +1,12 @@
 //! Which rule of a policy decides about a path or a host.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
 use super::{Decision, EgressRules, EgressTarget, NetworkPolicy};
+use crate::escape::escape;
 use crate::{CapabilityPolicy, Error, ErrorKind, Result};
 
 /// The ports that are explained for a host without one.
@@ -24,6 +26,22 @@ pub struct Explanation {
     pub rule: Option<String>,
     /// Why, in words.
     pub reason: String,
+}
+
+/// One line, with control characters escaped.
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verdict = if self.allowed { "allowed" } else { "denied" };
+        let rule = match &self.rule {
+            Some(rule) => format!(" ({rule})"),
+            None => String::new(),
+        };
+        let line = format!(
+            "{} {}: {verdict}: {}{rule}",
+            self.action, self.subject, self.reason
+        );
+        f.write_str(&escape(&line))
+    }
 }
 
 impl CapabilityPolicy {

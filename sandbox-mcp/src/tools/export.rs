@@ -1,0 +1,47 @@
+//! `export`.
+
+use rmcp::model::CallToolResult;
+use sandbox_core::{Error, ErrorKind, Result};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{Call, Effect, ToolArguments};
+use crate::execution::{EXPORT_LIMITS, Report, export_folder};
+
+/// The arguments of `export`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ExportArguments {
+    /// Name of the sandbox.
+    sandbox: String,
+}
+
+impl ToolArguments for ExportArguments {
+    const NAME: &'static str = "export";
+    const DESCRIPTION: &'static str = "Return the files of a sandbox that the policy's \
+        artifact_export_paths name: links that stay readable after the sandbox ends, and small \
+        images inline. At most 64 files of 16 MiB, 64 MiB together.";
+    const EFFECT: Effect = Effect::Reads;
+
+    async fn run(self, call: &Call<'_>) -> Result<CallToolResult> {
+        let sandbox = call.store.sandbox(&self.sandbox)?;
+        if sandbox.plan().export_paths.is_empty() {
+            let why = "the policy exports nothing";
+            return Err(
+                Error::new(ErrorKind::PolicyExceeded, "export artifacts", why).with_fix(
+                    "read files with file_read, or ask the operator for artifact_export_paths",
+                ),
+            );
+        }
+        let folder = export_folder()?;
+        let exporting = sandbox.export_with(folder.path(), EXPORT_LIMITS);
+        let export = call.supervised(exporting).await?;
+        let mut report = Report::default();
+        if export.artifacts.is_empty() {
+            let paths = sandbox.plan().export_paths.join(", ");
+            report.line(&format!("no file matches {paths}"));
+        }
+        report.export(call.store, &export)?;
+        Ok(report.into_result())
+    }
+}

@@ -1,0 +1,129 @@
+//! `run_code`.
+
+use std::collections::BTreeMap;
+
+use rmcp::model::CallToolResult;
+use sandbox_core::{ByteSize, Error, ErrorKind, Export, OneShot, Result, Stdin};
+use sandbox_lang::{CodeRequest, Languages, RunCode as _, RunCodeOnce as _};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{Call, Effect, ToolArguments, shorter};
+use crate::execution::{EXPORT_LIMITS, Report, export_folder};
+
+/// The arguments of `run_code`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RunCodeArguments {
+    /// Language of the code.
+    #[schemars(extend("enum" = languages()))]
+    language: String,
+    /// The code, as the content of one source file.
+    code: String,
+    /// A sandbox from sandbox_create. Without it, the code runs in a new one that is removed
+    /// afterwards.
+    sandbox: Option<String>,
+    /// Arguments of the program.
+    #[serde(default)]
+    args: Vec<String>,
+    /// Standard input of the program.
+    stdin: Option<String>,
+    /// Text files to write first, by path; relative ones are in the working folder.
+    #[serde(default)]
+    files: BTreeMap<String, String>,
+    /// Libraries to install first. Only in a new sandbox.
+    #[serde(default)]
+    libraries: Vec<String>,
+    /// Destinations that the code may reach, like example.org:443. Only in a new sandbox.
+    egress: Option<Vec<String>>,
+    /// Memory limit. Only in a new sandbox.
+    memory: Option<ByteSize>,
+    /// Time limit in seconds, at most the policy's.
+    timeout_seconds: Option<f64>,
+}
+
+fn languages() -> Vec<String> {
+    let languages = Languages::new();
+    languages
+        .iter()
+        .map(|language| language.name.clone())
+        .collect()
+}
+
+impl ToolArguments for RunCodeArguments {
+    const NAME: &'static str = "run_code";
+    const DESCRIPTION: &'static str = "Run code, compiled first if need be. Returns the outcome, \
+        stdout and stderr; a program that fails is a result, not an error. In a new sandbox, files \
+        that the code writes to an exported path (see the resource sandbox://policy) are returned \
+        as links, and small images inline.";
+    const EFFECT: Effect = Effect::Adds;
+
+    async fn run(self, call: &Call<'_>) -> Result<CallToolResult> {
+        match self.sandbox.clone() {
+            Some(name) => self.run_in(call, &name).await,
+            None => self.run_once(call).await,
+        }
+    }
+}
+
+impl RunCodeArguments {
+    async fn run_in(self, call: &Call<'_>, name: &str) -> Result<CallToolResult> {
+        if !self.libraries.is_empty() || self.egress.is_some() || self.memory.is_some() {
+            let why = "libraries, egress and memory of a sandbox are decided when it is created";
+            return Err(Error::new(ErrorKind::InvalidRequest, "run code", why)
+                .with_fix("pass them to sandbox_create, or leave out sandbox"));
+        }
+        let sandbox = call.store.sandbox(name)?;
+        let request = self.request(sandbox.plan().timeout)?;
+        let code = call.supervised(sandbox.run_code(request)).await?;
+        let mut report = Report::default();
+        report.code(call.store, &code);
+        Ok(report.into_result())
+    }
+
+    async fn run_once(self, call: &Call<'_>) -> Result<CallToolResult> {
+        let shared = call.shared;
+        let mut spec = shared.template.clone();
+        spec.memory = self.memory.or(spec.memory);
+        if self.egress.is_some() {
+            spec.egress.clone_from(&self.egress);
+        }
+        let mut asked = spec.clone();
+        asked.packages.extend(self.libraries.iter().cloned());
+        call.check(&asked)?;
+        let request = self.request(shared.plan.timeout)?;
+        let mut options = OneShot::new(spec).artifact_limits(EXPORT_LIMITS);
+        let folder = match shared.plan.export_paths.is_empty() {
+            true => None,
+            false => Some(export_folder()?),
+        };
+        if let Some(folder) = &folder {
+            options = options.export_to(folder.path());
+        }
+        let ended = call
+            .supervised(shared.client.run_code(request, options))
+            .await?;
+        let mut report = Report::default();
+        report.code(call.store, &ended.code);
+        let mut export = Export::default();
+        (export.artifacts, export.skipped) = (ended.artifacts, ended.skipped);
+        report.export(call.store, &export)?;
+        for failure in &ended.failures {
+            report.line(&failure.to_string());
+        }
+        Ok(report.into_result())
+    }
+
+    fn request(&self, allowed: std::time::Duration) -> Result<CodeRequest> {
+        let mut request = CodeRequest::new(self.language.as_str(), self.code.as_str());
+        request.timeout = shorter("timeout_seconds", self.timeout_seconds, allowed)?;
+        request.libraries.clone_from(&self.libraries);
+        for (path, text) in &self.files {
+            request = request.file(path, text.as_str());
+        }
+        if let Some(text) = &self.stdin {
+            request = request.stdin(Stdin::from_bytes(text.clone()));
+        }
+        Ok(request.args(&self.args))
+    }
+}

@@ -1,0 +1,69 @@
+//! The server on the local tier, as clients see it: lines of JSON, and HTTP.
+
+mod calls;
+mod client;
+mod code;
+mod http;
+mod http_client;
+mod limits;
+mod sandboxes;
+
+use std::process::ExitCode;
+
+use sandbox_testing::requirements::fail_if_required;
+use sandbox_testing::{named_tests, trials};
+
+fn main() -> ExitCode {
+    let missing = client::missing();
+    if let Some(code) = fail_if_required("local", missing.as_deref()) {
+        return code;
+    }
+    let missing = missing.as_deref();
+    let python = std::path::Path::new("/usr/bin/python3").exists();
+    let python = missing.or((!python).then_some("needs python3 in /usr"));
+    trials::main(&[
+        (
+            missing,
+            named_tests![
+                calls::tools_are_listed,
+                calls::unknown_tool_and_method_are_errors_of_the_protocol,
+                calls::unknown_arguments_are_refused,
+                calls::silent_client_is_no_error,
+                calls::progress_is_reported_on_request,
+                calls::cancelled_call_ends_its_processes,
+                calls::end_of_the_connection_ends_its_processes,
+                code::failed_program_is_a_result,
+                code::time_limit_ends_the_processes,
+                code::long_output_is_a_resource,
+                code::unknown_language_is_an_error,
+                limits::wider_requests_are_refused,
+                limits::template_is_a_limit_too,
+                limits::reasons_are_explained,
+                limits::resources_tell_the_policy_and_the_host,
+                sandboxes::files_stay_between_calls,
+                sandboxes::sandbox_has_resources,
+                sandboxes::artifact_survives_its_sandbox,
+                sandboxes::links_and_special_files_are_not_exported,
+                sandboxes::foreign_sandboxes_are_refused,
+                sandboxes::names_and_numbers_are_limited,
+                sandboxes::creation_decides_what_a_sandbox_has,
+                http::token_is_required,
+                http::foreign_hosts_and_origins_are_refused,
+                http::other_paths_are_not_found,
+                http::address_of_other_machines_is_refused,
+                http::session_has_its_own_sandboxes,
+                http::end_of_a_session_ends_its_processes,
+                http::clients_without_sessions_share_sandboxes,
+                http::lost_connection_ends_a_call_without_a_session,
+            ],
+        ),
+        (
+            python,
+            named_tests![
+                code::python_runs_in_a_new_sandbox,
+                code::images_are_returned_inline,
+                code::files_arguments_and_input_reach_the_program,
+            ],
+        ),
+    ])
+}
