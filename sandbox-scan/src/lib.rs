@@ -54,7 +54,7 @@ pub use severity::Severity;
 use sandbox_core::Result;
 
 /// The largest code that is scanned, in bytes. Larger code is a violation.
-pub const MAX_CODE: usize = 4 << 20;
+pub const MAX_CODE: usize = 1 << 20;
 
 /// The most violations in a report.
 pub const MAX_VIOLATIONS: usize = 1000;

@@ -22,8 +22,10 @@ pub(crate) struct Dialect {
     pub(crate) normal: fn(&str) -> String,
     /// Enters what a node imports.
     pub(crate) import: fn(&mut Scope<'_>, Node<'_>),
+    /// Members whose calls have a known value.
+    pub(crate) evaluated: &'static [&'static str],
     /// What the value of a call is, if that is known.
-    pub(crate) value: fn(&Names<'_>, Node<'_>, u8) -> Option<Vec<String>>,
+    pub(crate) value: fn(&Names<'_>, Node<'_>) -> Option<Vec<String>>,
     /// Reports what a node does by itself.
     pub(crate) visit: fn(&Names<'_>, Node<'_>, &mut Sink<'_>),
     pub(crate) catalog: &'static [Entry],

@@ -108,6 +108,7 @@ pub(crate) fn facts(
                 found.errors.push((node.byte_range(), missing));
             }
         }
+        names.renew();
         let shape = names.shape(node);
         match shape {
             Shape::Comment => found.comments.push(node.byte_range()),
@@ -117,7 +118,7 @@ pub(crate) fn facts(
                 add(&mut found.uses, names.paths(node), node);
             }
             Shape::Call(..) | Shape::Method(..) => {
-                let called = names.called(node, 6);
+                let called = names.called(node);
                 if wants_calls {
                     let arguments = arguments(&names, node);
                     let calls = called.iter().map(|path| format!("{path}{arguments}"));
@@ -126,11 +127,12 @@ pub(crate) fn facts(
                 if matches!(shape, Shape::Method(..)) {
                     add(&mut found.uses, called, node);
                 }
-                let values = (dialect.value)(&names, node, 6);
+                let values = names.value(node);
                 add(&mut found.uses, values.unwrap_or_default(), node);
             }
             _ => {}
         }
+        names.renew();
         (dialect.visit)(&names, node, &mut Sink { found: &mut found });
     }
     found

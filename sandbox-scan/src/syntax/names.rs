@@ -1,6 +1,7 @@
 //! What names in code stand for. A name may stand for several things; none is left out.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
@@ -14,8 +15,8 @@ const MAX_MEANINGS: usize = 16;
 /// How many members of members a path has. Every rule is much shorter, and each part of a longer
 /// chain is looked at by itself.
 const MAX_LINKS: usize = 24;
-/// How deeply values of calls are computed.
-const MAX_DEPTH: u8 = 6;
+/// How many calls are evaluated for one path, so that nested ones do not multiply.
+const MAX_CALLS: u8 = 32;
 
 /// A module that code loads.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +38,8 @@ pub(crate) struct Names<'c> {
     stars: Vec<String>,
     /// First parts of paths that a rule may know.
     roots: HashSet<String>,
+    /// How many calls may still be evaluated.
+    calls: Cell<u8>,
 }
 
 /// Enters what a text imports into its names.
@@ -139,6 +142,7 @@ pub(crate) fn read<'c>(
         meanings: HashMap::new(),
         stars: Vec::new(),
         roots: paths.map(|path| first_part(path).to_owned()).collect(),
+        calls: Cell::new(MAX_CALLS),
     };
     let mut scope = Scope {
         names,
@@ -148,6 +152,7 @@ pub(crate) fn read<'c>(
         (dialect.import)(&mut scope, visit.node);
     }
     for visit in Walk::new(tree) {
+        scope.names.renew();
         scope.assign(visit.node);
     }
     scope
@@ -197,14 +202,7 @@ impl<'c> Names<'c> {
     /// The paths that an expression may stand for, such as `os.system` and `open().read`. An unknown
     /// beginning is `?`.
     pub(crate) fn paths(&self, node: Node<'_>) -> Vec<String> {
-        self.paths_within(node, MAX_DEPTH)
-    }
-
-    pub(crate) fn paths_within(&self, node: Node<'_>, depth: u8) -> Vec<String> {
         let unknown = || vec!["?".to_owned()];
-        let Some(depth) = depth.checked_sub(1) else {
-            return unknown();
-        };
         let mut links: Vec<String> = Vec::new();
         let mut next = Some(node);
         let mut bases = None;
@@ -233,7 +231,7 @@ impl<'c> Names<'c> {
                     links.push(constant.unwrap_or_else(|| "[]".to_owned()));
                     next = node.child_by_field_name(whole);
                 }
-                Shape::Call(function, _) => match (self.dialect.value)(self, node, depth) {
+                Shape::Call(function, _) => match self.value(node) {
                     Some(values) => bases = Some(values),
                     None => {
                         links.push("()".to_owned());
@@ -241,7 +239,7 @@ impl<'c> Names<'c> {
                     }
                 },
                 Shape::Method(object, method, _) => {
-                    match (self.dialect.value)(self, node, depth) {
+                    match self.value(node) {
                         Some(values) => bases = Some(values),
                         None => {
                             links.push("()".to_owned());
@@ -275,11 +273,40 @@ impl<'c> Names<'c> {
         joined.collect()
     }
 
+    /// What a call returns, if that is known.
+    pub(crate) fn value(&self, node: Node<'_>) -> Option<Vec<String>> {
+        let (method, name) = match self.shape(node) {
+            Shape::Call(function, _) => {
+                let function = node.child_by_field_name(function)?;
+                match self.shape(function) {
+                    Shape::Member(_, name) => (function, name),
+                    _ => (node, ""),
+                }
+            }
+            Shape::Method(_, name, _) => (node, name),
+            _ => return None,
+        };
+        let name = method.child_by_field_name(name);
+        if let Some(name) = name
+            && !self.dialect.evaluated.contains(&self.name(name).as_str())
+        {
+            return None;
+        }
+        let left = self.calls.get().checked_sub(1)?;
+        self.calls.set(left);
+        (self.dialect.value)(self, node)
+    }
+
+    /// Lets calls be evaluated again, for another part of the text.
+    pub(crate) fn renew(&self) {
+        self.calls.set(MAX_CALLS);
+    }
+
     /// The path of what a call calls.
-    pub(crate) fn called(&self, node: Node<'_>, depth: u8) -> Vec<String> {
+    pub(crate) fn called(&self, node: Node<'_>) -> Vec<String> {
         match self.shape(node) {
             Shape::Call(function, _) => match node.child_by_field_name(function) {
-                Some(function) => self.paths_within(function, depth),
+                Some(function) => self.paths(function),
                 None => Vec::new(),
             },
             Shape::Method(object, method, _) => {
@@ -290,7 +317,7 @@ impl<'c> Names<'c> {
                 match node.child_by_field_name(object) {
                     None => self.meanings_of(&method),
                     Some(object) => {
-                        let bases = self.paths_within(object, depth).into_iter();
+                        let bases = self.paths(object).into_iter();
                         bases.map(|base| self.join(base, &[method.clone()])).collect()
                     }
                 }
@@ -307,12 +334,6 @@ impl<'c> Names<'c> {
         };
         let arguments = node.child_by_field_name(field);
         arguments.map(|node| self.children(node)).unwrap_or_default()
-    }
-
-    /// The first argument if it is constant text.
-    pub(crate) fn constant_argument(&self, node: Node<'_>, index: usize) -> Option<String> {
-        let arguments = self.arguments(node);
-        arguments.get(index).and_then(|first| self.constant(*first))
     }
 
     /// Whether a rule may know the path.

@@ -50,6 +50,27 @@ pub(super) static DIALECT: Dialect = Dialect {
         false => name.nfkc().collect(),
     },
     import,
+    evaluated: &[
+        "import_module",
+        "__import__",
+        "find_spec",
+        "find_loader",
+        "find_module",
+        "load_module",
+        "load_source",
+        "run_module",
+        "get_loader",
+        "resolve_name",
+        "getattr",
+        "globals",
+        "locals",
+        "vars",
+        "get",
+        "pop",
+        "setdefault",
+        "__getitem__",
+        "__getattribute__",
+    ],
     value,
     visit,
     catalog: CATALOG,
@@ -158,13 +179,13 @@ fn is_one_of(paths: &[String], of: &[&str]) -> bool {
     paths.iter().any(|path| of.contains(&path.as_str()))
 }
 
-fn value(names: &Names<'_>, node: Node<'_>, depth: u8) -> Option<Vec<String>> {
-    let called = names.called(node, depth);
+fn value(names: &Names<'_>, node: Node<'_>) -> Option<Vec<String>> {
+    let called = names.called(node);
     let first = || constant(names, node, 0);
     let of_argument = || {
         let arguments = names.arguments(node);
         let node = arguments.first().map(|node| argument(*node));
-        node.map(|node| names.paths_within(node, depth))
+        node.map(|node| names.paths(node))
     };
     let members = |of: Vec<String>, name: &str| {
         let paths = of.into_iter().map(|path| match path.is_empty() {
@@ -191,7 +212,7 @@ fn value(names: &Names<'_>, node: Node<'_>, depth: u8) -> Option<Vec<String>> {
     if function.kind() == "attribute" {
         let method = names.name(function.child_by_field_name("attribute")?);
         if GETTERS.contains(&method.as_str()) {
-            let of = names.paths_within(function.child_by_field_name("object")?, depth);
+            let of = names.paths(function.child_by_field_name("object")?);
             let is_table = |path: &String| path.is_empty() || names.is_known(path);
             if of.iter().any(is_table) {
                 return Some(members(of, &first()?));
@@ -219,7 +240,7 @@ fn visit(names: &Names<'_>, node: Node<'_>, sink: &mut Sink<'_>) {
 }
 
 fn visit_call(names: &Names<'_>, node: Node<'_>, sink: &mut Sink<'_>) {
-    let called = names.called(node, 6);
+    let called = names.called(node);
     if is_one_of(&called, LOADERS) {
         sink.imports(constant(names, node, 0), node);
     }
