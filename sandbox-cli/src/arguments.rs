@@ -23,6 +23,7 @@ use crate::commands::man::ManArguments;
 use crate::commands::matrix::MatrixArguments;
 use crate::commands::policy::PolicyArguments;
 use crate::commands::run::RunArguments;
+use crate::commands::scan::ScanArguments;
 use crate::commands::why::WhyArguments;
 use crate::output::Format;
 
@@ -83,6 +84,8 @@ pub enum Command {
     Conformance(ConformanceArguments),
     /// List the languages of code, and which of them a tier has
     Languages(LanguagesArguments),
+    /// Scan code for what it seems to do, without running it (exit code 1 if it fails)
+    Scan(ScanArguments),
     /// Print the schema of policy files, or explain a policy file
     Policy(PolicyArguments),
     /// Show the user's configuration, with the defaults
@@ -113,6 +116,7 @@ impl Command {
             Self::Check(arguments) => arguments.format.format,
             Self::Why(arguments) => arguments.format.format,
             Self::Doctor(arguments) => arguments.format.format,
+            Self::Scan(arguments) => arguments.format.document(),
             Self::Languages(arguments) => arguments.format.format,
             Self::Matrix(arguments) => arguments.format.format,
             Self::Config(arguments) => arguments.format.format,

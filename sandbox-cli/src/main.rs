@@ -87,6 +87,7 @@ fn dispatch(command: Command) -> Outcome {
         Command::Image(arguments) => commands::image::run(&arguments),
         Command::Commit(arguments) => commands::commit::run(&arguments),
         Command::Languages(arguments) => commands::languages::run(&arguments),
+        Command::Scan(arguments) => commands::scan::run(&arguments),
         Command::Config(arguments) => commands::config::run(&arguments),
         Command::Completions(arguments) => commands::completions::run(&arguments),
         Command::Man(arguments) => commands::man::run(&arguments),

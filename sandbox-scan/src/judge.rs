@@ -41,7 +41,7 @@ pub(crate) fn scan(policy: &ScanPolicy, language: &str, code: &[u8]) -> Result<S
         end: Deadline::after(TIME_LIMIT),
     };
     if code.len() > MAX_CODE {
-        let text = format!("the code has {} bytes, of at most {MAX_CODE}", code.len());
+        let text = format!("the code is larger than {MAX_CODE} bytes");
         judge.add(rules::UNFINISHED, "", Severity::High, text, 0..0);
     } else {
         judge.bytes(code);

@@ -22,6 +22,7 @@ pub mod man;
 pub mod matrix;
 pub mod policy;
 pub mod run;
+pub mod scan;
 pub mod why;
 
 use std::future::Future;
