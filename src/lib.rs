@@ -124,7 +124,7 @@
 //!
 //! # Features
 //!
-//! Each feature links one backend. That never changes the default: a tier is used only when it is named.
+//! Each feature but `scan` links one backend. That never changes the default: a tier is used only when it is named.
 //!
 //! | feature | tiers |
 //! |---|---|
@@ -132,6 +132,7 @@
 //! | `docker` | `docker`, `docker_unsafe` |
 //! | `podman` | `podman`, `podman_unsafe` |
 //! | `k8s` | `k8s` |
+//! | `scan` | none: the module `scan`, which says what code seems to do before it runs |
 
 mod backends;
 mod clients;
@@ -140,9 +141,12 @@ mod secret_source;
 pub use clients::*;
 pub use sandbox_core::*;
 pub use sandbox_lang::{
-    CodeRequest, CodeResult, Compilation, FileName, Installer, Language, LanguageChoice, Languages,
-    MinimumVersion, OneShotCode, Preparation, ReadyCode, RunCode, RunCodeOnce, Step,
+    CodeCheck, CodeRequest, CodeResult, Compilation, FileName, Installer, Language, LanguageChoice,
+    Languages, MinimumVersion, OneShotCode, Preparation, ReadyCode, RunCode, RunCodeOnce, Step,
 };
+#[cfg(feature = "scan")]
+#[doc(inline)]
+pub use sandbox_scan as scan;
 pub use secret_source::SecretSource;
 
 /// The example in the README compiles.

@@ -24,6 +24,7 @@ use crate::commands::matrix::MatrixArguments;
 use crate::commands::mcp::McpArguments;
 use crate::commands::policy::PolicyArguments;
 use crate::commands::run::RunArguments;
+use crate::commands::scan::ScanArguments;
 use crate::commands::why::WhyArguments;
 use crate::output::Format;
 
@@ -86,6 +87,8 @@ pub enum Command {
     Languages(LanguagesArguments),
     /// Serve tools that run code to an MCP client, such as an assistant or an editor
     Mcp(Box<McpArguments>),
+    /// Scan code for what it seems to do, without running it (exit code 1 if it fails)
+    Scan(ScanArguments),
     /// Print the schema of policy files, or explain a policy file
     Policy(PolicyArguments),
     /// Show the user's configuration, with the defaults
@@ -116,6 +119,7 @@ impl Command {
             Self::Check(arguments) => arguments.format.format,
             Self::Why(arguments) => arguments.format.format,
             Self::Doctor(arguments) => arguments.format.format,
+            Self::Scan(arguments) => arguments.format.document(),
             Self::Languages(arguments) => arguments.format.format,
             Self::Matrix(arguments) => arguments.format.format,
             Self::Config(arguments) => arguments.format.format,

@@ -235,6 +235,7 @@ fn is_sentence(kind: ErrorKind) -> bool {
     matches!(
         kind,
         ErrorKind::AlreadyExists
+            | ErrorKind::CodeRefused
             | ErrorKind::ImageNotFound
             | ErrorKind::InvalidPolicy
             | ErrorKind::InvalidSpec

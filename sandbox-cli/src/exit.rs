@@ -11,6 +11,8 @@ impl Exit {
     pub const SUCCESS: Self = Self(0);
     /// `doctor`: no tier that was asked about can run the default policy.
     pub const NOTHING_RUNS: Self = Self(1);
+    /// `scan`: a violation reaches the threshold.
+    pub const UNSAFE: Self = Self(1);
     /// `check`: the policy would be refused here.
     pub const WOULD_BE_REFUSED: Self = Self(3);
     /// The time limit was reached.

@@ -88,6 +88,7 @@ fn dispatch(command: Command) -> Outcome {
         Command::Commit(arguments) => commands::commit::run(&arguments),
         Command::Mcp(arguments) => commands::mcp::run(&arguments),
         Command::Languages(arguments) => commands::languages::run(&arguments),
+        Command::Scan(arguments) => commands::scan::run(&arguments),
         Command::Config(arguments) => commands::config::run(&arguments),
         Command::Completions(arguments) => commands::completions::run(&arguments),
         Command::Man(arguments) => commands::man::run(&arguments),

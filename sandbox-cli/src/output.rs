@@ -78,7 +78,7 @@ impl Format {
             .collect::<Vec<_>>();
         let json = |argument: &OsString, option: &str| {
             let value = argument.to_str().and_then(|text| text.strip_prefix(option));
-            matches!(value, Some("json" | "jsonl"))
+            matches!(value, Some("json" | "jsonl" | "sarif"))
         };
         let short = before_command
             .iter()

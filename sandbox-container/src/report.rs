@@ -13,7 +13,6 @@ use crate::engine::{EngineFacts, KernelIsolation};
 use crate::lowering::{RootFilesystem, StorageSplit};
 use crate::packages::cache_unreachable;
 
-
 /// Reports the enforcement of each demand of a plan. `package_network` is the operator's network
 /// for installing packages, if configured.
 pub(crate) fn report(

@@ -45,6 +45,8 @@ pub enum ErrorKind {
     ProgramFailed,
     /// The code did not compile, so nothing ran: only from `CodeResult::check` of `sandbox-lang`.
     CompileFailed,
+    /// A check of the code refused it, so nothing ran.
+    CodeRefused,
     /// There is no such language, or the sandbox's version of it is too old.
     LanguageNotSupported,
     /// No libraries can be installed for the language.
@@ -105,6 +107,7 @@ impl ErrorKind {
             Self::ImageTimedOut => "image_timed_out",
             Self::ProgramFailed => "program_failed",
             Self::CompileFailed => "compile_failed",
+            Self::CodeRefused => "code_refused",
             Self::LanguageNotSupported => "language_not_supported",
             Self::LibrariesNotSupported => "libraries_not_supported",
             Self::PlotsNotSupported => "plots_not_supported",

@@ -23,6 +23,7 @@ pub mod matrix;
 pub mod mcp;
 pub mod policy;
 pub mod run;
+pub mod scan;
 pub mod why;
 
 use std::future::Future;

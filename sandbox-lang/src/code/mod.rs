@@ -5,6 +5,7 @@
 //! the run. A compiled program stays: the same code of the same language is not compiled again in
 //! the same sandbox.
 
+mod check;
 mod folder;
 mod one_shot;
 mod prepare;
@@ -16,6 +17,7 @@ mod toolchain;
 use async_trait::async_trait;
 use sandbox_core::{ErrorKind, OutputSink, Result, SandboxHandle};
 
+pub use check::CodeCheck;
 pub use one_shot::{OneShotCode, RunCodeOnce};
 pub use prepare::{Preparation, ReadyCode};
 pub use request::{CodeRequest, LanguageChoice};
@@ -47,6 +49,7 @@ pub trait RunCode {
     /// - [`ErrorKind::ProgramNotFound`] if the sandbox does not have the language.
     /// - [`ErrorKind::LibrariesNotSupported`] if no libraries can be installed for it, and
     ///   [`ErrorKind::Unsupported`] for those that were not installed when the sandbox was created.
+    /// - Those of the request's checks, such as [`ErrorKind::CodeRefused`].
     async fn run_code(&self, request: CodeRequest) -> Result<CodeResult>;
 
     /// As [`RunCode::run_code`]. The program's output also goes to `output` as it arrives; the

@@ -56,6 +56,9 @@ impl RunCodeOnce for SandboxClient {
         mut options: OneShot,
     ) -> Result<OneShotCode> {
         let language = request.language()?;
+        request.run_checks(&language)?;
+        // Once is enough.
+        request.checks.clear();
         if !request.libraries.is_empty() {
             language.require_installer()?;
             options

@@ -51,6 +51,7 @@ impl ReadyCode {
 
 pub(super) async fn prepare(sandbox: &SandboxHandle, request: &CodeRequest) -> Result<Preparation> {
     let language = request.language()?;
+    request.run_checks(&language)?;
     check_libraries(sandbox, &language, request)?;
     if language.compile.is_none() && !request.compiler_arguments.is_empty() {
         let context = format!(

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use sandbox_core::{Error, ErrorKind, Result, Secret, SecretForm, SecretValue, Stdin};
 
 use crate::language::Source;
-use crate::{Language, Languages};
+use crate::{CodeCheck, Language, Languages};
 
 /// A language by its name among this library's, or one that the caller describes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,6 +93,8 @@ pub struct CodeRequest {
     /// Whether a compiled program stays in the sandbox, so that the same code is not compiled
     /// again.
     pub keep_program: bool,
+    /// What the code must pass before anything of it reaches a sandbox.
+    pub checks: Vec<Arc<dyn CodeCheck>>,
 }
 
 impl CodeRequest {
@@ -114,6 +116,7 @@ impl CodeRequest {
             compile_timeout: None,
             stdin: Mutex::default(),
             keep_program: true,
+            checks: Vec::new(),
         }
     }
 
@@ -223,6 +226,13 @@ impl CodeRequest {
     #[must_use]
     pub fn keep_program(mut self, keep: bool) -> Self {
         self.keep_program = keep;
+        self
+    }
+
+    /// Adds a check that the code must pass. See [`CodeCheck`].
+    #[must_use]
+    pub fn check(mut self, check: impl CodeCheck + 'static) -> Self {
+        self.checks.push(Arc::new(check));
         self
     }
 

@@ -5,10 +5,11 @@ pub(super) mod document;
 pub(super) mod enforcement_line;
 mod events;
 pub mod hints;
-mod language;
+pub(super) mod language;
 pub(super) mod live;
 pub(super) mod output_folder;
 mod program;
+mod scan;
 mod session;
 mod siblings;
 pub(super) mod signals;
@@ -24,7 +25,9 @@ use sandbox::spi::escape;
 use sandbox::{Capability, Language, SandboxClient, registry};
 
 use crate::command_error::{CommandError, Outcome};
-use crate::options::{PolicyOptions, Published, Request, published, writable};
+use crate::options::{
+    PathMap, PolicyOptions, Published, Request, RunScanOptions, published, writable,
+};
 use crate::output::{LiveFormat, LiveFormatOption};
 use crate::print_status;
 use output_folder::OutputFolder;
@@ -136,6 +139,9 @@ pub struct RunArguments {
 
     #[command(flatten)]
     policy: PolicyOptions,
+
+    #[command(flatten)]
+    scan: RunScanOptions,
 }
 
 /// Runs the subcommand.
@@ -146,7 +152,8 @@ pub fn run(arguments: &RunArguments) -> Outcome {
         arguments.format.format.document(),
     )?;
     let tier = registry::tier(&arguments.policy.backend)?;
-    let mut request = arguments.request()?;
+    let scan = arguments.scan.policy()?;
+    let mut request = arguments.request(scan.is_some())?;
     let has_default_artifacts = arguments.out.is_some() && request.exports_are_open;
     if has_default_artifacts {
         request.policy.artifact_export_paths = vec![output_folder::DEFAULT_EXPORT.to_owned()];
@@ -156,7 +163,14 @@ pub fn run(arguments: &RunArguments) -> Outcome {
             "--out: the policy file says that nothing may be exported",
         ));
     }
-    let program = arguments.program(&request)?;
+    let program = match &scan {
+        // What was scanned is what runs: a file at its own path may change meanwhile.
+        Some(_) => arguments.program(&PathMap::default())?,
+        None => arguments.program(&request.mounts)?,
+    };
+    if let Some(policy) = &scan {
+        scan::check(policy, &program, arguments.file.as_deref())?;
+    }
     let output = match request.policy.artifact_export_paths.is_empty() {
         true => None,
         false => Some(OutputFolder::prepare(
@@ -225,8 +239,9 @@ impl RunArguments {
     }
 
     /// The policy and the specification. The default time limit is not for somebody at a terminal.
-    fn request(&self) -> Result<Request, CommandError> {
-        let siblings = self.siblings();
+    /// A program that is scanned runs alone, because its modules are not scanned.
+    fn request(&self, is_alone: bool) -> Result<Request, CommandError> {
+        let siblings = self.siblings().filter(|_| !is_alone);
         let mut request = self.policy.resolve_with(siblings.as_deref())?;
         if let Some(folder) = siblings.filter(|_| self.says_siblings()) {
             let folder = escape(&folder.display().to_string());
@@ -246,7 +261,7 @@ impl RunArguments {
         Ok(request)
     }
 
-    fn program(&self, request: &Request) -> Result<Program, CommandError> {
+    fn program(&self, mounts: &PathMap) -> Result<Program, CommandError> {
         match (&self.file, &self.code) {
             (Some(file), _) => {
                 let arguments = [&self.arguments[..], &self.command].concat();
@@ -254,7 +269,7 @@ impl RunArguments {
                 if file != Path::new("-") && !file.exists() {
                     return Err(hints::missing_file(file, &arguments));
                 }
-                Program::of_file(file, self.language.clone(), &arguments, &request.mounts)
+                Program::of_file(file, self.language.clone(), &arguments, mounts)
             }
             (None, Some(code)) => Ok(Program::of_code(
                 code,

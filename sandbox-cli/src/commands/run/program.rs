@@ -142,6 +142,16 @@ impl Program {
         Some(request.args(&self.arguments))
     }
 
+    /// The code, unless the sandbox reads it from a path.
+    pub fn source(&self) -> Option<&[u8]> {
+        match &self.source {
+            ProgramSource::Path(_) => None,
+            ProgramSource::Code(code) => Some(code.as_bytes()),
+            ProgramSource::Copy(copied) => Some(&copied.content),
+            ProgramSource::Prepared(code) => Some(code),
+        }
+    }
+
     /// The file to copy into the sandbox first.
     pub fn copied(&self) -> Option<&CopiedFile> {
         match &self.source {
