@@ -139,8 +139,11 @@ mod clients;
 pub use clients::*;
 pub use sandbox_core::*;
 pub use sandbox_lang::{
-    CodeRequest, CodeResult, Compilation, FileName, Installer, Language, LanguageChoice, Languages,
-    MinimumVersion, OneShotCode, Preparation, ReadyCode, RunCode, RunCodeOnce, Step,
+    BlockingSession, BlockingSessions, CellError, CellEvent, CellOutcome, CellRequest, CellResult,
+    CodeRequest, CodeResult, Compilation, Display, FileName, Installer, Language, LanguageChoice,
+    Languages, Lost, MimeData, MinimumVersion, OneShotCode, Plot, PlotFormat, Preparation,
+    ReadyCode, RunCode, RunCodeOnce, Session, SessionRequest, SessionState, Sessions, Step,
+    TraceFrame,
 };
 
 /// The example in the README compiles.

@@ -17,6 +17,7 @@ mod paths;
 mod ports;
 mod residue;
 mod roots;
+mod sessions;
 mod streams;
 mod support;
 mod terminal;
@@ -48,6 +49,8 @@ fn main() -> ExitCode {
         paths::TESTS,
         ports::TESTS,
         roots::TESTS,
+        sessions::PYTHON,
+        sessions::TESTS,
         streams::TESTS,
         terminal::TESTS,
         users::TESTS,

@@ -11,6 +11,7 @@ mod isolation;
 mod lifetime;
 mod limits;
 mod ports;
+mod session;
 mod terminal;
 
 use std::future::Future;
@@ -119,6 +120,7 @@ pub fn tests() -> impl Iterator<Item = &'static ContractTest> {
     let modules = [
         exec::TESTS,
         code::TESTS,
+        session::TESTS,
         isolation::TESTS,
         hostile::TESTS,
         limits::TESTS,
