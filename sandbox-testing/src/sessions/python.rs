@@ -216,7 +216,7 @@ pub async fn cell_that_ignores_its_interrupt_is_killed(sandbox: &SandboxHandle) 
     let cell = run(&session, CellRequest::new(code).timeout(SHORT)).await;
     assert_eq!(cell.outcome, CellOutcome::TimedOut { error: None });
     restarted(&session, &cell).await;
-    let code = "kept = 2\nwhile True:\n    try:\n        while True: kept = 2\n    \
+    let code = "import time\nwhile True:\n    try: time.sleep(1)\n    \
                 except KeyboardInterrupt: pass";
     completes(&session, "kept = 2").await;
     let cell = run(&session, CellRequest::new(code).timeout(SHORT)).await;

@@ -94,6 +94,17 @@ def display(*values):
         show(value, "display")
 
 
+def waiting_trace(coroutine):
+    """The traceback of a coroutine that waits."""
+    frames, trace = [], None
+    while getattr(coroutine, "cr_frame", None) is not None:
+        frames.append(coroutine.cr_frame)
+        coroutine = coroutine.cr_await
+    for frame in reversed(frames):
+        trace = types.TracebackType(trace, frame, frame.f_lasti, frame.f_lineno)
+    return trace
+
+
 def run(code):
     if not code.co_flags & COROUTINE:
         return eval(code, USER.__dict__)
@@ -102,16 +113,17 @@ def run(code):
     if State.loop is None or State.loop.is_closed():
         State.loop = asyncio.new_event_loop()
         asyncio.set_event_loop(State.loop)
-    task = State.loop.create_task(eval(code, USER.__dict__))
+    coroutine = eval(code, USER.__dict__)
+    task = State.loop.create_task(coroutine)
     try:
         return State.loop.run_until_complete(task)
     except BaseException as error:
         if task.done():
             raise
+        # The loop was interrupted; where the code waited is what its user looks for.
+        trace = waiting_trace(coroutine)
         task.cancel()
-        (end,) = State.loop.run_until_complete(asyncio.gather(task, return_exceptions=True))
-        # The loop was interrupted; where the code was is what its user looks for.
-        trace = end.__traceback__ if isinstance(end, BaseException) else error.__traceback__
+        State.loop.run_until_complete(asyncio.gather(task, return_exceptions=True))
         raise error.with_traceback(trace) from None
 
 
