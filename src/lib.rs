@@ -41,6 +41,20 @@
 //! # Ok(()) }
 //! ```
 //!
+//! A [`Session`] is an interpreter that keeps its variables, and shows values and plots:
+//!
+//! ```no_run
+//! use sandbox::Sessions;
+//!
+//! # async fn example(sandbox: sandbox::SandboxHandle) -> sandbox::Result<()> {
+//! let session = sandbox.session("python".into()).await?;
+//! session.run("x = 6").await?.check()?;
+//! let cell = session.run("print('in a cell')\nx * 7").await?;
+//! assert_eq!(cell.stdout.text(), "in a cell\n");
+//! assert_eq!(cell.result.expect("a value").text("text/plain"), Some("42"));
+//! # Ok(()) }
+//! ```
+//!
 //! [`support`] tells which linked tier would accept a sandbox on this host, and why another would not:
 //!
 //! ```
