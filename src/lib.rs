@@ -41,6 +41,20 @@
 //! # Ok(()) }
 //! ```
 //!
+//! A [`Session`] is an interpreter that keeps its variables, and shows values and plots:
+//!
+//! ```no_run
+//! use sandbox::Sessions;
+//!
+//! # async fn example(sandbox: sandbox::SandboxHandle) -> sandbox::Result<()> {
+//! let session = sandbox.session("python".into()).await?;
+//! session.run("x = 6").await?.check()?;
+//! let cell = session.run("print('in a cell')\nx * 7").await?;
+//! assert_eq!(cell.stdout.text(), "in a cell\n");
+//! assert_eq!(cell.result.expect("a value").text("text/plain"), Some("42"));
+//! # Ok(()) }
+//! ```
+//!
 //! [`support`] tells which linked tier would accept a sandbox on this host, and why another would not:
 //!
 //! ```
@@ -141,8 +155,11 @@ mod secret_source;
 pub use clients::*;
 pub use sandbox_core::*;
 pub use sandbox_lang::{
-    CodeCheck, CodeRequest, CodeResult, Compilation, FileName, Installer, Language, LanguageChoice,
-    Languages, MinimumVersion, OneShotCode, Preparation, ReadyCode, RunCode, RunCodeOnce, Step,
+    BlockingSession, BlockingSessions, CellError, CellEvent, CellOutcome, CellRequest, CellResult,
+    CodeCheck, CodeRequest, CodeResult, Compilation, Display, FileName, Installer, Language,
+    LanguageChoice, Languages, Lost, MimeData, MinimumVersion, OneShotCode, Plot, PlotFormat,
+    Preparation, ReadyCode, RunCode, RunCodeOnce, Session, SessionRequest, SessionState, Sessions,
+    Step, TraceFrame,
 };
 #[cfg(feature = "scan")]
 #[doc(inline)]

@@ -209,6 +209,17 @@ impl BlockingHandle {
         self.0.value()
     }
 
+    /// Runs a future of the async handle to its end, for operations that have no method here.
+    ///
+    /// ```no_run
+    /// # fn example(sandbox: sandbox_core::blocking::BlockingHandle) -> sandbox_core::Result<()> {
+    /// sandbox.wait(sandbox.as_async().commit("tools:2"))?;
+    /// # Ok(()) }
+    /// ```
+    pub fn wait<F: Future>(&self, future: F) -> F::Output {
+        self.0.wait(future)
+    }
+
     /// See [`SandboxHandle::name`].
     #[must_use]
     pub fn name(&self) -> &str {

@@ -77,6 +77,12 @@ impl Capture {
         Self::with(stdout, stderr, false)
     }
 
+    /// Captures nothing and stops no program.
+    pub(crate) fn unlimited() -> Self {
+        let most = ByteSize::bytes(u64::MAX);
+        Self::with(most, most, false)
+    }
+
     fn with(stdout: ByteSize, stderr: ByteSize, keeps: bool) -> Self {
         Self {
             stdout: Stream::new(stdout, keeps),

@@ -30,6 +30,8 @@ pub enum ErrorKind {
     AlreadyExists,
     /// The sandbox has ended.
     SandboxEnded,
+    /// The session of an interpreter has ended: it was closed, or reached a time limit.
+    SessionEnded,
     /// The sandbox is attached to another client, which alone can use it.
     SandboxAttached,
     /// The image is missing and may not be pulled, the registry does not have it, or it does not
@@ -100,6 +102,7 @@ impl ErrorKind {
             Self::SandboxNotFound => "sandbox_not_found",
             Self::AlreadyExists => "already_exists",
             Self::SandboxEnded => "sandbox_ended",
+            Self::SessionEnded => "session_ended",
             Self::SandboxAttached => "sandbox_attached",
             Self::ImageNotFound => "image_not_found",
             Self::ImageDenied => "image_denied",

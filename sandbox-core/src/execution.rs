@@ -5,6 +5,7 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -95,11 +96,28 @@ impl Execution {
         request: &ExecRequest,
         stdin: Stdin,
     ) -> Result<Self> {
+        let (stdout, stderr) = (running.plan.stdout_max, running.plan.stderr_max);
+        let bounds = Bounds {
+            timeout: running.time_limit(request),
+            capture: Capture::counting(stdout, stderr),
+        };
+        Self::start_within(bounds, running, open, request, stdin).await
+    }
+
+    /// As [`Execution::start`] with other limits than the policy's.
+    pub(crate) async fn start_within(
+        bounds: Bounds,
+        running: Arc<Running>,
+        open: watch::Receiver<()>,
+        request: &ExecRequest,
+        stdin: Stdin,
+    ) -> Result<Self> {
         request.validate()?;
         let (source, stdin) = stdin.open();
         let (give_request, control) = ControlReceiver::channel();
         let (give_event, events) = mpsc::channel(WAITING);
         let work = work(
+            bounds,
             Arc::clone(&running),
             request.clone(),
             Input::new(source, control),
@@ -307,15 +325,22 @@ async fn until_closed(
     }
 }
 
+/// The limits of an execution.
+pub(crate) struct Bounds {
+    pub(crate) timeout: Duration,
+    pub(crate) capture: Capture,
+}
+
 async fn work(
+    bounds: Bounds,
     running: Arc<Running>,
     request: ExecRequest,
     input: Input,
     mut forward: Forward,
 ) -> Result<ExecResult> {
-    let capture = Capture::counting(running.plan.stdout_max, running.plan.stderr_max);
+    let Bounds { timeout, capture } = bounds;
     let result = running
-        .run(&request, input, capture, Some(&mut forward))
+        .run_within(timeout, &request, input, capture, Some(&mut forward))
         .await;
     if result.is_ok() {
         // The backend may not have reported the start of a program without output.

@@ -63,6 +63,11 @@ impl SandboxHandle {
         }
     }
 
+    /// Closes when the handle is dropped.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<()> {
+        self.open.subscribe()
+    }
+
     /// Returns the sandbox's name.
     #[must_use]
     pub fn name(&self) -> &str {

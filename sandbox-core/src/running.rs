@@ -78,15 +78,31 @@ impl Running {
         capture: Capture,
         live: Option<&mut dyn OutputSink>,
     ) -> Result<ExecResult> {
+        let timeout = self.time_limit(request);
+        self.run_within(timeout, request, input, capture, live)
+            .await
+    }
+
+    /// The time limit of an execution under the plan.
+    pub(crate) fn time_limit(&self, request: &ExecRequest) -> Duration {
+        let most = self.plan.timeout;
+        request.timeout.map_or(most, |asked| asked.min(most))
+    }
+
+    /// As [`Running::run`] with a time limit that may exceed the plan's.
+    pub(crate) async fn run_within(
+        &self,
+        timeout: Duration,
+        request: &ExecRequest,
+        input: Input,
+        capture: Capture,
+        live: Option<&mut dyn OutputSink>,
+    ) -> Result<ExecResult> {
         request.validate()?;
         if request.terminal.is_some() && !self.instance.has_terminals() {
             return Err(unsupported("open terminal", &self.tier));
         }
-        let mut request = request.clone();
-        let timeout = request
-            .timeout
-            .map_or(self.plan.timeout, |asked| asked.min(self.plan.timeout));
-        request.timeout = Some(timeout);
+        let mut request = request.clone().timeout(timeout);
         let secrets = secret::place(&mut request, &self.plan, &*self.instance, &self.tier).await?;
         let result = self.execute(&request, timeout, input, capture, live).await;
         let removed = secrets.remove(&*self.instance).await;

@@ -12,6 +12,7 @@ mod detached;
 mod images;
 mod instance;
 mod output;
+mod starter;
 
 pub use adopt::Adopt;
 pub use backend::{Backend, Finding};
@@ -19,6 +20,7 @@ pub use detached::{Detached, Found, RecordedSandbox};
 pub use images::Images;
 pub use instance::Instance;
 pub use output::{Flow, OutputSink, OutputStream};
+pub use starter::ExecutionStarter;
 
 pub use crate::denial::denied_connection;
 pub use crate::escape::escape;

@@ -104,6 +104,16 @@ impl RunCode for SandboxHandle {
     }
 }
 
+/// The path of the program that runs the language in this sandbox.
+pub(crate) async fn program_of(
+    sandbox: &SandboxHandle,
+    language: &crate::Language,
+    env: &std::collections::BTreeMap<String, String>,
+) -> Result<String> {
+    let found = toolchain::find(sandbox, language, env).await?;
+    found.run.ok_or_else(|| language.missing(&[]))
+}
+
 async fn run(
     sandbox: &SandboxHandle,
     request: CodeRequest,

@@ -18,6 +18,7 @@ mod ports;
 mod residue;
 mod roots;
 mod secrets;
+mod sessions;
 mod streams;
 mod support;
 mod terminal;
@@ -53,6 +54,8 @@ fn main() -> ExitCode {
         ports::TESTS,
         roots::TESTS,
         secrets::TESTS,
+        sessions::PYTHON,
+        sessions::TESTS,
         streams::TESTS,
         terminal::TESTS,
         users::TESTS,

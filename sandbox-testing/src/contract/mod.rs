@@ -13,6 +13,7 @@ mod lifetime;
 mod limits;
 mod ports;
 mod secrets;
+mod session;
 mod terminal;
 
 use std::future::Future;
@@ -123,6 +124,7 @@ pub fn tests() -> impl Iterator<Item = &'static ContractTest> {
     let modules = [
         exec::TESTS,
         code::TESTS,
+        session::TESTS,
         isolation::TESTS,
         hostile::TESTS,
         limits::TESTS,

@@ -1,0 +1,294 @@
+//! The task of a session: it owns the interpreter, runs cells in turn, and starts it again.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use sandbox_core::spi::ExecutionStarter;
+use sandbox_core::{Error, ExecRequest, Outcome, Result};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+
+use super::cell::{self, CellLimits, End};
+use super::interpreter::{Heard, Interpreter};
+use super::message::Variables;
+use super::result::{CellOutcome, Lost, SessionState};
+use super::{CellEvent, CellRequest};
+
+/// What a session is asked for.
+pub(super) enum Command {
+    Run {
+        request: CellRequest,
+        notes: mpsc::Sender<Note>,
+    },
+    Restart(oneshot::Sender<Result<()>>),
+    Close(oneshot::Sender<()>),
+}
+
+/// What happens to a cell, for its caller.
+pub(super) enum Note {
+    Event(CellEvent),
+    End(Result<Box<Ended>>),
+}
+
+/// The end of a cell.
+pub(super) struct Ended {
+    pub(super) cell: u64,
+    pub(super) outcome: CellOutcome,
+    pub(super) session: SessionState,
+    pub(super) lost_before: Option<Lost>,
+    pub(super) displays_omitted: u64,
+    /// How much was written, if the interpreter said so.
+    pub(super) written: [u64; 2],
+    pub(super) duration: Duration,
+}
+
+/// What does not change in a session.
+pub(super) struct Settings {
+    pub(super) starter: ExecutionStarter,
+    pub(super) command: ExecRequest,
+    /// How long an interpreter may run.
+    pub(super) lifetime: Duration,
+    pub(super) idle_timeout: Option<Duration>,
+    /// When the session ends.
+    pub(super) end: Option<Instant>,
+    pub(super) limits: CellLimits,
+}
+
+pub(super) struct Worker {
+    settings: Settings,
+    interpreter: Option<Interpreter>,
+    /// Why it could not be started again.
+    failed: Option<Error>,
+    cell: u64,
+    /// The variables at the end of the last cell.
+    variables: Variables,
+    /// What was lost since the last result.
+    lost: Option<Lost>,
+}
+
+impl Worker {
+    /// Starts the interpreter. Also returns its version.
+    pub(super) async fn start(settings: Settings) -> Result<(Self, String)> {
+        let (interpreter, version) = settings.start().await?;
+        let worker = Self {
+            settings,
+            interpreter: Some(interpreter),
+            failed: None,
+            cell: 0,
+            variables: Variables::default(),
+            lost: None,
+        };
+        Ok((worker, version))
+    }
+
+    /// Works until the session is closed or reaches a time limit. `why` then says which.
+    pub(super) async fn work(
+        mut self,
+        mut commands: mpsc::Receiver<Command>,
+        why: Arc<OnceLock<String>>,
+    ) {
+        let mut idle_since = Instant::now();
+        loop {
+            let (deadline, limit) = self.settings.deadline(idle_since);
+            let command = tokio::select! {
+                biased;
+                () = sleep_until(deadline) => {
+                    // Nothing else sets it: the task ends here.
+                    let _ = why.set(limit);
+                    return;
+                }
+                command = commands.recv() => command,
+                heard = hear(&mut self.interpreter), if self.interpreter.is_some() => {
+                    self.idle(heard);
+                    continue;
+                }
+            };
+            match command {
+                None => return,
+                Some(Command::Run { request, notes }) => {
+                    let end = self.run(&request, &notes).await;
+                    // The caller may have dropped its future.
+                    let _ = notes.send(Note::End(end)).await;
+                    drop(notes);
+                    self.start_again().await;
+                }
+                Some(Command::Restart(answer)) => {
+                    self.variables = Variables::default();
+                    self.interpreter = None;
+                    self.start_again().await;
+                    let started = self.failed.take().map_or(Ok(()), Err);
+                    // The caller may have dropped its future.
+                    let _ = answer.send(started);
+                }
+                Some(Command::Close(answer)) => {
+                    if let Some(interpreter) = self.interpreter.take() {
+                        interpreter.end().await;
+                    }
+                    let _ = why.set("it was closed".to_owned());
+                    let _ = answer.send(());
+                    return;
+                }
+            }
+            idle_since = Instant::now();
+        }
+    }
+
+    /// Something came while no cell ran.
+    fn idle(&mut self, heard: Result<Heard>) {
+        let reason = match heard {
+            Ok(Heard::Ended(outcome)) => format!("the interpreter ended between cells: {outcome}"),
+            Ok(Heard::Frame(_)) => "the interpreter sent a message while no cell ran".to_owned(),
+            Ok(Heard::Wrong(wrong)) => format!("the interpreter sent {wrong} while no cell ran"),
+            Err(error) => error.to_string(),
+        };
+        self.interpreter = None;
+        let lost = self.lose(reason);
+        self.lost = Some(lost);
+    }
+
+    fn lose(&mut self, reason: String) -> Lost {
+        let variables = std::mem::take(&mut self.variables);
+        Lost {
+            reason,
+            variables: variables.total,
+            names: variables.names,
+        }
+    }
+
+    /// Starts the interpreter if there is none. The next cell reports a failure.
+    async fn start_again(&mut self) {
+        if self.interpreter.is_none() {
+            match self.settings.start().await {
+                Ok((interpreter, _)) => {
+                    self.interpreter = Some(interpreter);
+                    self.failed = None;
+                }
+                Err(error) => self.failed = Some(error),
+            }
+        }
+    }
+
+    async fn run(
+        &mut self,
+        request: &CellRequest,
+        notes: &mpsc::Sender<Note>,
+    ) -> Result<Box<Ended>> {
+        if self.interpreter.is_none() {
+            self.start_again().await;
+        }
+        let Some(interpreter) = &mut self.interpreter else {
+            let failed = self.failed.take();
+            return Err(failed.expect("an interpreter that was not started left its error"));
+        };
+        self.cell += 1;
+        let start = Instant::now();
+        let limits = self.settings.limits_of(request, start);
+        let end = cell::run(interpreter, self.cell, request, limits, notes).await;
+        let end = match end {
+            Ok(end) => end,
+            Err(error) => {
+                self.interpreter = None;
+                let lost = self.lose(error.to_string());
+                self.lost = Some(lost);
+                return Err(error);
+            }
+        };
+        let mut ended = Ended {
+            cell: self.cell,
+            outcome: CellOutcome::Completed,
+            session: SessionState::Kept,
+            lost_before: self.lost.take(),
+            displays_omitted: 0,
+            written: [0; 2],
+            duration: start.elapsed(),
+        };
+        let reason = match end {
+            End::Done { done, was_late } => {
+                ended.written = [done.stdout, done.stderr];
+                ended.displays_omitted = done.displays_omitted;
+                self.variables = done
+                    .variables
+                    .unwrap_or(std::mem::take(&mut self.variables));
+                let error = done.error.map(Into::into);
+                ended.outcome = match error {
+                    error if was_late => CellOutcome::TimedOut { error },
+                    Some(error) => CellOutcome::Raised(error),
+                    None => CellOutcome::Completed,
+                };
+                None
+            }
+            End::Endless => {
+                ended.outcome = CellOutcome::TimedOut { error: None };
+                Some("the cell went on after it was interrupted".to_owned())
+            }
+            End::Died { outcome, details } => {
+                let reason = format!("the interpreter ended: {outcome}");
+                ended.outcome = match outcome {
+                    // Its own limit, which is the session's.
+                    Outcome::TimedOut => CellOutcome::TimedOut { error: None },
+                    outcome => CellOutcome::Died { outcome, details },
+                };
+                Some(reason)
+            }
+            End::Broken(wrong) => {
+                let reason = format!("the interpreter sent {wrong}");
+                ended.outcome = CellOutcome::Broken { reason: wrong };
+                Some(reason)
+            }
+        };
+        if let Some(reason) = reason {
+            self.interpreter = None;
+            let lost = self.lose(reason);
+            if notes.is_closed() {
+                // The next cell's caller is told.
+                self.lost = Some(lost.clone());
+            }
+            ended.session = SessionState::Restarted(lost);
+        }
+        Ok(Box::new(ended))
+    }
+}
+
+impl Settings {
+    async fn start(&self) -> Result<(Interpreter, String)> {
+        Interpreter::start(&self.starter, self.lifetime, &self.command).await
+    }
+
+    /// When the session ends if no cell comes, and what its users are told then.
+    fn deadline(&self, idle_since: Instant) -> (Option<Instant>, String) {
+        let idle = self.idle_timeout.map(|timeout| idle_since + timeout);
+        match (idle, self.end) {
+            (Some(idle), end) if end.is_none_or(|end| idle <= end) => {
+                let timeout = self.idle_timeout.unwrap_or_default();
+                (
+                    Some(idle),
+                    format!("no cell came for {timeout:?}, its idle_timeout"),
+                )
+            }
+            (_, end) => (end, "it reached its session_timeout".to_owned()),
+        }
+    }
+
+    fn limits_of(&self, request: &CellRequest, now: Instant) -> CellLimits {
+        let mut limits = self.limits;
+        let left = self.end.map(|end| end.saturating_duration_since(now));
+        for other in request.timeout.into_iter().chain(left) {
+            limits.time = limits.time.min(other);
+        }
+        limits
+    }
+}
+
+async fn sleep_until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn hear(interpreter: &mut Option<Interpreter>) -> Result<Heard> {
+    match interpreter {
+        Some(interpreter) => interpreter.output.hear(&mut interpreter.execution).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,81 @@
+//! Sessions, with the checks that all backends share.
+
+use sandbox_core::SandboxHandle;
+use sandbox_core::blocking::BlockingClient;
+use sandbox_lang::{BlockingSessions as _, Sessions as _};
+use sandbox_testing::sessions::{python, python_hostile, python_plots};
+
+use crate::harness::{Need, Test, test};
+use crate::support::{client, create, policy, spec};
+
+async fn check(check: impl AsyncFnOnce(&SandboxHandle)) {
+    let sandbox = create(policy()).await;
+    check(&sandbox).await;
+    sandbox.kill().await.expect("it ends");
+}
+
+macro_rules! tests {
+    ($need:expr; $($module:ident::$name:ident,)*) => {
+        &[$(Test {
+            module: concat!("local::sessions::", stringify!($module)),
+            name: stringify!($name),
+            run: || crate::harness::block_on_threads(check($module::$name)),
+            needs: &[$need],
+        },)*]
+    };
+}
+
+pub const PYTHON: &[Test] = tests![
+    Need::Program("python3");
+    python::state_is_kept,
+    python::errors_have_the_lines_of_the_cells,
+    python::values_have_representations,
+    python::input_is_given_or_ends,
+    python::output_is_live,
+    python::output_is_bounded,
+    python::endless_cell_is_interrupted,
+    python::cell_that_waits_for_a_child_loses_it,
+    python::cell_that_ignores_its_interrupt_is_killed,
+    python::background_process_does_not_delay_a_cell,
+    python::forked_child_does_not_end_the_cell,
+    python::dropped_cell_leaves_a_known_state,
+    python::session_ends_at_its_time_limits,
+    python::working_folder_is_the_code_s,
+    python::language_without_sessions_is_refused,
+    python_hostile::crash_is_told,
+    python_hostile::closed_descriptors_are_told,
+    python_hostile::wrong_messages_end_the_interpreter,
+    python_hostile::forged_end_concerns_its_own_session_only,
+    python_plots::figures_are_displayed_once,
+    python_plots::figures_have_the_chosen_formats,
+];
+
+pub const TESTS: &[Test] = &[
+    test!(threads session_needs_no_child_processes, Need::Program("python3")),
+    test!(sync blocking_session_keeps_state, Need::Program("python3")),
+];
+
+async fn session_needs_no_child_processes() {
+    let mut policy = policy();
+    policy.subprocess_execution = Some(false);
+    let sandbox = create(policy).await;
+    let session = sandbox.session("python".into()).await.expect("it starts");
+    session.run("x = 6").await.expect("it runs");
+    let cell = session.run("print(x * 7)").await.expect("it runs");
+    assert_eq!(cell.stdout.text(), "42\n", "{cell:?}");
+}
+
+fn blocking_session_keeps_state() {
+    let client = BlockingClient::new(client(policy())).expect("a runtime");
+    let sandbox = client.create(&spec()).expect("a sandbox");
+    let session = sandbox.session("python".into()).expect("it starts");
+    session.run("x = 6").expect("it runs");
+    let mut events = 0;
+    let cell = session.run_with("print(x * 7)", |_| events += 1);
+    assert_eq!(cell.expect("it runs").stdout.text(), "42\n");
+    assert!(events > 0);
+    session.restart().expect("it starts");
+    let cell = session.run("x").expect("it runs");
+    assert_eq!(cell.error().expect("x is lost").name, "NameError");
+    session.close().expect("it ends");
+}
