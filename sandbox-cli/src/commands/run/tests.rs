@@ -21,12 +21,12 @@ fn parse(line: &[&str]) -> Box<RunArguments> {
 
 fn run_on(backend: FakeBackend, line: &[&str], output: Option<OutputFolder>) -> Outcome {
     let arguments = parse(line);
-    let mut request = arguments.request()?;
+    let mut request = arguments.request(false)?;
     if output.is_some() {
         request.policy.artifact_export_paths = vec!["/output/**".into()];
     }
     let client = SandboxClient::with_backend(Arc::new(backend), request.policy.clone())?;
-    let program = arguments.program(&request)?;
+    let program = arguments.program(&request.mounts)?;
     let run = Run {
         arguments: &arguments,
         request,
