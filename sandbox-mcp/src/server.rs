@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use rmcp::ServiceExt as _;
 use rmcp::service::ServerInitializeError;
+use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::stdio_pipes;
 use sandbox_core::{
     ByteSize, CapabilityPolicy, Error, ErrorKind, Plan, Result, SandboxClient, SandboxSpec,
@@ -138,7 +139,9 @@ impl McpServer {
         read: impl AsyncRead + Send + Unpin + 'static,
         write: impl AsyncWrite + Send + Unpin + 'static,
     ) -> Result<()> {
-        let running = match self.handler().serve((read, write)).await {
+        let transport = AsyncRwTransport::new_server(read, write);
+        let transport = transport.with_max_line_length(MAX_MESSAGE.as_usize());
+        let running = match self.handler().serve(transport).await {
             Ok(running) => running,
             // The client left without a word.
             Err(ServerInitializeError::ConnectionClosed(_)) => return Ok(()),

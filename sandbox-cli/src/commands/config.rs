@@ -15,7 +15,7 @@ const NOTES: &str = "\
 The file is ~/.config/sandbox/config.toml, or sandbox/config.toml in $XDG_CONFIG_HOME. Options take
 precedence over it. Its settings:
 
-  backend = \"docker\"   # tier of run, create and check
+  backend = \"docker\"   # tier of run, create, check and mcp
   output = \"json\"      # output format: text or json
   verbose = true        # write events of the library to standard error";
 

@@ -33,7 +33,8 @@ Examples:
 A call of a client can ask for less than these options and the policy file allow, never for more.
 Sandboxes end with their client. Without --artifact, files in /output are exported.
 
-Exit codes: 0 the client closed the connection; 125 the server could not start.";
+Exit codes: 0 the client closed the connection; 125 the server could not start; 128 + N ended by
+signal N.";
 
 /// The options of `mcp`.
 #[derive(Debug, Args)]

@@ -140,7 +140,9 @@ fn schema<T: JsonSchema>() -> JsonObject {
         }
     })
     .transform(&mut schema);
+    // The tool has its own name and description.
     schema.remove("title");
+    schema.remove("description");
     schema.ensure_object().clone()
 }
 
