@@ -103,7 +103,7 @@ fn import(scope: &mut Scope<'_>, node: Node<'_>) {
     match node.kind() {
         "import_statement" => {
             for (name, alias) in imported(scope, node) {
-                let module = dotted(scope, name);
+                let module = scope.names.dotted(name);
                 scope.import(&module, None, name);
                 match alias {
                     Some(alias) => scope.bind(&alias, &module),
@@ -118,11 +118,11 @@ fn import(scope: &mut Scope<'_>, node: Node<'_>) {
             let Some(from) = node.child_by_field_name("module_name") else {
                 return;
             };
-            let module = dotted(scope, from);
+            let module = scope.names.dotted(from);
             let mut is_whole = true;
             for (name, alias) in imported(scope, node) {
                 is_whole = false;
-                let member = dotted(scope, name);
+                let member = scope.names.dotted(name);
                 scope.import(&module, Some(&member), from);
                 let alias = alias.unwrap_or_else(|| member.clone());
                 let path = scope.names.simple(format!("{module}.{member}"));
@@ -150,14 +150,6 @@ fn imported<'t>(scope: &Scope<'_>, node: Node<'t>) -> Vec<(Node<'t>, Option<Stri
         _ => (node, None),
     };
     names.filter(Node::is_named).map(name).collect()
-}
-
-/// A dotted name without the spaces and line ends that it may contain.
-fn dotted(scope: &Scope<'_>, node: Node<'_>) -> String {
-    let text = scope.names.name(node);
-    text.chars()
-        .filter(|c| !c.is_whitespace() && *c != '\\')
-        .collect()
 }
 
 /// The value of an argument, which may have a name.
