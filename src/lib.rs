@@ -140,8 +140,8 @@ mod clients;
 pub use clients::*;
 pub use sandbox_core::*;
 pub use sandbox_lang::{
-    CodeCheck, CodeRequest, CodeResult, Compilation, FileName, Installer, Language, LanguageChoice, Languages,
-    MinimumVersion, OneShotCode, Preparation, ReadyCode, RunCode, RunCodeOnce, Step,
+    CodeCheck, CodeRequest, CodeResult, Compilation, FileName, Installer, Language, LanguageChoice,
+    Languages, MinimumVersion, OneShotCode, Preparation, ReadyCode, RunCode, RunCodeOnce, Step,
 };
 #[cfg(feature = "scan")]
 #[doc(inline)]

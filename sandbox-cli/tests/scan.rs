@@ -42,7 +42,10 @@ fn threshold_decides_the_exit_code() {
     let code = |threshold| run_text(["scan", "--threshold", threshold, &file]).0;
     assert_eq!(code("low"), Some(1));
     assert_eq!(code("medium"), Some(0));
-    assert_eq!(run_text(["scan", "--scan-preset", "strict", &file]).0, Some(1));
+    assert_eq!(
+        run_text(["scan", "--scan-preset", "strict", &file]).0,
+        Some(1)
+    );
 }
 
 #[test]
@@ -94,7 +97,10 @@ fn json_has_all_violations() {
     assert_eq!(report["omitted"], 0);
     let violations = report["violations"].as_array().unwrap();
     let rules = violations.iter().map(|one| one["rule"].as_str().unwrap());
-    assert_eq!(rules.collect::<Vec<_>>(), ["deserialization", "syntax-error"]);
+    assert_eq!(
+        rules.collect::<Vec<_>>(),
+        ["deserialization", "syntax-error"]
+    );
     assert_eq!(violations[0]["line"], 1);
     assert_eq!(violations[0]["column"], 8);
     assert_eq!(violations[1]["line"], 2);
@@ -103,7 +109,9 @@ fn json_has_all_violations() {
 #[test]
 fn sarif_log_has_the_required_members() {
     let (_folder, file) = program("a b.py", "import os\nimport pickle\nimport pickle\n");
-    let output = sandbox(["scan", "-o", "sarif", "--restrict", "os", &file]).output().unwrap();
+    let output = sandbox(["scan", "-o", "sarif", "--restrict", "os", &file])
+        .output()
+        .unwrap();
     assert_eq!(output.status.code(), Some(1));
     let log: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(log["version"], "2.1.0");
@@ -147,7 +155,11 @@ fn bad_input_is_one_line_and_no_result() {
         &["scan", "-l", "py", "--threshold", "safe", &file],
     ] {
         let (code, stdout, stderr) = run_text(arguments);
-        assert_eq!((code, stdout.as_str()), (Some(125), ""), "{arguments:?} {stderr}");
+        assert_eq!(
+            (code, stdout.as_str()),
+            (Some(125), ""),
+            "{arguments:?} {stderr}"
+        );
         assert_eq!(stderr.lines().count(), 1, "{stderr}");
         let (code, document) = run_json(arguments);
         assert_eq!(code, Some(125));
@@ -168,7 +180,10 @@ fn invalid_and_large_code_is_unsafe() {
         assert_eq!(code, Some(1), "{name} {stdout}");
     }
     let (_folder, empty) = program("d.py", "");
-    assert_eq!(run_text(["scan", "--scan-preset", "strict", &empty]).0, Some(0));
+    assert_eq!(
+        run_text(["scan", "--scan-preset", "strict", &empty]).0,
+        Some(0)
+    );
 }
 
 #[cfg(feature = "local")]
@@ -179,7 +194,14 @@ mod with_a_sandbox {
     fn code_that_fails_the_scan_is_not_run() {
         let (folder, file) = program("a.py", "import subprocess\nprint('ran')\n");
         let out = folder.path().join("results");
-        let arguments = ["run", "--out", out.to_str().unwrap(), "--scan-preset", "minimal", &file];
+        let arguments = [
+            "run",
+            "--out",
+            out.to_str().unwrap(),
+            "--scan-preset",
+            "minimal",
+            &file,
+        ];
         let (code, stdout, stderr) = run_text(arguments);
         assert_eq!((code, stdout.as_str()), (Some(125), ""), "{stderr}");
         let place = format!("{file}:1:8: high: `subprocess` starts");

@@ -9,7 +9,7 @@ mod language;
 pub mod packages;
 
 pub use code::{
-    CodeCheck, CodeRequest, CodeResult, Compilation, LanguageChoice, OneShotCode, Preparation, ReadyCode,
-    RunCode, RunCodeOnce,
+    CodeCheck, CodeRequest, CodeResult, Compilation, LanguageChoice, OneShotCode, Preparation,
+    ReadyCode, RunCode, RunCodeOnce,
 };
 pub use language::{FileName, Installer, Language, Languages, MinimumVersion, Step};

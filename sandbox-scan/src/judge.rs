@@ -121,7 +121,13 @@ impl Judge<'_> {
             Some(subject) => format!("{subject} {does}"),
             None => format!("`{}` {does}", subject.trim_start_matches("*.")),
         };
-        self.add(category.as_str(), subject, severity, description, at.clone());
+        self.add(
+            category.as_str(),
+            subject,
+            severity,
+            description,
+            at.clone(),
+        );
     }
 
     /// What the bytes say before anything is parsed.
@@ -181,7 +187,13 @@ impl Judge<'_> {
                 Some(depth) => self.text(dialect, nested.path.as_bytes(), Some(&nested.at), depth),
                 None => {
                     let text = "code runs code that runs code, too deeply to follow";
-                    self.add(rules::UNFINISHED, "", Severity::High, text, nested.at.clone());
+                    self.add(
+                        rules::UNFINISHED,
+                        "",
+                        Severity::High,
+                        text,
+                        nested.at.clone(),
+                    );
                 }
             }
         }
@@ -230,7 +242,13 @@ impl Judge<'_> {
                 None => format!("loads the restricted module `{name}`"),
             };
             let at = import.at.clone();
-            self.add(rules::RESTRICTED_MODULE, name, restricted.severity, text, at);
+            self.add(
+                rules::RESTRICTED_MODULE,
+                name,
+                restricted.severity,
+                text,
+                at,
+            );
         }
         if let Some(allowed) = &policy.allowed
             && !allowed.iter().any(|own| is_in(own))
@@ -270,7 +288,11 @@ impl Judge<'_> {
     fn patterns(&mut self, code: &[u8], found: &Found, place: Option<&Range<usize>>) {
         let policy = self.policy;
         let name = self.dialect.name;
-        let mut patterns = policy.patterns.iter().filter(|own| own.is_for(name)).peekable();
+        let mut patterns = policy
+            .patterns
+            .iter()
+            .filter(|own| own.is_for(name))
+            .peekable();
         if patterns.peek().is_none() {
             return;
         }
@@ -310,12 +332,16 @@ impl Judge<'_> {
     }
 
     fn report(mut self, code: &[u8]) -> ScanReport {
-        self.found.sort_by_key(|place| std::cmp::Reverse(place.severity));
+        self.found
+            .sort_by_key(|place| std::cmp::Reverse(place.severity));
         self.omitted += self.found.len().saturating_sub(MAX_VIOLATIONS);
         self.found.truncate(MAX_VIOLATIONS);
         self.found
             .sort_by(|a, b| (a.at.start, &a.rule).cmp(&(b.at.start, &b.rule)));
-        let ends = self.found.iter().flat_map(|place| [place.at.start, place.at.end]);
+        let ends = self
+            .found
+            .iter()
+            .flat_map(|place| [place.at.start, place.at.end]);
         let positions = positions(code, ends.collect());
         let violation = |place: Place| {
             let (line, column) = positions[&place.at.start];

@@ -15,10 +15,22 @@ pub const UNFINISHED: &str = "unfinished";
 
 /// All of them, with what they mean.
 pub const ALL: [(&str, &str); 6] = [
-    (RESTRICTED_MODULE, "loads a module that the policy restricts"),
-    (MODULE_NOT_ALLOWED, "loads a module that the policy does not allow"),
-    (UNKNOWN_MODULE, "loads a module whose name the program computes"),
+    (
+        RESTRICTED_MODULE,
+        "loads a module that the policy restricts",
+    ),
+    (
+        MODULE_NOT_ALLOWED,
+        "loads a module that the policy does not allow",
+    ),
+    (
+        UNKNOWN_MODULE,
+        "loads a module whose name the program computes",
+    ),
     (SYNTAX_ERROR, "has wrong syntax"),
-    (UNREADABLE, "has bytes that the language may read differently"),
+    (
+        UNREADABLE,
+        "has bytes that the language may read differently",
+    ),
     (UNFINISHED, "is too large or took too long to scan"),
 ];

@@ -4,7 +4,20 @@ use proptest::prelude::*;
 use sandbox_scan::{MAX_CODE, MAX_VIOLATIONS, Pattern, Preset, ScanPolicy, ScanReport, rules};
 
 /// The languages to scan.
-const LANGUAGES: &[&str] = &["python"];
+const LANGUAGES: &[&str] = &[
+    "python",
+    "javascript",
+    "typescript",
+    "java",
+    "c",
+    "cpp",
+    "go",
+    "rust",
+    "ruby",
+    "r",
+    "sh",
+    "bash",
+];
 
 fn strict() -> ScanPolicy {
     let pattern = Pattern::new("own", "(?s)a.*b").expect("valid");
@@ -27,7 +40,10 @@ fn assert_in_text(report: &ScanReport, code: &[u8]) {
     for one in &report.violations {
         assert!(is_in(one.line, one.column), "{one:?}");
         assert!(is_in(one.end_line, one.end_column), "{one:?}");
-        assert!((one.line, one.column) <= (one.end_line, one.end_column), "{one:?}");
+        assert!(
+            (one.line, one.column) <= (one.end_line, one.end_column),
+            "{one:?}"
+        );
     }
     assert!(report.violations.len() <= MAX_VIOLATIONS);
 }
@@ -48,7 +64,10 @@ fn empty_input_is_clean() {
 fn bytes_that_are_no_text_are_unsafe() {
     for language in LANGUAGES {
         for code in [&b"x\xff"[..], b"\xff\xfe", b"a = 1\0", b"\0", b"\xc3"] {
-            assert!(has(&scan(language, code), rules::UNREADABLE), "{language} {code:?}");
+            assert!(
+                has(&scan(language, code), rules::UNREADABLE),
+                "{language} {code:?}"
+            );
         }
     }
 }
@@ -74,12 +93,18 @@ fn code_of_the_largest_size_is_scanned() {
 #[test]
 fn deep_nesting_does_not_exhaust_the_stack() {
     for language in LANGUAGES {
-        for part in ["(", "[", "{", "((", "f(", "a.", "a[", "-", "!", "not ", "lambda:", "x=", "'+", "if x:\n ", "`", "$(", "\"${", "{x:"] {
+        for part in [
+            "(", "[", "{", "((", "f(", "a.", "a[", "-", "!", "not ", "lambda:", "x=", "'+",
+            "if x:\n ", "`", "$(", "\"${", "{x:",
+        ] {
             scan(language, part.repeat(20_000 / part.len()));
         }
         for (open, close) in [("(", ")"), ("[", "]"), ("{", "}"), ("f(", ")"), ("$(", ")")] {
             let count = 10_000;
-            scan(language, format!("{}{}", open.repeat(count), close.repeat(count)));
+            scan(
+                language,
+                format!("{}{}", open.repeat(count), close.repeat(count)),
+            );
         }
     }
 }

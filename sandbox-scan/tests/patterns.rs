@@ -42,7 +42,13 @@ fn every_match_is_reported() {
 
 #[test]
 fn invalid_pattern_is_an_error_in_one_line() {
-    for (id, regex) in [("own", "("), ("own", "(?=x)"), ("own", "(x{1000}){1000}"), ("", "x"), ("a b", "x")] {
+    for (id, regex) in [
+        ("own", "("),
+        ("own", "(?=x)"),
+        ("own", "(x{1000}){1000}"),
+        ("", "x"),
+        ("a b", "x"),
+    ] {
         let error = Pattern::new(id, regex).expect_err("refused");
         assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{regex}");
         assert!(!error.to_string().contains('\n'), "{error}");

@@ -9,7 +9,8 @@ fn scan(policy: &ScanPolicy, code: &str) -> ScanReport {
 /// The rules and places of a report.
 fn found(report: &ScanReport) -> Vec<(usize, usize, &str)> {
     let all = report.violations.iter();
-    all.map(|one| (one.line, one.column, one.rule.as_str())).collect()
+    all.map(|one| (one.line, one.column, one.rule.as_str()))
+        .collect()
 }
 
 fn without_os(code: &str) -> ScanReport {
@@ -32,7 +33,10 @@ fn catches_os(code: &str) {
 #[test]
 fn import_after_a_hash_in_a_string_is_caught() {
     catches_os("x='#';import os");
-    assert_eq!(found(&without_os("x='#';import os")), [(1, 14, "restricted-module")]);
+    assert_eq!(
+        found(&without_os("x='#';import os")),
+        [(1, 14, "restricted-module")]
+    );
 }
 
 #[test]
@@ -71,7 +75,10 @@ fn importlib_is_caught() {
 #[test]
 fn import_over_a_continued_line_is_caught() {
     catches_os("import \\\nos");
-    assert_eq!(found(&without_os("import \\\nos")), [(2, 1, "restricted-module")]);
+    assert_eq!(
+        found(&without_os("import \\\nos")),
+        [(2, 1, "restricted-module")]
+    );
 }
 
 #[test]
@@ -109,7 +116,10 @@ fn import_with_a_computed_name_is_caught_as_unknown() {
     catches("__import__(input())", rules::UNKNOWN_MODULE);
     catches("__import__(*['os'])", rules::UNKNOWN_MODULE);
     catches("__import__('so'[::-1])", rules::UNKNOWN_MODULE);
-    catches("import importlib as i\nn = 'os'\ni.import_module(n)", rules::UNKNOWN_MODULE);
+    catches(
+        "import importlib as i\nn = 'os'\ni.import_module(n)",
+        rules::UNKNOWN_MODULE,
+    );
 }
 
 #[test]
@@ -243,7 +253,11 @@ fn code_in_another_encoding_is_caught() {
         let report = scan(&ScanPolicy::new(), code);
         assert_eq!(report.violations[0].rule, rules::UNREADABLE, "{code}");
     }
-    for code in ["# coding: utf-8\n", "# encoding notes\n", "\n\n# coding: rot13\n"] {
+    for code in [
+        "# coding: utf-8\n",
+        "# encoding notes\n",
+        "\n\n# coding: rot13\n",
+    ] {
         assert!(scan(&ScanPolicy::new(), code).is_safe(), "{code}");
     }
 }
@@ -259,7 +273,12 @@ fn hidden_characters_are_caught() {
 #[test]
 fn files_that_are_opened_to_write_are_told_from_read_ones() {
     let policy = ScanPolicy::new().category(Category::FileWrite, Severity::High);
-    for code in ["open('x', 'w')", "open('x', mode='a')", "open('x', m)", "import io\nio.open('x', 'r+')"] {
+    for code in [
+        "open('x', 'w')",
+        "open('x', mode='a')",
+        "open('x', m)",
+        "import io\nio.open('x', 'r+')",
+    ] {
         assert!(!scan(&policy, code).is_safe(), "{code}");
     }
     for code in ["open('x')", "open('x', 'rb')", "open('x', encoding='w')"] {

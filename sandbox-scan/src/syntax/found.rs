@@ -150,7 +150,8 @@ fn is_declared(dialect: &Dialect, names: &Names<'_>, visit: &super::tree::Visit<
         _ => {}
     }
     let field = visit.field.unwrap_or_default();
-    let matches = |(kind, own): &(&str, &str)| *kind == parent.kind() && (*own == field || *own == "*");
+    let matches =
+        |(kind, own): &(&str, &str)| *kind == parent.kind() && (*own == field || *own == "*");
     dialect.declared.iter().any(matches)
 }
 

@@ -98,7 +98,9 @@ impl Scope<'_> {
 
     /// All names of a module are imported.
     pub(crate) fn star(&mut self, module: &str) {
-        if self.names.stars.len() < MAX_MEANINGS && !self.names.stars.iter().any(|own| own == module) {
+        if self.names.stars.len() < MAX_MEANINGS
+            && !self.names.stars.iter().any(|own| own == module)
+        {
             self.names.stars.push(module.to_owned());
         }
     }
@@ -108,9 +110,10 @@ impl Scope<'_> {
         let Shape::Assignment(left, right) = self.names.shape(node) else {
             return;
         };
-        let (Some(left), Some(right)) =
-            (node.child_by_field_name(left), node.child_by_field_name(right))
-        else {
+        let (Some(left), Some(right)) = (
+            node.child_by_field_name(left),
+            node.child_by_field_name(right),
+        ) else {
             return;
         };
         if self.names.shape(left) == Shape::Name {
@@ -135,7 +138,9 @@ pub(crate) fn read<'c>(
 ) -> Scope<'c> {
     let mut shapes = vec![Shape::Other; grammar.node_kind_count()];
     for (id, shape) in shapes.iter_mut().enumerate() {
-        let kind = u16::try_from(id).ok().and_then(|id| grammar.node_kind_for_id(id));
+        let kind = u16::try_from(id)
+            .ok()
+            .and_then(|id| grammar.node_kind_for_id(id));
         let known = dialect.shapes.iter().find(|(own, _)| Some(*own) == kind);
         *shape = known.map_or(Shape::Other, |(_, shape)| *shape);
     }
@@ -273,30 +278,30 @@ impl<'c> Names<'c> {
                         next = Some(node.child_by_field_name(function).unwrap_or(node));
                     }
                 },
-                Shape::Method(object, method, _) => {
-                    match self.value(node) {
-                        Some(values) => bases = Some(values),
-                        None => {
-                            links.push("()".to_owned());
-                            let method = node.child_by_field_name(method);
-                            let object = node.child_by_field_name(object);
-                            let method = method.map(|method| self.name(method));
-                            match object {
-                                Some(object) => {
-                                    links.push(method.unwrap_or_default());
-                                    next = Some(object);
-                                }
-                                None => {
-                                    let meanings = self.meanings_of(&method.unwrap_or_default());
-                                    bases = Some(meanings);
-                                }
+                Shape::Method(object, method, _) => match self.value(node) {
+                    Some(values) => bases = Some(values),
+                    None => {
+                        links.push("()".to_owned());
+                        let method = node.child_by_field_name(method);
+                        let object = node.child_by_field_name(object);
+                        let method = method.map(|method| self.name(method));
+                        match object {
+                            Some(object) => {
+                                links.push(method.unwrap_or_default());
+                                next = Some(object);
+                            }
+                            None => {
+                                let meanings = self.meanings_of(&method.unwrap_or_default());
+                                bases = Some(meanings);
                             }
                         }
                     }
-                }
+                },
                 Shape::First => next = self.children(node).first().copied().or(Some(node)),
                 Shape::Last => next = self.children(node).last().copied().or(Some(node)),
-                Shape::Assignment(_, field) | Shape::Value(field) => next = node.child_by_field_name(field).or(Some(node)),
+                Shape::Assignment(_, field) | Shape::Value(field) => {
+                    next = node.child_by_field_name(field).or(Some(node))
+                }
                 _ => bases = Some(unknown()),
             }
             if bases.is_some() {
@@ -353,7 +358,9 @@ impl<'c> Names<'c> {
                     None => self.meanings_of(&method),
                     Some(object) => {
                         let bases = self.paths(object).into_iter();
-                        bases.map(|base| self.join(base, &[method.clone()])).collect()
+                        bases
+                            .map(|base| self.join(base, &[method.clone()]))
+                            .collect()
                     }
                 }
             }
@@ -368,7 +375,9 @@ impl<'c> Names<'c> {
             _ => return Vec::new(),
         };
         let arguments = node.child_by_field_name(field);
-        arguments.map(|node| self.children(node)).unwrap_or_default()
+        arguments
+            .map(|node| self.children(node))
+            .unwrap_or_default()
     }
 
     /// Whether a rule may know the path.

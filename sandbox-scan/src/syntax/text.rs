@@ -51,10 +51,9 @@ impl Names<'_> {
             return None;
         }
         let children = self.children(node);
-        if children
-            .iter()
-            .any(|child| child.kind().contains("interpolation") || child.kind().contains("substitution"))
-        {
+        if children.iter().any(|child| {
+            child.kind().contains("interpolation") || child.kind().contains("substitution")
+        }) {
             return None;
         }
         let quote = literal.find(['"', '\'', '`']);

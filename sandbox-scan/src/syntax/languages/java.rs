@@ -22,8 +22,14 @@ pub(super) static DIALECT: Dialect = Dialect {
         ("scoped_identifier", Shape::Member("scope", "name")),
         ("scoped_type_identifier", Shape::Pair),
         ("method_reference", Shape::Pair),
-        ("method_invocation", Shape::Method("object", "name", "arguments")),
-        ("object_creation_expression", Shape::Call("type", "arguments")),
+        (
+            "method_invocation",
+            Shape::Method("object", "name", "arguments"),
+        ),
+        (
+            "object_creation_expression",
+            Shape::Call("type", "arguments"),
+        ),
         ("generic_type", Shape::First),
         ("parenthesized_expression", Shape::Last),
         ("cast_expression", Shape::Value("value")),
@@ -119,7 +125,9 @@ fn has_needless_escape(code: &[u8]) -> bool {
         rest = &rest[at + 1..];
         if rest.first() == Some(&b'u') {
             let marks = rest.iter().take_while(|byte| **byte == b'u').count();
-            if rest[marks..].starts_with(b"00") && rest.get(marks + 2).is_some_and(|byte| *byte < b'8') {
+            if rest[marks..].starts_with(b"00")
+                && rest.get(marks + 2).is_some_and(|byte| *byte < b'8')
+            {
                 return true;
             }
         } else {
@@ -132,27 +140,71 @@ fn has_needless_escape(code: &[u8]) -> bool {
 const CATALOG: &[Entry] = &[
     (
         Category::Process,
-        &["Runtime.getRuntime", "Runtime.exec", "ProcessBuilder", "ProcessHandle"],
+        &[
+            "Runtime.getRuntime",
+            "Runtime.exec",
+            "ProcessBuilder",
+            "ProcessHandle",
+        ],
     ),
     (
         Category::DynamicCode,
-        &["javax.script", "javax.tools", "jdk.jshell", "groovy", "bsh", "org.mozilla.javascript"],
+        &[
+            "javax.script",
+            "javax.tools",
+            "jdk.jshell",
+            "groovy",
+            "bsh",
+            "org.mozilla.javascript",
+        ],
     ),
     (
         Category::DynamicImport,
-        &["Class.forName", "ClassLoader", "java.net.URLClassLoader", "ServiceLoader", "*.loadClass", "*.defineClass"],
+        &[
+            "Class.forName",
+            "ClassLoader",
+            "java.net.URLClassLoader",
+            "ServiceLoader",
+            "*.loadClass",
+            "*.defineClass",
+        ],
     ),
     (
         Category::Internals,
-        &["java.lang.reflect", "reflect", "invoke", "java.lang.invoke", "*.setAccessible", "*.getDeclaredMethod", "*.getDeclaredField", "*.getDeclaredMethods", "*.getDeclaredFields", "sun", "jdk.internal"],
+        &[
+            "java.lang.reflect",
+            "reflect",
+            "invoke",
+            "java.lang.invoke",
+            "*.setAccessible",
+            "*.getDeclaredMethod",
+            "*.getDeclaredField",
+            "*.getDeclaredMethods",
+            "*.getDeclaredFields",
+            "sun",
+            "jdk.internal",
+        ],
     ),
     (
         Category::Native,
-        &["System.load", "System.loadLibrary", "Runtime.load", "sun.misc.Unsafe", "foreign", "com.sun.jna"],
+        &[
+            "System.load",
+            "System.loadLibrary",
+            "Runtime.load",
+            "sun.misc.Unsafe",
+            "foreign",
+            "com.sun.jna",
+        ],
     ),
     (
         Category::Deserialization,
-        &["java.io.ObjectInputStream", "java.beans.XMLDecoder", "com.thoughtworks.xstream", "*.readObject", "javax.naming"],
+        &[
+            "java.io.ObjectInputStream",
+            "java.beans.XMLDecoder",
+            "com.thoughtworks.xstream",
+            "*.readObject",
+            "javax.naming",
+        ],
     ),
     (
         Category::FileWrite,
@@ -175,14 +227,34 @@ const CATALOG: &[Entry] = &[
     ),
     (
         Category::FileRead,
-        &["java.io.File", "java.io.FileInputStream", "java.io.FileReader", "java.nio.file"],
+        &[
+            "java.io.File",
+            "java.io.FileInputStream",
+            "java.io.FileReader",
+            "java.nio.file",
+        ],
     ),
     (
         Category::Network,
-        &["java.net", "javax.net", "java.nio.channels", "java.rmi", "javax.mail", "okhttp3", "org.apache.http"],
+        &[
+            "java.net",
+            "javax.net",
+            "java.nio.channels",
+            "java.rmi",
+            "javax.mail",
+            "okhttp3",
+            "org.apache.http",
+        ],
     ),
     (
         Category::Environment,
-        &["System.getenv", "System.getProperty", "System.getProperties", "System.setProperty", "java.lang.management", "management"],
+        &[
+            "System.getenv",
+            "System.getProperty",
+            "System.getProperties",
+            "System.setProperty",
+            "java.lang.management",
+            "management",
+        ],
     ),
 ];

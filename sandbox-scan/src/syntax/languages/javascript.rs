@@ -54,11 +54,25 @@ pub(super) static JAVASCRIPT: Dialect = Dialect {
         ("export_specifier", "alias"),
         ("labeled_statement", "*"),
     ],
-    global: &["globalThis.", "window.", "global.", "self.", "node:", "frames.", "top."],
+    global: &[
+        "globalThis.",
+        "window.",
+        "global.",
+        "self.",
+        "node:",
+        "frames.",
+        "top.",
+    ],
     ignored: &[".default"],
     normal,
     import,
-    evaluated: &["require", "get", "createRequire", "import", "getBuiltinModule"],
+    evaluated: &[
+        "require",
+        "get",
+        "createRequire",
+        "import",
+        "getBuiltinModule",
+    ],
     value,
     visit,
     catalog: CATALOG,
@@ -85,7 +99,13 @@ const LOADERS: &[&str] = &[
 ];
 
 /// Calls that run the text in their first argument.
-const EVALUATORS: &[&str] = &["eval", "vm.runInThisContext", "vm.runInNewContext", "setTimeout", "setInterval"];
+const EVALUATORS: &[&str] = &[
+    "eval",
+    "vm.runInThisContext",
+    "vm.runInNewContext",
+    "setTimeout",
+    "setInterval",
+];
 
 /// Names may have escapes.
 fn normal(name: &str) -> String {
@@ -228,7 +248,10 @@ fn value(names: &Names<'_>, node: Node<'_>) -> Option<Vec<String>> {
         let arguments = names.arguments(node);
         let member = names.constant(*arguments.get(1)?)?;
         let of = names.paths(*arguments.first()?).into_iter();
-        return Some(of.map(|path| names.simple(format!("{path}.{member}"))).collect());
+        return Some(
+            of.map(|path| names.simple(format!("{path}.{member}")))
+                .collect(),
+        );
     }
     None
 }
@@ -280,11 +303,27 @@ const CATALOG: &[Entry] = &[
     ),
     (
         Category::DynamicCode,
-        &["#running a text as code", "eval", "Function", "GeneratorFunction", "AsyncFunction", "vm", "vm2", "repl"],
+        &[
+            "#running a text as code",
+            "eval",
+            "Function",
+            "GeneratorFunction",
+            "AsyncFunction",
+            "vm",
+            "vm2",
+            "repl",
+        ],
     ),
     (
         Category::DynamicImport,
-        &["module.createRequire", "module._load", "Module._load", "require.cache", "process.mainModule", "process.getBuiltinModule"],
+        &[
+            "module.createRequire",
+            "module._load",
+            "Module._load",
+            "require.cache",
+            "process.mainModule",
+            "process.getBuiltinModule",
+        ],
     ),
     (
         Category::Internals,
@@ -299,8 +338,21 @@ const CATALOG: &[Entry] = &[
             "Error.prepareStackTrace",
         ],
     ),
-    (Category::Native, &["WebAssembly", "ffi-napi", "ref-napi", "koffi", "wasi", "Deno.dlopen"]),
-    (Category::Deserialization, &["v8.deserialize", "node-serialize", "serialize-javascript"]),
+    (
+        Category::Native,
+        &[
+            "WebAssembly",
+            "ffi-napi",
+            "ref-napi",
+            "koffi",
+            "wasi",
+            "Deno.dlopen",
+        ],
+    ),
+    (
+        Category::Deserialization,
+        &["v8.deserialize", "node-serialize", "serialize-javascript"],
+    ),
     (
         Category::FileWrite,
         &[
@@ -340,17 +392,46 @@ const CATALOG: &[Entry] = &[
             "Bun.write",
         ],
     ),
-    (Category::FileRead, &["fs", "Deno.readFile", "Deno.readTextFile", "Bun.file"]),
+    (
+        Category::FileRead,
+        &["fs", "Deno.readFile", "Deno.readTextFile", "Bun.file"],
+    ),
     (
         Category::Network,
         &[
-            "net", "dgram", "dns", "http", "https", "http2", "tls", "fetch", "XMLHttpRequest", "WebSocket",
-            "EventSource", "axios", "node-fetch", "got", "request", "superagent", "undici", "ws",
-            "puppeteer", "playwright", "Deno.connect", "Deno.listen",
+            "net",
+            "dgram",
+            "dns",
+            "http",
+            "https",
+            "http2",
+            "tls",
+            "fetch",
+            "XMLHttpRequest",
+            "WebSocket",
+            "EventSource",
+            "axios",
+            "node-fetch",
+            "got",
+            "request",
+            "superagent",
+            "undici",
+            "ws",
+            "puppeteer",
+            "playwright",
+            "Deno.connect",
+            "Deno.listen",
         ],
     ),
     (
         Category::Environment,
-        &["process.env", "process.setuid", "process.setgid", "process.chdir", "os", "Deno.env"],
+        &[
+            "process.env",
+            "process.setuid",
+            "process.setgid",
+            "process.chdir",
+            "os",
+            "Deno.env",
+        ],
     ),
 ];

@@ -52,20 +52,27 @@ mod tests {
             let grammar = (dialect.grammar)();
             for (kind, shape) in dialect.shapes {
                 // C++ and TypeScript add kinds to the tables that they share with C and JavaScript.
-                if ["c", "javascript"].contains(&dialect.name) && grammar.id_for_node_kind(kind, true) == 0 {
+                if ["c", "javascript"].contains(&dialect.name)
+                    && grammar.id_for_node_kind(kind, true) == 0
+                {
                     continue;
                 }
                 let name = &language.name;
                 assert_ne!(grammar.id_for_node_kind(kind, true), 0, "{name}: {kind}");
                 let fields = match *shape {
-                    Shape::Member(a, b) | Shape::Element(a, b) | Shape::Assignment(a, b) => vec![a, b],
+                    Shape::Member(a, b) | Shape::Element(a, b) | Shape::Assignment(a, b) => {
+                        vec![a, b]
+                    }
                     Shape::Call(a, b) => vec![a, b],
                     Shape::Method(a, b, c) => vec![a, b, c],
                     Shape::Value(a) => vec![a],
                     _ => Vec::new(),
                 };
                 for field in fields {
-                    assert!(grammar.field_id_for_name(field).is_some(), "{name}: {field}");
+                    assert!(
+                        grammar.field_id_for_name(field).is_some(),
+                        "{name}: {field}"
+                    );
                 }
             }
         }

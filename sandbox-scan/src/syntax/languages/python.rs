@@ -26,7 +26,10 @@ pub(super) static DIALECT: Dialect = Dialect {
         ("named_expression", Shape::Assignment("name", "value")),
         ("assignment", Shape::Assignment("left", "right")),
         ("default_parameter", Shape::Assignment("name", "value")),
-        ("typed_default_parameter", Shape::Assignment("name", "value")),
+        (
+            "typed_default_parameter",
+            Shape::Assignment("name", "value"),
+        ),
     ],
     declared: &[
         ("function_definition", "name"),
@@ -97,7 +100,13 @@ const LOADERS: &[&str] = &[
 const EVALUATORS: &[&str] = &["eval", "exec", "compile"];
 
 /// Methods that get an entry or an attribute by its name.
-const GETTERS: &[&str] = &["get", "pop", "setdefault", "__getitem__", "__getattribute__"];
+const GETTERS: &[&str] = &[
+    "get",
+    "pop",
+    "setdefault",
+    "__getitem__",
+    "__getattribute__",
+];
 
 fn import(scope: &mut Scope<'_>, node: Node<'_>) {
     match node.kind() {
@@ -301,8 +310,16 @@ fn is_readable(comment: &str) -> bool {
         .find(|c: char| !c.is_ascii_alphanumeric() && !"-_.".contains(c))
         .unwrap_or(name.len());
     let name = name[..end].to_ascii_lowercase().replace('_', "-");
-    ["utf-8", "utf8", "utf-8-sig", "ascii", "us-ascii", "latin-1", "iso-8859-1"]
-        .contains(&name.as_str())
+    [
+        "utf-8",
+        "utf8",
+        "utf-8-sig",
+        "ascii",
+        "us-ascii",
+        "latin-1",
+        "iso-8859-1",
+    ]
+    .contains(&name.as_str())
 }
 
 const CATALOG: &[Entry] = &[
@@ -376,7 +393,16 @@ const CATALOG: &[Entry] = &[
     ),
     (
         Category::DynamicImport,
-        &["__import__", "importlib", "imp", "zipimport", "pkgutil", "sys.path", "sys.meta_path", "sys.path_hooks"],
+        &[
+            "__import__",
+            "importlib",
+            "imp",
+            "zipimport",
+            "pkgutil",
+            "sys.path",
+            "sys.meta_path",
+            "sys.path_hooks",
+        ],
     ),
     (
         Category::Internals,
@@ -416,7 +442,10 @@ const CATALOG: &[Entry] = &[
             "*.tb_frame",
         ],
     ),
-    (Category::Native, &["ctypes", "_ctypes", "cffi", "mmap", "pybind11", "cppyy"]),
+    (
+        Category::Native,
+        &["ctypes", "_ctypes", "cffi", "mmap", "pybind11", "cppyy"],
+    ),
     (
         Category::Deserialization,
         &[

@@ -35,7 +35,13 @@ pub(super) static DIALECT: Dialect = Dialect {
     is_preprocessed: false,
 };
 
-const LOADERS: &[&str] = &["library", "require", "requireNamespace", "loadNamespace", "attachNamespace"];
+const LOADERS: &[&str] = &[
+    "library",
+    "require",
+    "requireNamespace",
+    "loadNamespace",
+    "attachNamespace",
+];
 
 /// A name as text or as itself.
 fn named(names: &Names<'_>, node: Node<'_>) -> Option<String> {
@@ -85,7 +91,11 @@ fn import(scope: &mut Scope<'_>, node: Node<'_>) {
 
 fn value(names: &Names<'_>, node: Node<'_>) -> Option<Vec<String>> {
     let getters = ["get", "match.fun", "getFunction", "get0"];
-    if !names.called(node).iter().any(|path| getters.contains(&path.as_str())) {
+    if !names
+        .called(node)
+        .iter()
+        .any(|path| getters.contains(&path.as_str()))
+    {
         return None;
     }
     let arguments = names.arguments(node);
@@ -111,7 +121,9 @@ fn visit(names: &Names<'_>, node: Node<'_>, sink: &mut Sink<'_>) {
             {
                 sink.uses(name, node);
             }
-            if is(&["do.call", "Reduce", "Map", "Filter", "lapply", "sapply", "vapply"]) {
+            if is(&[
+                "do.call", "Reduce", "Map", "Filter", "lapply", "sapply", "vapply",
+            ]) {
                 for argument in &arguments {
                     let value = argument.child_by_field_name("value");
                     if let Some(name) = value.and_then(|value| names.constant(value)) {
@@ -138,31 +150,136 @@ fn visit(names: &Names<'_>, node: Node<'_>, sink: &mut Sink<'_>) {
 const CATALOG: &[Entry] = &[
     (
         Category::Process,
-        &["system", "system2", "shell", "shell.exec", "pipe", "processx", "callr", "sys", "parallel", "tools.pskill"],
+        &[
+            "system",
+            "system2",
+            "shell",
+            "shell.exec",
+            "pipe",
+            "processx",
+            "callr",
+            "sys",
+            "parallel",
+            "tools.pskill",
+        ],
     ),
-    (Category::DynamicCode, &["eval", "evalq", "parse", "str2lang", "str2expression", "source", "sys.source"]),
-    (Category::DynamicImport, &["install.packages", "remotes", "devtools", "pak", "loadNamespace"]),
+    (
+        Category::DynamicCode,
+        &[
+            "eval",
+            "evalq",
+            "parse",
+            "str2lang",
+            "str2expression",
+            "source",
+            "sys.source",
+        ],
+    ),
+    (
+        Category::DynamicImport,
+        &[
+            "install.packages",
+            "remotes",
+            "devtools",
+            "pak",
+            "loadNamespace",
+        ],
+    ),
     (
         Category::Internals,
-        &["#getting a function by a computed name", "assignInNamespace", "getFromNamespace", "unlockBinding", "asNamespace", "getNamespace", "*.__enclos_env__", ".Internal"],
+        &[
+            "#getting a function by a computed name",
+            "assignInNamespace",
+            "getFromNamespace",
+            "unlockBinding",
+            "asNamespace",
+            "getNamespace",
+            "*.__enclos_env__",
+            ".Internal",
+        ],
     ),
-    (Category::Native, &["dyn.load", ".C", ".Call", ".Fortran", ".External", "Rcpp", "reticulate", "inline", "rJava"]),
-    (Category::Deserialization, &["load", "readRDS", "unserialize", "attach"]),
+    (
+        Category::Native,
+        &[
+            "dyn.load",
+            ".C",
+            ".Call",
+            ".Fortran",
+            ".External",
+            "Rcpp",
+            "reticulate",
+            "inline",
+            "rJava",
+        ],
+    ),
+    (
+        Category::Deserialization,
+        &["load", "readRDS", "unserialize", "attach"],
+    ),
     (
         Category::FileWrite,
         &[
-            "unlink", "file.remove", "file.rename", "file.create", "file.copy", "file.append", "file.symlink",
-            "dir.create", "Sys.chmod", "writeLines", "write", "write.csv", "write.table", "saveRDS", "save", "sink",
-            "dump", "dput", "file",
+            "unlink",
+            "file.remove",
+            "file.rename",
+            "file.create",
+            "file.copy",
+            "file.append",
+            "file.symlink",
+            "dir.create",
+            "Sys.chmod",
+            "writeLines",
+            "write",
+            "write.csv",
+            "write.table",
+            "saveRDS",
+            "save",
+            "sink",
+            "dump",
+            "dput",
+            "file",
         ],
     ),
     (
         Category::FileRead,
-        &["readLines", "readline", "scan", "read.csv", "read.table", "readBin", "list.files", "dir", "file.info", "file.exists"],
+        &[
+            "readLines",
+            "readline",
+            "scan",
+            "read.csv",
+            "read.table",
+            "readBin",
+            "list.files",
+            "dir",
+            "file.info",
+            "file.exists",
+        ],
     ),
     (
         Category::Network,
-        &["url", "download.file", "curl", "httr", "httr2", "RCurl", "socketConnection", "serverSocket", "make.socket", "plumber", "shiny", "browseURL"],
+        &[
+            "url",
+            "download.file",
+            "curl",
+            "httr",
+            "httr2",
+            "RCurl",
+            "socketConnection",
+            "serverSocket",
+            "make.socket",
+            "plumber",
+            "shiny",
+            "browseURL",
+        ],
     ),
-    (Category::Environment, &["Sys.getenv", "Sys.setenv", "Sys.info", "setwd", "Sys.unsetenv"]),
+    (
+        Category::Environment,
+        &[
+            "Sys.getenv",
+            "Sys.setenv",
+            "Sys.info",
+            "setwd",
+            "Sys.unsetenv",
+        ],
+    ),
 ];

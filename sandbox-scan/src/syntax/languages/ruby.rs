@@ -4,7 +4,7 @@ use tree_sitter::Node;
 
 use super::super::dialect::{Dialect, Entry, Shape};
 use super::super::found::Sink;
-use super::super::names::{Names, Scope};
+use super::super::names::Names;
 use crate::Category;
 
 pub(super) static DIALECT: Dialect = Dialect {
@@ -42,7 +42,14 @@ pub(super) static DIALECT: Dialect = Dialect {
     ignored: &[],
     normal: str::to_owned,
     import: |_, _| {},
-    evaluated: &["const_get", "method", "public_method", "send", "__send__", "public_send"],
+    evaluated: &[
+        "const_get",
+        "method",
+        "public_method",
+        "send",
+        "__send__",
+        "public_send",
+    ],
     value,
     visit,
     catalog: CATALOG,
@@ -51,7 +58,15 @@ pub(super) static DIALECT: Dialect = Dialect {
 
 const LOADERS: &[&str] = &["require", "load", "require_relative", "autoload"];
 const EVALUATORS: &[&str] = &["eval", "instance_eval", "class_eval", "module_eval"];
-const SENDERS: &[&str] = &["send", "__send__", "public_send", "method", "public_method", "const_get", "instance_method"];
+const SENDERS: &[&str] = &[
+    "send",
+    "__send__",
+    "public_send",
+    "method",
+    "public_method",
+    "const_get",
+    "instance_method",
+];
 
 /// The object and the member of `object.send(:member)`.
 fn sent(names: &Names<'_>, node: Node<'_>) -> Option<(Option<Vec<String>>, Option<String>)> {
@@ -60,7 +75,10 @@ fn sent(names: &Names<'_>, node: Node<'_>) -> Option<(Option<Vec<String>>, Optio
         return None;
     }
     let object = node.child_by_field_name("receiver");
-    let member = names.arguments(node).first().and_then(|first| names.constant(*first));
+    let member = names
+        .arguments(node)
+        .first()
+        .and_then(|first| names.constant(*first));
     Some((object.map(|object| names.paths(object)), member))
 }
 
@@ -89,7 +107,14 @@ fn visit(names: &Names<'_>, node: Node<'_>, sink: &mut Sink<'_>) {
             let first = arguments.first().and_then(|first| names.constant(*first));
             if is(LOADERS) {
                 let last = arguments.last().and_then(|last| names.constant(*last));
-                sink.imports(if is(&["autoload"]) { last } else { first.clone() }, node);
+                sink.imports(
+                    if is(&["autoload"]) {
+                        last
+                    } else {
+                        first.clone()
+                    },
+                    node,
+                );
             }
             let method = node.child_by_field_name("method");
             let method = method.map(|method| names.name(method)).unwrap_or_default();
@@ -104,8 +129,13 @@ fn visit(names: &Names<'_>, node: Node<'_>, sink: &mut Sink<'_>) {
             {
                 sink.uses("#open with a computed name or a command", node);
             }
-            if matches!(sent(names, node), Some((_, None))) {
-                sink.uses("#calling a method by a computed name", node);
+            match sent(names, node) {
+                Some((_, None)) => sink.uses("#calling a method by a computed name", node),
+                Some((_, Some(member))) if LOADERS.contains(&member.as_str()) => {
+                    let module = arguments.get(1).and_then(|second| names.constant(*second));
+                    sink.imports(module, node);
+                }
+                _ => {}
             }
         }
         _ => {}
@@ -116,36 +146,120 @@ const CATALOG: &[Entry] = &[
     (
         Category::Process,
         &[
-            "#a command in backquotes", "#open with a computed name or a command", "system", "exec", "spawn", "fork",
-            "syscall", "IO.popen", "Process", "open3", "Open3", "pty", "PTY", "popen",
+            "#a command in backquotes",
+            "#open with a computed name or a command",
+            "system",
+            "exec",
+            "spawn",
+            "fork",
+            "syscall",
+            "IO.popen",
+            "Process",
+            "open3",
+            "Open3",
+            "pty",
+            "PTY",
+            "popen",
         ],
     ),
     (
         Category::DynamicCode,
-        &["eval", "instance_eval", "class_eval", "module_eval", "*.instance_eval", "*.class_eval", "*.module_eval", "*.define_method", "binding", "RubyVM", "ERB"],
+        &[
+            "eval",
+            "instance_eval",
+            "class_eval",
+            "module_eval",
+            "*.instance_eval",
+            "*.class_eval",
+            "*.module_eval",
+            "*.define_method",
+            "binding",
+            "RubyVM",
+            "ERB",
+        ],
     ),
     (Category::DynamicImport, &["load", "autoload"]),
     (
         Category::Internals,
-        &["#calling a method by a computed name", "ObjectSpace", "TracePoint", "set_trace_func", "*.instance_variable_set", "*.remove_const", "*.const_missing"],
+        &[
+            "#calling a method by a computed name",
+            "ObjectSpace",
+            "TracePoint",
+            "set_trace_func",
+            "*.instance_variable_set",
+            "*.remove_const",
+            "*.const_missing",
+        ],
     ),
-    (Category::Native, &["fiddle", "Fiddle", "ffi", "FFI", "win32ole", "dl"]),
-    (Category::Deserialization, &["Marshal", "YAML.load", "YAML.unsafe_load", "Psych.load", "PStore"]),
+    (
+        Category::Native,
+        &["fiddle", "Fiddle", "ffi", "FFI", "win32ole", "dl"],
+    ),
+    (
+        Category::Deserialization,
+        &[
+            "Marshal",
+            "YAML.load",
+            "YAML.unsafe_load",
+            "Psych.load",
+            "PStore",
+        ],
+    ),
     (
         Category::FileWrite,
         &[
-            "File.write", "File.delete", "File.unlink", "File.rename", "File.chmod", "File.chown", "File.symlink",
-            "File.truncate", "IO.write", "IO.binwrite", "Dir.mkdir", "Dir.rmdir", "Dir.delete", "FileUtils", "fileutils",
-            "tempfile", "Tempfile",
+            "File.write",
+            "File.delete",
+            "File.unlink",
+            "File.rename",
+            "File.chmod",
+            "File.chown",
+            "File.symlink",
+            "File.truncate",
+            "IO.write",
+            "IO.binwrite",
+            "Dir.mkdir",
+            "Dir.rmdir",
+            "Dir.delete",
+            "FileUtils",
+            "fileutils",
+            "tempfile",
+            "Tempfile",
         ],
     ),
     (
         Category::FileRead,
-        &["File", "IO.read", "IO.readlines", "IO.binread", "IO.foreach", "Dir", "Pathname", "open", "find"],
+        &[
+            "File",
+            "IO.read",
+            "IO.readlines",
+            "IO.binread",
+            "IO.foreach",
+            "Dir",
+            "Pathname",
+            "open",
+            "find",
+        ],
     ),
     (
         Category::Network,
-        &["socket", "TCPSocket", "UDPSocket", "TCPServer", "UNIXSocket", "Socket", "net", "Net", "open-uri", "URI.open", "httparty", "faraday", "resolv", "drb", "webrick"],
+        &[
+            "socket",
+            "TCPSocket",
+            "UDPSocket",
+            "TCPServer",
+            "UNIXSocket",
+            "Socket",
+            "net",
+            "Net",
+            "open-uri",
+            "URI.open",
+            "httparty",
+            "faraday",
+            "resolv",
+            "drb",
+            "webrick",
+        ],
     ),
     (Category::Environment, &["ENV", "etc", "Etc"]),
 ];
