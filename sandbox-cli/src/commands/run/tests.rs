@@ -21,12 +21,12 @@ fn parse(line: &[&str]) -> Box<RunArguments> {
 
 fn run_on(backend: FakeBackend, line: &[&str], output: Option<OutputFolder>) -> Outcome {
     let arguments = parse(line);
-    let mut request = arguments.request()?;
+    let mut request = arguments.request(false)?;
     if output.is_some() {
         request.policy.artifact_export_paths = vec!["/output/**".into()];
     }
     let client = SandboxClient::with_backend(Arc::new(backend), request.policy.clone())?;
-    let program = arguments.program(&request)?;
+    let program = arguments.program(&request.mounts)?;
     let run = Run {
         arguments: &arguments,
         request,
@@ -71,7 +71,9 @@ fn only_a_stated_time_limit_applies_to_a_terminal() {
         (&["--preset", "strict"], seconds(30)),
         (&[], None),
     ] {
-        let request = parse(&[options, &["--", "x"]].concat()).request().unwrap();
+        let request = parse(&[options, &["--", "x"]].concat())
+            .request(false)
+            .unwrap();
         assert_eq!(request.policy.timeout, timeout, "{options:?}");
         let accepts = request.policy.allow_partial.contains(&Capability::Timeout);
         let lifted = timeout == Some(terminal::TIMEOUT) && !request.policy.require_all;

@@ -159,7 +159,7 @@ fn append(names: &Names<'_>, node: Node<'_>, to: &mut String, depth: u8) -> Opti
     match node.kind() {
         "word" | "number" => {
             // A pattern may match any name.
-            if own.contains(['*', '?', '[', '{']) && own.contains(|c: char| c.is_alphabetic()) {
+            if own.contains(['*', '?', '[', '{']) && !["[", "{}"].contains(&&*own) {
                 return None;
             }
             let mut characters = own.chars();
