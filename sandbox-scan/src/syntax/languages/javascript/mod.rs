@@ -1,12 +1,14 @@
 //! JavaScript and TypeScript, with the modules of Node.
 
+mod catalog;
+
 use tree_sitter::Node;
 
-use super::super::dialect::{Dialect, Entry, Shape};
+use super::super::dialect::{Dialect, Shape};
 use super::super::found::Sink;
 use super::super::names::{Names, Scope};
 use super::super::text;
-use crate::Category;
+use catalog::CATALOG;
 
 pub(super) static JAVASCRIPT: Dialect = Dialect {
     name: "javascript",
@@ -278,160 +280,3 @@ fn visit(names: &Names<'_>, node: Node<'_>, sink: &mut Sink<'_>) {
         }
     }
 }
-
-const CATALOG: &[Entry] = &[
-    (
-        Category::Process,
-        &[
-            "child_process",
-            "cluster",
-            "worker_threads",
-            "process.kill",
-            "process.binding",
-            "process.dlopen",
-            "process.abort",
-            "execa",
-            "shelljs",
-            "cross-spawn",
-            "zx",
-            "Deno.Command",
-            "Deno.run",
-            "Deno.kill",
-            "Bun.spawn",
-            "Bun.spawnSync",
-        ],
-    ),
-    (
-        Category::DynamicCode,
-        &[
-            "#running a text as code",
-            "eval",
-            "Function",
-            "GeneratorFunction",
-            "AsyncFunction",
-            "vm",
-            "vm2",
-            "repl",
-        ],
-    ),
-    (
-        Category::DynamicImport,
-        &[
-            "module.createRequire",
-            "module._load",
-            "Module._load",
-            "require.cache",
-            "process.mainModule",
-            "process.getBuiltinModule",
-        ],
-    ),
-    (
-        Category::Internals,
-        &[
-            "*.constructor.constructor",
-            "*.__proto__",
-            "*.__defineGetter__",
-            "*.__lookupGetter__",
-            "Object.setPrototypeOf",
-            "inspector",
-            "v8",
-            "Error.prepareStackTrace",
-        ],
-    ),
-    (
-        Category::Native,
-        &[
-            "WebAssembly",
-            "ffi-napi",
-            "ref-napi",
-            "koffi",
-            "wasi",
-            "Deno.dlopen",
-        ],
-    ),
-    (
-        Category::Deserialization,
-        &["v8.deserialize", "node-serialize", "serialize-javascript"],
-    ),
-    (
-        Category::FileWrite,
-        &[
-            "fs.writeFile",
-            "fs.writeFileSync",
-            "fs.appendFile",
-            "fs.appendFileSync",
-            "fs.createWriteStream",
-            "fs.unlink",
-            "fs.unlinkSync",
-            "fs.rm",
-            "fs.rmSync",
-            "fs.rmdir",
-            "fs.rmdirSync",
-            "fs.rename",
-            "fs.renameSync",
-            "fs.mkdir",
-            "fs.mkdirSync",
-            "fs.chmod",
-            "fs.chmodSync",
-            "fs.chown",
-            "fs.chownSync",
-            "fs.symlink",
-            "fs.symlinkSync",
-            "fs.truncate",
-            "fs.truncateSync",
-            "fs.copyFile",
-            "fs.copyFileSync",
-            "fs.open",
-            "fs.openSync",
-            "fs.promises",
-            "fs/promises",
-            "fs-extra",
-            "Deno.writeFile",
-            "Deno.writeTextFile",
-            "Deno.remove",
-            "Bun.write",
-        ],
-    ),
-    (
-        Category::FileRead,
-        &["fs", "Deno.readFile", "Deno.readTextFile", "Bun.file"],
-    ),
-    (
-        Category::Network,
-        &[
-            "net",
-            "dgram",
-            "dns",
-            "http",
-            "https",
-            "http2",
-            "tls",
-            "fetch",
-            "XMLHttpRequest",
-            "WebSocket",
-            "EventSource",
-            "axios",
-            "node-fetch",
-            "got",
-            "request",
-            "superagent",
-            "undici",
-            "ws",
-            "puppeteer",
-            "playwright",
-            "Deno.connect",
-            "Deno.listen",
-        ],
-    ),
-    (
-        Category::Environment,
-        &[
-            "process.env",
-            "process.setuid",
-            "process.setgid",
-            "process.chdir",
-            "os",
-            "Deno.env",
-        ],
-    ),
-];
