@@ -15,8 +15,8 @@ use crate::{
     Category, MAX_CODE, MAX_VIOLATIONS, ScanPolicy, ScanReport, Severity, Violation, rules,
 };
 
-/// When a scan gives up. Code of the largest size needs a few seconds in a development build.
-const TIME_LIMIT: Duration = Duration::from_secs(20);
+/// When a scan stops parsing. Code of the largest size needs about a second.
+const TIME_LIMIT: Duration = Duration::from_secs(30);
 /// How deeply code is nested that other code runs.
 const MAX_NESTED: u8 = 3;
 /// How many matches of a pattern may start in a literal.

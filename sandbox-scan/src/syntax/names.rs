@@ -59,6 +59,11 @@ impl Scope<'_> {
         });
     }
 
+    /// A rule may know paths that begin like this one.
+    pub(crate) fn know(&mut self, path: &str) {
+        self.names.roots.insert(first_part(path).to_owned());
+    }
+
     /// The code loads a module with a name that it computes.
     pub(crate) fn computed_import(&mut self, node: Node<'_>) {
         self.imports.push(Import {
@@ -187,6 +192,36 @@ impl<'c> Names<'c> {
         let range = node.byte_range();
         let end = range.end.min(range.start + most);
         String::from_utf8_lossy(self.code.get(range.start..end).unwrap_or_default())
+    }
+
+    /// The bytes of a node.
+    pub(crate) fn bytes(&self, node: Node<'_>) -> &'c [u8] {
+        self.code.get(node.byte_range()).unwrap_or_default()
+    }
+
+    /// The text of a dotted name, without what may be between its parts.
+    pub(crate) fn dotted(&self, node: Node<'_>) -> String {
+        let text = self.name(node);
+        let mut dotted = String::new();
+        let mut rest = text.as_str();
+        while let Some(at) = rest.find("/*") {
+            dotted.push_str(&rest[..at]);
+            let comment = &rest[at..];
+            rest = comment.find("*/").map_or("", |end| &comment[end + 2..]);
+        }
+        dotted.push_str(rest);
+        dotted.retain(|c| !c.is_whitespace() && c != '\\');
+        dotted
+    }
+
+    /// Whether a line ends within the word of a node: the compiler joins them to another word.
+    pub(crate) fn is_spliced(&self, node: Node<'_>) -> bool {
+        let after = self.code.get(node.end_byte()..).unwrap_or_default();
+        let rest = after
+            .strip_prefix(b"\\\n")
+            .or_else(|| after.strip_prefix(b"\\\r\n"));
+        let next = rest.and_then(|rest| rest.first());
+        next.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
     }
 
     /// The text of a name, as the language compares it.

@@ -72,7 +72,9 @@ fn only_a_stated_time_limit_applies_to_a_terminal() {
         (&["--preset", "strict"], seconds(30)),
         (&[], None),
     ] {
-        let request = parse(&[options, &["--", "x"]].concat()).request().unwrap();
+        let request = parse(&[options, &["--", "x"]].concat())
+            .request(false)
+            .unwrap();
         assert_eq!(request.policy.timeout, timeout, "{options:?}");
         let accepts = request.policy.allow_partial.contains(&Capability::Timeout);
         let lifted = timeout == Some(terminal::TIMEOUT) && !request.policy.require_all;

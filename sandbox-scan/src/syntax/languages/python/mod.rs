@@ -1,12 +1,14 @@
 //! Python.
 
+mod catalog;
+
 use tree_sitter::Node;
 use unicode_normalization::UnicodeNormalization as _;
 
-use super::super::dialect::{Dialect, Entry, Shape};
+use super::super::dialect::{Dialect, Shape};
 use super::super::found::Sink;
 use super::super::names::{Names, Scope};
-use crate::Category;
+use catalog::CATALOG;
 
 pub(super) static DIALECT: Dialect = Dialect {
     name: "python",
@@ -112,7 +114,7 @@ fn import(scope: &mut Scope<'_>, node: Node<'_>) {
     match node.kind() {
         "import_statement" => {
             for (name, alias) in imported(scope, node) {
-                let module = dotted(scope, name);
+                let module = scope.names.dotted(name);
                 scope.import(&module, None, name);
                 match alias {
                     Some(alias) => scope.bind(&alias, &module),
@@ -127,11 +129,11 @@ fn import(scope: &mut Scope<'_>, node: Node<'_>) {
             let Some(from) = node.child_by_field_name("module_name") else {
                 return;
             };
-            let module = dotted(scope, from);
+            let module = scope.names.dotted(from);
             let mut is_whole = true;
             for (name, alias) in imported(scope, node) {
                 is_whole = false;
-                let member = dotted(scope, name);
+                let member = scope.names.dotted(name);
                 scope.import(&module, Some(&member), from);
                 let alias = alias.unwrap_or_else(|| member.clone());
                 let path = scope.names.simple(format!("{module}.{member}"));
@@ -159,14 +161,6 @@ fn imported<'t>(scope: &Scope<'_>, node: Node<'t>) -> Vec<(Node<'t>, Option<Stri
         _ => (node, None),
     };
     names.filter(Node::is_named).map(name).collect()
-}
-
-/// A dotted name without the spaces and line ends that it may contain.
-fn dotted(scope: &Scope<'_>, node: Node<'_>) -> String {
-    let text = scope.names.name(node);
-    text.chars()
-        .filter(|c| !c.is_whitespace() && *c != '\\')
-        .collect()
 }
 
 /// The value of an argument, which may have a name.
@@ -329,263 +323,3 @@ fn is_readable(comment: &str) -> bool {
     ]
     .contains(&name.as_str())
 }
-
-const CATALOG: &[Entry] = &[
-    (
-        Category::Process,
-        &[
-            "os.system",
-            "os.popen",
-            "os.execl",
-            "os.execle",
-            "os.execlp",
-            "os.execlpe",
-            "os.execv",
-            "os.execve",
-            "os.execvp",
-            "os.execvpe",
-            "os.spawnl",
-            "os.spawnle",
-            "os.spawnlp",
-            "os.spawnlpe",
-            "os.spawnv",
-            "os.spawnve",
-            "os.spawnvp",
-            "os.spawnvpe",
-            "os.posix_spawn",
-            "os.posix_spawnp",
-            "os.startfile",
-            "os.fork",
-            "os.forkpty",
-            "os.kill",
-            "os.killpg",
-            "posix.system",
-            "posix.fork",
-            "posix.execv",
-            "posix.execve",
-            "posix.posix_spawn",
-            "nt.system",
-            "subprocess",
-            "_posixsubprocess",
-            "asyncio.create_subprocess_exec",
-            "asyncio.create_subprocess_shell",
-            "asyncio.subprocess",
-            "commands",
-            "popen2",
-            "pty",
-            "multiprocessing",
-            "concurrent.futures.ProcessPoolExecutor",
-            "signal.pthread_kill",
-            "pexpect",
-            "sh",
-            "plumbum",
-        ],
-    ),
-    (
-        Category::DynamicCode,
-        &[
-            "eval",
-            "exec",
-            "compile",
-            "code.interact",
-            "code.InteractiveConsole",
-            "code.InteractiveInterpreter",
-            "codeop",
-            "runpy",
-            "types.FunctionType",
-            "types.CodeType",
-            "timeit.timeit",
-            "timeit.repeat",
-            "execfile",
-        ],
-    ),
-    (
-        Category::DynamicImport,
-        &[
-            "__import__",
-            "importlib",
-            "imp",
-            "zipimport",
-            "pkgutil",
-            "sys.path",
-            "sys.meta_path",
-            "sys.path_hooks",
-        ],
-    ),
-    (
-        Category::Internals,
-        &[
-            "#computed-member",
-            "__builtins__",
-            "builtins",
-            "gc",
-            "inspect.currentframe",
-            "inspect.stack",
-            "sys._getframe",
-            "sys._current_frames",
-            "sys.settrace",
-            "sys.setprofile",
-            "sys.addaudithook",
-            "*.__subclasses__",
-            "*.__globals__",
-            "*.__builtins__",
-            "*.__bases__",
-            "*.__base__",
-            "*.__mro__",
-            "*.__code__",
-            "*.__closure__",
-            "*.__loader__",
-            "*.__spec__",
-            "*.__import__",
-            "*.__reduce__",
-            "*.__reduce_ex__",
-            "*.__getattribute__",
-            "*.func_globals",
-            "*.f_globals",
-            "*.f_locals",
-            "*.f_builtins",
-            "*.f_back",
-            "*.gi_frame",
-            "*.cr_frame",
-            "*.tb_frame",
-        ],
-    ),
-    (
-        Category::Native,
-        &["ctypes", "_ctypes", "cffi", "mmap", "pybind11", "cppyy"],
-    ),
-    (
-        Category::Deserialization,
-        &[
-            "pickle",
-            "_pickle",
-            "cPickle",
-            "cloudpickle",
-            "dill",
-            "joblib.load",
-            "jsonpickle",
-            "marshal",
-            "shelve",
-            "yaml.load",
-            "yaml.load_all",
-            "yaml.full_load",
-            "yaml.unsafe_load",
-            "yaml.unsafe_load_all",
-            "pandas.read_pickle",
-            "torch.load",
-        ],
-    ),
-    (
-        Category::FileWrite,
-        &[
-            "#open-to-write",
-            "os.remove",
-            "os.unlink",
-            "os.rmdir",
-            "os.removedirs",
-            "os.rename",
-            "os.renames",
-            "os.replace",
-            "os.mkdir",
-            "os.makedirs",
-            "os.chmod",
-            "os.chown",
-            "os.lchown",
-            "os.link",
-            "os.symlink",
-            "os.truncate",
-            "os.ftruncate",
-            "os.utime",
-            "os.write",
-            "os.open",
-            "os.mkfifo",
-            "os.mknod",
-            "os.chroot",
-            "shutil",
-            "tempfile",
-            "*.write_text",
-            "*.write_bytes",
-            "*.unlink",
-            "*.rmdir",
-            "*.rmtree",
-        ],
-    ),
-    (
-        Category::FileRead,
-        &[
-            "open",
-            "io.open",
-            "io.FileIO",
-            "codecs.open",
-            "os.listdir",
-            "os.scandir",
-            "os.walk",
-            "os.fdopen",
-            "os.read",
-            "os.readlink",
-            "os.stat",
-            "os.lstat",
-            "glob",
-            "fileinput",
-            "linecache",
-            "pathlib",
-            "*.read_text",
-            "*.read_bytes",
-        ],
-    ),
-    (
-        Category::Network,
-        &[
-            "socket",
-            "_socket",
-            "ssl",
-            "socketserver",
-            "http",
-            "urllib.request",
-            "urllib2",
-            "urllib3",
-            "ftplib",
-            "smtplib",
-            "poplib",
-            "imaplib",
-            "nntplib",
-            "telnetlib",
-            "xmlrpc",
-            "asyncio.open_connection",
-            "asyncio.start_server",
-            "webbrowser",
-            "requests",
-            "httpx",
-            "aiohttp",
-            "websocket",
-            "websockets",
-            "paramiko",
-            "scapy",
-            "boto3",
-            "pycurl",
-            "selenium",
-            "playwright",
-        ],
-    ),
-    (
-        Category::Environment,
-        &[
-            "os.environ",
-            "os.environb",
-            "os.getenv",
-            "os.getenvb",
-            "os.putenv",
-            "os.unsetenv",
-            "os.setuid",
-            "os.setgid",
-            "os.uname",
-            "os.getlogin",
-            "platform",
-            "pwd",
-            "grp",
-            "spwd",
-            "getpass",
-            "resource",
-        ],
-    ),
-];
