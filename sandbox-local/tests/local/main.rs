@@ -50,6 +50,7 @@ fn main() -> ExitCode {
         ports::TESTS,
         roots::TESTS,
         sessions::PYTHON,
+        sessions::JAVASCRIPT,
         sessions::TESTS,
         streams::TESTS,
         terminal::TESTS,

@@ -92,6 +92,16 @@ pub async fn values_have_representations(sandbox: &SandboxHandle) {
     );
     let cell = completes(&session, "for i in range(1200): display(i)").await;
     assert_eq!((cell.displays.len(), cell.displays_omitted), (1000, 200));
+    // What the host's JSON cannot hold is text.
+    let code = "class Deep:\n    def _repr_json_(self):\n        deep = []\n        \
+                for _ in range(200): deep = [deep]\n        return deep\nDeep()";
+    let cell = completes(&session, code).await;
+    let shown = cell.result.expect("a value");
+    assert!(
+        shown
+            .text("application/json")
+            .is_some_and(|text| text.starts_with("[[["))
+    );
     // A broken representation is an error in standard error, not of the cell.
     let code = "class Bad:\n    def _repr_html_(self): 1 / 0\nBad()";
     let cell = completes(&session, code).await;

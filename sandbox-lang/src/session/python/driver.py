@@ -296,6 +296,8 @@ def control():
         frame = CHANNEL.receive()
         if frame is not None and frame[0] == b"k":
             kill_processes()
+        elif frame is not None and frame[0] == b"i":
+            pass  # A signal comes too.
         else:
             REQUESTS.put(frame)
             if frame is None:
