@@ -137,6 +137,7 @@ function interrupt() {
   }, ANSWER);
 }
 
+// Kills what the code started: descendants, and processes of a session that this one leads.
 function killProcesses() {
   const parents = new Map();
   for (const name of fs.readdirSync('/proc')) {
@@ -144,7 +145,7 @@ function killProcesses() {
     try {
       const stat = fs.readFileSync(`/proc/${name}/stat`, 'latin1');
       const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
-      parents.set(Number(name), { parent: Number(fields[1]), session: fields[3] });
+      parents.set(Number(name), { parent: Number(fields[1]), session: Number(fields[3]) });
     } catch {
       // It has ended.
     }
@@ -155,9 +156,8 @@ function killProcesses() {
     return seen;
   };
   const own = above(process.pid);
-  const session = parents.get(process.pid)?.session;
   for (const [pid, its] of parents) {
-    if (!own.has(pid) && (its.session === session || above(pid).has(process.pid))) {
+    if (!own.has(pid) && (its.session === process.pid || above(pid).has(process.pid))) {
       try {
         process.kill(pid, 'SIGKILL');
       } catch {

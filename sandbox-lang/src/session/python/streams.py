@@ -208,7 +208,7 @@ class Streams:
 
 
 def own_processes():
-    """Processes that the code started: descendants, and those in the session of this one."""
+    """Processes that the code started: descendants, and those in a session that this one leads."""
     known = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -226,9 +226,9 @@ def own_processes():
             pid = known[pid][0]
         return seen
 
-    above, session = ancestors(PID), os.getsid(0)
+    above = ancestors(PID)
     for pid, (_, its_session) in known.items():
-        if pid not in above and (its_session == session or PID in ancestors(pid)):
+        if pid not in above and (its_session == PID or PID in ancestors(pid)):
             yield pid
 
 
