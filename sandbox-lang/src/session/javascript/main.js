@@ -26,6 +26,7 @@
   const worker = new Worker(workerSource, { eval: true, stdout: false, stderr: false });
   let running = null;
   let lastNames = null;
+  const unread = Buffer.alloc(64 * 1024);
   let taken;
 
   const post = (method, parameters) => new Promise((resolve, reject) => {
@@ -167,7 +168,14 @@
 
   // The file that is standard input goes on where the code stopped to read.
   function openStdin(data) {
-    const at = Number(/^pos:\s*(\d+)/m.exec(fs.readFileSync('/proc/self/fdinfo/0', 'latin1'))[1]);
+    try {
+      while (fs.readSync(0, unread, 0, unread.length, null) > 0);
+    } catch {
+      // The code closed it.
+    }
+    // All was read, up to the end of the file. What was read needs no space.
+    const at = fs.fstatSync(7).size;
+    fs.ftruncateSync(7, 0);
     fs.ftruncateSync(7, at);
     if (data.length) fs.writeSync(7, data, 0, data.length, at);
     let stream;
@@ -268,7 +276,8 @@
   });
   Object.defineProperty(process, TAKE, { value: (value) => { taken = value; } });
   process.argv.splice(1);
-  process.on('SIGINT', () => {});
+  // The worker may send both.
+  for (const signal of ['SIGINT', 'SIGHUP']) process.on(signal, () => {});
   const report = (error) => process.stderr.write(`Uncaught ${stackOf(error)}\n`);
   process.on('uncaughtException', report);
   process.on('unhandledRejection', report);

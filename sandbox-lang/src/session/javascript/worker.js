@@ -140,7 +140,14 @@ function interrupt() {
 // Kills what the code started: descendants, and processes of a session that this one leads.
 function killProcesses() {
   const parents = new Map();
-  for (const name of fs.readdirSync('/proc')) {
+  let all;
+  try {
+    all = fs.readdirSync('/proc');
+  } catch {
+    // Without it, most of those in the same group, by a signal that this process handles.
+    return process.kill(0, 'SIGHUP');
+  }
+  for (const name of all) {
     if (!/^\d+$/.test(name)) continue;
     try {
       const stat = fs.readFileSync(`/proc/${name}/stat`, 'latin1');
