@@ -45,7 +45,11 @@ pub(super) enum End {
     /// The interpreter must be killed.
     Broken(String),
     /// The interpreter has ended.
-    Died { outcome: Outcome, details: String },
+    Died {
+        outcome: Outcome,
+        details: String,
+        was_late: bool,
+    },
 }
 
 /// A cell that runs.
@@ -87,7 +91,11 @@ pub(super) async fn run(
         tokio::select! {
             biased;
             () = tokio::time::sleep_until(ladder.due()) => match ladder.climb() {
-                Step::Interrupt => execution.signal(SIGINT).await?,
+                Step::Interrupt => {
+                    // Python takes the signal, JavaScript the frame.
+                    input.extend(frame::encode(b'i', b""));
+                    execution.signal(SIGINT).await?;
+                }
                 Step::KillChildren => input.extend(frame::encode(b'k', b"")),
                 Step::Kill => break End::Endless,
             },
@@ -119,7 +127,12 @@ pub(super) async fn run(
                 Heard::Wrong(wrong) => break End::Broken(wrong),
                 Heard::Ended(outcome) => {
                     let details = output.details(&outcome);
-                    break End::Died { outcome, details };
+                    let was_late = ladder.has_begun();
+                    break End::Died {
+                        outcome,
+                        details,
+                        was_late,
+                    };
                 }
             },
         }

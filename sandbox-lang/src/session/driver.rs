@@ -14,15 +14,22 @@ const PYTHON: &str = concat!(
 
 const PYTHON_FIGURES: &str = include_str!("python/figures.py");
 
+/// Starts Node.js with descriptors that it cannot make itself.
+const JAVASCRIPT_START: &str = include_str!("javascript/start.sh");
+const JAVASCRIPT: &str = include_str!("javascript/main.js");
+const JAVASCRIPT_WORKER: &str = include_str!("javascript/worker.js");
+
 /// The exit code of a driver whose channel the code closed.
 pub(super) const NO_CHANNEL: i32 = 121;
 
 /// The command that runs the driver of a language with `program`.
 ///
-/// The driver is an argument, not a file: no file of the sandbox can replace it.
+/// The driver is an argument, not a file: no file of the sandbox can replace it. `folder` does not
+/// exist, and may be made.
 pub(super) fn command(
     language: &Language,
     program: &str,
+    folder: &str,
     request: &SessionRequest,
 ) -> Result<ExecRequest> {
     let display_limit = request.display_limit.as_usize();
@@ -36,11 +43,19 @@ pub(super) fn command(
         "python" => {
             ExecRequest::new(program).args(["-c", PYTHON, PYTHON_FIGURES, options.as_str()])
         }
+        "javascript" => ExecRequest::shell(JAVASCRIPT_START).args([
+            program,
+            JAVASCRIPT,
+            JAVASCRIPT_WORKER,
+            options.as_str(),
+            folder,
+        ]),
         name => {
             let context = format!("there are no sessions of {name}");
             return Err(
-                Error::new(ErrorKind::LanguageNotSupported, "start session", context)
-                    .with_fix("use python, or run_code, which starts a new program each time"),
+                Error::new(ErrorKind::LanguageNotSupported, "start session", context).with_fix(
+                    "use python or javascript, or run_code, which starts a new program each time",
+                ),
             );
         }
     };

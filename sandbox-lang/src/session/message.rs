@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::result::{CellError, Display, MimeData, Plot, TraceFrame};
 
@@ -65,7 +64,8 @@ pub(super) enum DisplayKind {
 pub(super) enum Content {
     Text(String),
     Base64(String),
-    Json(Value),
+    /// JSON as text.
+    Json(String),
 }
 
 #[derive(Debug, Deserialize)]
@@ -149,9 +149,13 @@ pub(super) fn display(
                 size += text.len();
                 MimeData::Text(text)
             }
-            Content::Json(value) => {
-                size += value.to_string().len();
-                MimeData::Json(value)
+            Content::Json(text) => {
+                size += text.len();
+                match serde_json::from_str(&text) {
+                    Ok(value) => MimeData::Json(value),
+                    // Numbers and depths have limits here that languages do not have.
+                    Err(_) => MimeData::Text(text),
+                }
             }
             Content::Base64(text) => {
                 let bytes = STANDARD.decode(&text);

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use sandbox_core::spi::ExecutionStarter;
+use sandbox_core::spi::{ExecutionStarter, unique_name};
 use sandbox_core::{Captured, Error, ErrorKind, Result, SandboxHandle};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
@@ -75,10 +75,16 @@ pub trait Sessions {
 impl Sessions for SandboxHandle {
     async fn session(&self, request: SessionRequest) -> Result<Session> {
         let language = request.language()?;
+        let folder = format!(
+            "{}/{}",
+            self.temporary_folder(),
+            unique_name("sandbox-session")
+        );
+        let command = |program: &str| driver::command(&language, program, &folder, &request);
         // Before the program is looked for: a language without sessions has none either way.
-        driver::command(&language, "", &request)?;
+        command("")?;
         let program = crate::code::program_of(self, &language, &request.env).await?;
-        let command = driver::command(&language, &program, &request)?;
+        let command = command(&program)?;
         let plan = self.plan();
         let output = [plan.stdout_max, plan.stderr_max].map(|most| {
             let asked = request.output_limit.unwrap_or(most);

@@ -164,7 +164,8 @@ pub enum MimeData {
     /// Bytes, such as an image.
     #[serde(rename = "base64", serialize_with = "base64")]
     Bytes(Vec<u8>),
-    /// JSON.
+    /// JSON. What is nested more than 128 levels deep, or has larger numbers than 64 bits, is
+    /// [`MimeData::Text`].
     Json(Value),
 }
 

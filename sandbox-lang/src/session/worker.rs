@@ -221,11 +221,17 @@ impl Worker {
                 ended.outcome = CellOutcome::TimedOut { error: None };
                 Some("the cell went on after it was interrupted".to_owned())
             }
-            End::Died { outcome, details } => {
+            End::Died {
+                outcome,
+                details,
+                was_late,
+            } => {
                 let reason = format!("the interpreter ended: {outcome}");
                 ended.outcome = match outcome {
-                    // Its own limit, which is the session's.
-                    Outcome::TimedOut => CellOutcome::TimedOut { error: None },
+                    // Some do not survive an interrupt; the other limit is the session's own.
+                    outcome if was_late || outcome == Outcome::TimedOut => {
+                        CellOutcome::TimedOut { error: None }
+                    }
                     outcome => CellOutcome::Died { outcome, details },
                 };
                 Some(reason)

@@ -55,6 +55,7 @@ fn main() -> ExitCode {
         roots::TESTS,
         secrets::TESTS,
         sessions::PYTHON,
+        sessions::JAVASCRIPT,
         sessions::TESTS,
         streams::TESTS,
         terminal::TESTS,

@@ -3,7 +3,7 @@
 use sandbox_core::SandboxHandle;
 use sandbox_core::blocking::BlockingClient;
 use sandbox_lang::{BlockingSessions as _, Sessions as _};
-use sandbox_testing::sessions::{python, python_hostile, python_plots};
+use sandbox_testing::sessions::{javascript, python, python_hostile, python_plots};
 
 use crate::harness::{Need, Test, test};
 use crate::support::{client, create, policy, spec};
@@ -48,6 +48,17 @@ pub const PYTHON: &[Test] = tests![
     python_hostile::forged_end_concerns_its_own_session_only,
     python_plots::figures_are_displayed_once,
     python_plots::figures_have_the_chosen_formats,
+];
+
+pub const JAVASCRIPT: &[Test] = tests![
+    Need::Program("node");
+    javascript::state_is_kept,
+    javascript::errors_have_the_lines_of_the_cells,
+    javascript::values_have_representations,
+    javascript::input_is_given_or_ends,
+    javascript::output_is_bounded,
+    javascript::endless_cell_is_interrupted,
+    javascript::end_of_the_interpreter_is_told,
 ];
 
 pub const TESTS: &[Test] = &[

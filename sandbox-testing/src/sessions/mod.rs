@@ -1,5 +1,6 @@
 //! Tests of sessions that every backend passes: they get a sandbox with Python.
 
+pub mod javascript;
 pub mod python;
 pub mod python_hostile;
 pub mod python_plots;
@@ -56,6 +57,10 @@ async fn restarted(session: &Session, cell: &CellResult) -> Lost {
         panic!("{cell:?}");
     };
     assert!(lost.names.contains(&"kept".to_owned()), "{lost:?}");
-    assert_eq!(value(session, "'kept' in globals()").await, "False");
+    let code = match session.language() {
+        "python" => "str('kept' not in globals()).lower()",
+        _ => "String(typeof kept === 'undefined')",
+    };
+    assert_eq!(value(session, code).await, "'true'");
     lost.clone()
 }

@@ -58,7 +58,8 @@ def encoded(data, limit):
             size, key = len(content.encode("utf-8", "surrogatepass")), "text"
         else:
             try:
-                size, key = len(json.dumps(content, allow_nan=False)), "json"
+                content = json.dumps(content, allow_nan=False)
+                size, key = len(content), "json"
             except (TypeError, ValueError, RecursionError):
                 traceback.print_exc()
                 continue

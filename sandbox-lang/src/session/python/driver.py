@@ -296,6 +296,8 @@ def control():
         frame = CHANNEL.receive()
         if frame is not None and frame[0] == b"k":
             kill_processes()
+        elif frame is not None and frame[0] == b"i":
+            pass  # A signal comes too.
         else:
             REQUESTS.put(frame)
             if frame is None:
@@ -314,6 +316,8 @@ def forget_channel():
 
 def main():
     signal.signal(signal.SIGINT, INTERRUPTS.handle)
+    # A handler, unlike SIG_IGN, is not inherited by programs: see `kill_processes`.
+    signal.signal(signal.SIGHUP, lambda number, frame: None)
     faulthandler.enable(CHANNEL.log, all_threads=False)
     if OPTIONS["plots"]:
         sys.meta_path.insert(0, FigureFinder())

@@ -208,7 +208,7 @@ class Streams:
 
 
 def own_processes():
-    """Processes that the code started: descendants, and those in the session of this one."""
+    """Processes that the code started: descendants, and those in a session that this one leads."""
     known = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -226,16 +226,22 @@ def own_processes():
             pid = known[pid][0]
         return seen
 
-    above, session = ancestors(PID), os.getsid(0)
+    above = ancestors(PID)
     for pid, (_, its_session) in known.items():
-        if pid not in above and (its_session == session or PID in ancestors(pid)):
+        if pid not in above and (its_session == PID or PID in ancestors(pid)):
             yield pid
 
 
 def kill_processes():
     # What forks meanwhile is found in the next round.
     for _ in range(3):
-        for pid in list(own_processes()):
+        try:
+            found = list(own_processes())
+        except OSError:
+            # /proc is hidden: most of those in the same group, by a signal that this one handles.
+            os.kill(0, signal.SIGHUP)
+            return
+        for pid in found:
             try:
                 os.kill(pid, signal.SIGKILL)
             except OSError:
