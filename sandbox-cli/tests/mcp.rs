@@ -22,9 +22,13 @@ struct Server {
 
 impl Server {
     fn start(arguments: &[&str]) -> Self {
-        let mut child = Command::new(program())
-            .arg("mcp")
-            .args(arguments)
+        let mut command = Command::new(program());
+        command.arg("mcp").args(arguments);
+        Self::spawn(&mut command)
+    }
+
+    fn spawn(command: &mut Command) -> Self {
+        let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -105,14 +109,21 @@ fn output_is_only_the_protocol() {
 }
 
 #[test]
-fn killed_server_leaves_no_process() {
-    let mut server = Server::start(&[]);
+fn killed_server_leaves_no_process_and_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(program());
+    let mut server = Server::spawn(command.arg("mcp").env("TMPDIR", folder.path()));
+    let code = "mkdir -p /output; echo 1 > /output/file";
+    let result = server.call("run_code", &json!({ "language": "sh", "code": code }));
+    let artifacts = &result["structuredContent"]["artifacts"];
+    assert_eq!(artifacts.as_array().unwrap().len(), 1, "{result}");
     let marker = server.start_processes();
     server.child.kill().unwrap();
     server.child.wait().unwrap();
     wait_until("the processes end", SOON, || {
         processes_with(&marker).is_empty()
     });
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
 #[test]

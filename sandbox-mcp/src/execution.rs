@@ -5,8 +5,8 @@ use std::fs::File;
 use rmcp::model::{CallToolResult, ContentBlock};
 use sandbox_core::spi::escape;
 use sandbox_core::{
-    Artifact, ArtifactLimits, ByteSize, Captured, Error, ErrorKind, ExecResult, Export, Result,
-    SkipReason,
+    Artifact, ArtifactLimits, ByteSize, Captured, Error, ErrorKind, ExecResult, Result,
+    SandboxHandle, SkipReason,
 };
 use sandbox_lang::{CodeResult, Compilation};
 use serde_json::{Map, Value, json};
@@ -20,7 +20,7 @@ use crate::store::ClientStore;
 const MAX_SHOWN: usize = 16 * 1024;
 
 /// What one export keeps.
-pub(crate) const EXPORT_LIMITS: ArtifactLimits = ArtifactLimits {
+const EXPORT_LIMITS: ArtifactLimits = ArtifactLimits {
     count: 64,
     file_size: ByteSize::mib(16),
     total_size: ByteSize::mib(64),
@@ -90,9 +90,15 @@ impl Report {
         }
     }
 
-    /// Keeps exported files, which are about to be removed from the host. Adds links to them, and
-    /// the first images.
-    pub fn export(&mut self, store: &ClientStore, export: &Export) -> Result<()> {
+    /// Exports the artifacts of a sandbox and keeps them. Adds links to them, and the first images.
+    /// Returns their number.
+    pub async fn export(&mut self, store: &ClientStore, sandbox: &SandboxHandle) -> Result<usize> {
+        if sandbox.plan().export_paths.is_empty() {
+            return Ok(0);
+        }
+        // Only for a moment: a server that is killed meanwhile leaves it behind.
+        let folder = export_folder()?;
+        let export = sandbox.export_with(folder.path(), EXPORT_LIMITS).await?;
         let mut artifacts = Vec::new();
         let mut images = Vec::new();
         let mut room = content::MAX_IMAGES.as_u64();
@@ -128,7 +134,7 @@ impl Report {
         }
         self.set("artifacts", json!(artifacts));
         self.set("skipped", json!(export.skipped));
-        Ok(())
+        Ok(export.artifacts.len())
     }
 
     /// Adds a line of text.
@@ -179,8 +185,8 @@ impl Report {
     }
 }
 
-/// A folder of the host for an export, if the policy allows one.
-pub(crate) fn export_folder() -> Result<TempDir> {
+/// A new folder of the host that only this user can enter.
+fn export_folder() -> Result<TempDir> {
     tempfile::Builder::new()
         .prefix("sandbox-mcp-")
         .tempdir()

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use sandbox_core::spi::{create_one_shot, finish_one_shot};
-use sandbox_core::{Artifact, Error, OneShot, Result, SandboxClient, SkippedArtifact};
+use sandbox_core::{Artifact, Error, OneShot, Result, SandboxClient, SandboxSpec, SkippedArtifact};
 
 use super::{CodeRequest, CodeResult, RunCode as _};
 
@@ -48,6 +48,28 @@ pub trait RunCodeOnce {
     async fn run_code(&self, request: CodeRequest, options: OneShot) -> Result<OneShotCode>;
 }
 
+impl CodeRequest {
+    /// Adds to a specification what a new sandbox needs for this code: the libraries as packages,
+    /// the names of secrets, and the image of the language if there is none on a tier with images.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`RunCode::run_code`](super::RunCode::run_code) about the language and its
+    /// libraries.
+    pub fn complete_spec(&self, client: &SandboxClient, spec: &mut SandboxSpec) -> Result<()> {
+        let language = self.language()?;
+        if !self.libraries.is_empty() {
+            language.require_installer()?;
+            spec.packages.extend(self.libraries.iter().cloned());
+        }
+        spec.secrets.extend(self.secrets.keys().cloned());
+        if spec.image.is_none() && client.runs_images() {
+            spec.image = language.image;
+        }
+        Ok(())
+    }
+}
+
 #[async_trait]
 impl RunCodeOnce for SandboxClient {
     async fn run_code(
@@ -55,21 +77,10 @@ impl RunCodeOnce for SandboxClient {
         mut request: CodeRequest,
         mut options: OneShot,
     ) -> Result<OneShotCode> {
-        let language = request.language()?;
-        request.run_checks(&language)?;
+        request.run_checks(&request.language()?)?;
         // Once is enough.
         request.checks.clear();
-        if !request.libraries.is_empty() {
-            language.require_installer()?;
-            options
-                .spec
-                .packages
-                .extend(request.libraries.iter().cloned());
-        }
-        options.spec.secrets.extend(request.secrets.keys().cloned());
-        if options.spec.image.is_none() && self.runs_images() {
-            options.spec.image.clone_from(&language.image);
-        }
+        request.complete_spec(self, &mut options.spec)?;
         let limits = request.timeout.into_iter().chain(options.timeout);
         request.timeout = limits.min();
         let sandbox = create_one_shot(self, &options, "code").await?;

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{Call, Effect, ToolArguments};
-use crate::execution::{EXPORT_LIMITS, Report, export_folder};
+use crate::execution::Report;
 
 /// The arguments of `export`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -33,15 +33,12 @@ impl ToolArguments for ExportArguments {
                 ),
             );
         }
-        let folder = export_folder()?;
-        let exporting = sandbox.export_with(folder.path(), EXPORT_LIMITS);
-        let export = call.supervised(exporting).await?;
         let mut report = Report::default();
-        if export.artifacts.is_empty() {
+        let exporting = report.export(call.store, &sandbox);
+        if call.supervised(exporting).await? == 0 {
             let paths = sandbox.plan().export_paths.join(", ");
             report.line(&format!("no file matches {paths}"));
         }
-        report.export(call.store, &export)?;
         Ok(report.into_result())
     }
 }

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use rmcp::model::CallToolResult;
-use sandbox_core::{ByteSize, Error, ErrorKind, Export, OneShot, Result, Stdin};
-use sandbox_lang::{CodeRequest, Languages, RunCode as _, RunCodeOnce as _};
+use sandbox_core::spi::unique_name;
+use sandbox_core::{ByteSize, Error, ErrorKind, Result, Stdin};
+use sandbox_lang::{CodeRequest, Languages, RunCode as _};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{Call, Effect, ToolArguments, shorter};
-use crate::execution::{EXPORT_LIMITS, Report, export_folder};
+use crate::execution::Report;
 
 /// The arguments of `run_code`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -83,35 +84,28 @@ impl RunCodeArguments {
 
     async fn run_once(self, call: &Call<'_>) -> Result<CallToolResult> {
         let shared = call.shared;
-        let mut spec = shared.template.clone();
-        spec.memory = self.memory.or(spec.memory);
-        if self.egress.is_some() {
-            spec.egress.clone_from(&self.egress);
-        }
-        let mut asked = spec.clone();
-        asked.packages.extend(self.libraries.iter().cloned());
-        call.check(&asked)?;
         let request = self.request(shared.plan.timeout)?;
-        let mut options = OneShot::new(spec).artifact_limits(EXPORT_LIMITS);
-        let folder = match shared.plan.export_paths.is_empty() {
-            true => None,
-            false => Some(export_folder()?),
-        };
-        if let Some(folder) = &folder {
-            options = options.export_to(folder.path());
-        }
-        let ended = call
-            .supervised(shared.client.run_code(request, options))
-            .await?;
-        let mut report = Report::default();
-        report.code(call.store, &ended.code);
-        let mut export = Export::default();
-        (export.artifacts, export.skipped) = (ended.artifacts, ended.skipped);
-        report.export(call.store, &export)?;
-        for failure in &ended.failures {
-            report.line(&failure.to_string());
-        }
-        Ok(report.into_result())
+        let mut spec = shared.template.clone();
+        spec.name = unique_name("code");
+        spec.memory = self.memory.or(spec.memory);
+        spec.egress = self.egress.or(spec.egress);
+        request.complete_spec(&shared.client, &mut spec)?;
+        call.check(&spec)?;
+        call.supervised(async {
+            let sandbox = shared.client.create(&spec).await?;
+            let code = sandbox.run_code(request).await?;
+            let mut report = Report::default();
+            report.code(call.store, &code);
+            let export = report.export(call.store, &sandbox).await.map(drop);
+            // Errors after the end of the code leave its result as it is.
+            for result in [export, sandbox.sync().await.map(drop), sandbox.kill().await] {
+                if let Err(error) = result {
+                    report.line(&error.to_string());
+                }
+            }
+            Ok(report.into_result())
+        })
+        .await
     }
 
     fn request(&self, allowed: std::time::Duration) -> Result<CodeRequest> {
