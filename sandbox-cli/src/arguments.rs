@@ -85,7 +85,7 @@ pub enum Command {
     /// List the languages of code, and which of them a tier has
     Languages(LanguagesArguments),
     /// Scan code for what it seems to do, without running it (exit code 1 if it fails)
-    Scan(ScanArguments),
+    Scan(Box<ScanArguments>),
     /// Print the schema of policy files, or explain a policy file
     Policy(PolicyArguments),
     /// Show the user's configuration, with the defaults

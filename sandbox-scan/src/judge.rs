@@ -22,6 +22,9 @@ const MAX_NESTED: u8 = 3;
 /// How many matches of a pattern may start in a literal.
 const MAX_MATCHES: usize = 10_000;
 
+/// How many characters of a name in code a description has.
+const MAX_NAME: usize = 100;
+
 /// Scans code.
 pub(crate) fn scan(policy: &ScanPolicy, language: &str, code: &[u8]) -> Result<ScanReport> {
     let languages = Languages::new();
@@ -253,7 +256,9 @@ impl Judge<'_> {
         if let Some(allowed) = &policy.allowed
             && !allowed.iter().any(|own| is_in(own))
         {
-            let text = format!("loads the module `{module}`, which is not allowed");
+            let end = module.char_indices().nth(MAX_NAME).map(|(at, _)| at);
+            let name = &module[..end.unwrap_or(module.len())];
+            let text = format!("loads the module `{name}`, which is not allowed");
             let at = import.at.clone();
             self.add(rules::MODULE_NOT_ALLOWED, module, Severity::High, text, at);
         }

@@ -359,7 +359,7 @@ impl<'c> Names<'c> {
                     Some(object) => {
                         let bases = self.paths(object).into_iter();
                         bases
-                            .map(|base| self.join(base, &[method.clone()]))
+                            .map(|base| self.join(base, std::slice::from_ref(&method)))
                             .collect()
                     }
                 }

@@ -247,9 +247,7 @@ fn visit_call(names: &Names<'_>, node: Node<'_>, sink: &mut Sink<'_>) {
     if is_one_of(&called, LOADERS) {
         sink.imports(constant(names, node, 0), node);
     }
-    let is_table_method = |method: &&str| called.contains(&format!("sys.modules.{method}"));
-    // `sys.modules.get` is `get` by then: nothing before it means anything.
-    if GETTERS.iter().any(|method| is_table_method(&method)) || is_module_table(names, node) {
+    if is_module_table(names, node) {
         sink.imports(constant(names, node, 0), node);
     }
     if is_one_of(&called, EVALUATORS)
