@@ -88,7 +88,7 @@ pub enum Command {
     /// Serve tools that run code to an MCP client, such as an assistant or an editor
     Mcp(Box<McpArguments>),
     /// Scan code for what it seems to do, without running it (exit code 1 if it fails)
-    Scan(ScanArguments),
+    Scan(Box<ScanArguments>),
     /// Print the schema of policy files, or explain a policy file
     Policy(PolicyArguments),
     /// Show the user's configuration, with the defaults

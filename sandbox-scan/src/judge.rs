@@ -10,7 +10,7 @@ use sandbox_core::{Error, ErrorKind, Result};
 use sandbox_lang::Languages;
 
 use crate::report::positions;
-use crate::syntax::{self, Deadline, Dialect, Found, Import};
+use crate::syntax::{self, Deadline, Dialect, Found, Import, Wanted};
 use crate::{
     Category, MAX_CODE, MAX_VIOLATIONS, ScanPolicy, ScanReport, Severity, Violation, rules,
 };
@@ -21,6 +21,9 @@ const TIME_LIMIT: Duration = Duration::from_secs(30);
 const MAX_NESTED: u8 = 3;
 /// How many matches of a pattern may start in a literal.
 const MAX_MATCHES: usize = 10_000;
+
+/// How many characters of a name in code a description has.
+const MAX_NAME: usize = 100;
 
 /// Scans code.
 pub(crate) fn scan(policy: &ScanPolicy, language: &str, code: &[u8]) -> Result<ScanReport> {
@@ -33,7 +36,7 @@ pub(crate) fn scan(policy: &ScanPolicy, language: &str, code: &[u8]) -> Result<S
     let mut judge = Judge {
         policy,
         dialect,
-        catalog: catalog(policy, dialect),
+        wanted: wanted(policy, dialect),
         found: Vec::new(),
         seen: HashSet::new(),
         counts: [0; 3],
@@ -50,8 +53,8 @@ pub(crate) fn scan(policy: &ScanPolicy, language: &str, code: &[u8]) -> Result<S
     Ok(judge.report(code))
 }
 
-/// The paths of a language that the policy looks for.
-fn catalog(policy: &ScanPolicy, dialect: &Dialect) -> HashMap<&'static str, Vec<Category>> {
+/// What the policy looks for in a language.
+fn wanted<'p>(policy: &'p ScanPolicy, dialect: &Dialect) -> Wanted<'p> {
     let mut catalog: HashMap<_, Vec<_>> = HashMap::new();
     for (category, paths) in dialect.catalog {
         if policy.categories.contains_key(category) {
@@ -60,13 +63,15 @@ fn catalog(policy: &ScanPolicy, dialect: &Dialect) -> HashMap<&'static str, Vec<
             }
         }
     }
-    catalog
+    let patterns = policy.patterns.iter();
+    let patterns = patterns.filter(|own| own.is_for(dialect.name)).collect();
+    Wanted { catalog, patterns }
 }
 
 struct Judge<'p> {
     policy: &'p ScanPolicy,
     dialect: &'static Dialect,
-    catalog: HashMap<&'static str, Vec<Category>>,
+    wanted: Wanted<'p>,
     found: Vec<Place>,
     seen: HashSet<(usize, u64)>,
     /// How many were found of each severity.
@@ -168,8 +173,7 @@ impl Judge<'_> {
             self.add(rules::UNFINISHED, "", Severity::High, text, 0..0);
             return;
         };
-        let wants_calls = !self.policy.patterns.is_empty();
-        let mut found = syntax::facts(dialect, &grammar, &tree, code, wants_calls);
+        let mut found = syntax::facts(dialect, &grammar, &tree, code, &self.wanted);
         drop(tree);
         if let Some(place) = place {
             found.move_to(place);
@@ -178,13 +182,13 @@ impl Judge<'_> {
         for import in &found.imports {
             self.import(import);
         }
-        for one in &found.uses {
-            self.path(&one.path, &one.at);
+        for (path, at) in &found.uses {
+            self.uses(path, at);
         }
         self.patterns(code, &found, place);
         for nested in &found.nested {
             match depth.checked_sub(1) {
-                Some(depth) => self.text(dialect, nested.path.as_bytes(), Some(&nested.at), depth),
+                Some(depth) => self.text(dialect, nested.code.as_bytes(), Some(&nested.at), depth),
                 None => {
                     let text = "code runs code that runs code, too deeply to follow";
                     self.add(
@@ -253,47 +257,27 @@ impl Judge<'_> {
         if let Some(allowed) = &policy.allowed
             && !allowed.iter().any(|own| is_in(own))
         {
-            let text = format!("loads the module `{module}`, which is not allowed");
+            let end = module.char_indices().nth(MAX_NAME).map(|(at, _)| at);
+            let name = &module[..end.unwrap_or(module.len())];
+            let text = format!("loads the module `{name}`, which is not allowed");
             let at = import.at.clone();
             self.add(rules::MODULE_NOT_ALLOWED, module, Severity::High, text, at);
         }
-        self.path(full.as_ref().unwrap_or(module), &import.at);
-    }
-
-    /// Looks for a path and all that it is a part of.
-    fn path(&mut self, path: &str, at: &Range<usize>) {
-        if self.catalog.is_empty() {
-            return;
-        }
-        let ends = path.match_indices(['.', '(', '/']).map(|(end, _)| end);
-        for end in ends.chain([path.len()]) {
-            self.look_up(&path[..end], at);
-        }
-        // `*.name`, and `*.name.name`.
-        let mut starts = path.rmatch_indices('.').map(|(start, _)| start);
-        for start in [starts.next(), starts.next()].into_iter().flatten() {
-            self.look_up(&format!("*{}", &path[start..]), at);
+        for path in self.wanted.matching(full.as_ref().unwrap_or(module)) {
+            self.uses(path, &import.at);
         }
     }
 
-    fn look_up(&mut self, path: &str, at: &Range<usize>) {
-        if let Some((path, categories)) = self.catalog.get_key_value(path) {
-            let (path, categories) = (*path, categories.clone());
-            for category in categories {
-                self.add_category(category, path, at);
-            }
+    /// The code uses a path of the catalog.
+    fn uses(&mut self, path: &'static str, at: &Range<usize>) {
+        let categories = self.wanted.catalog.get(path).cloned();
+        for category in categories.into_iter().flatten() {
+            self.add_category(category, path, at);
         }
     }
 
     fn patterns(&mut self, code: &[u8], found: &Found, place: Option<&Range<usize>>) {
-        let policy = self.policy;
-        let name = self.dialect.name;
-        let mut patterns = policy
-            .patterns
-            .iter()
-            .filter(|own| own.is_for(name))
-            .peekable();
-        if patterns.peek().is_none() {
+        if self.wanted.patterns.is_empty() {
             return;
         }
         let mut text = code.to_vec();
@@ -305,7 +289,7 @@ impl Judge<'_> {
                     .for_each(|byte| *byte = b' ');
             }
         }
-        for pattern in patterns {
+        for (index, pattern) in self.wanted.patterns.clone().into_iter().enumerate() {
             let description = match &pattern.description {
                 Some(description) => description.clone(),
                 None => format!("matches `{}`", pattern.regex),
@@ -323,10 +307,8 @@ impl Judge<'_> {
                 let text = format!("the pattern {} matches too often to judge", pattern.id);
                 self.add(rules::UNFINISHED, &pattern.id, Severity::High, text, 0..0);
             }
-            let calls = found.calls.iter();
-            for call in calls.filter(|call| pattern.regex.is_match(call.path.as_bytes())) {
-                let at = call.at.clone();
-                self.add(&pattern.id, "", pattern.severity, &description, at);
+            for (_, at) in found.calls.iter().filter(|(own, _)| *own == index) {
+                self.add(&pattern.id, "", pattern.severity, &description, at.clone());
             }
         }
     }

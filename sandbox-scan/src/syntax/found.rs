@@ -1,22 +1,52 @@
 //! What a text does.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use tree_sitter::{Language, Node, Tree};
 
 use super::dialect::{Dialect, Shape};
 pub(crate) use super::names::Import;
+use super::names::shortened;
 use super::names::{self, Names};
 use super::tree::Walk;
+use crate::{Category, Pattern};
 
 /// The longest arguments of a call that patterns see, in bytes.
-const MAX_ARGUMENTS: usize = 1000;
+const MAX_ARGUMENTS: usize = 300;
 
-/// A text uses something.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Use {
-    /// What it may stand for, as [`Names::paths`].
-    pub(crate) path: String,
+/// What a policy looks for in one language. Only what matches is kept: code may have few names and
+/// use each of them very often.
+#[derive(Debug)]
+pub(crate) struct Wanted<'p> {
+    pub(crate) catalog: HashMap<&'static str, Vec<Category>>,
+    pub(crate) patterns: Vec<&'p Pattern>,
+}
+
+impl Wanted<'_> {
+    /// The paths of the catalog that match a path: what it is a part of, and its last members.
+    pub(crate) fn matching(&self, path: &str) -> Vec<&'static str> {
+        if self.catalog.is_empty() {
+            return Vec::new();
+        }
+        let ends = path.match_indices(['.', '(', '/']).map(|(end, _)| end);
+        let ends = ends.chain([path.len()]);
+        let mut found: Vec<_> = ends.filter_map(|end| self.key(&path[..end])).collect();
+        // `*.name`, and `*.name.name`.
+        let starts = path.rmatch_indices('.').map(|(start, _)| start).take(2);
+        found.extend(starts.filter_map(|start| self.key(&format!("*{}", &path[start..]))));
+        found
+    }
+
+    fn key(&self, path: &str) -> Option<&'static str> {
+        self.catalog.get_key_value(path).map(|(key, _)| *key)
+    }
+}
+
+/// Code that runs as a constant text.
+#[derive(Debug)]
+pub(crate) struct Nested {
+    pub(crate) code: String,
     pub(crate) at: Range<usize>,
 }
 
@@ -24,11 +54,12 @@ pub(crate) struct Use {
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) imports: Vec<Import>,
-    pub(crate) uses: Vec<Use>,
-    /// Calls as `path(arguments)`, if they are wanted.
-    pub(crate) calls: Vec<Use>,
+    /// Paths of the catalog that are used.
+    pub(crate) uses: Vec<(&'static str, Range<usize>)>,
+    /// Calls that match a pattern, by its index: `path(arguments)`.
+    pub(crate) calls: Vec<(usize, Range<usize>)>,
     /// Constant texts that run as code of the same language.
-    pub(crate) nested: Vec<Use>,
+    pub(crate) nested: Vec<Nested>,
     pub(crate) comments: Vec<Range<usize>>,
     /// The characters of literals.
     pub(crate) literals: Vec<Range<usize>>,
@@ -42,10 +73,12 @@ impl Found {
     /// Moves everything to one place.
     pub(crate) fn move_to(&mut self, place: &Range<usize>) {
         let imports = self.imports.iter_mut().map(|import| &mut import.at);
-        let uses = [&mut self.uses, &mut self.calls, &mut self.nested];
-        let uses = uses.into_iter().flatten().map(|one| &mut one.at);
+        let uses = self.uses.iter_mut().map(|(_, at)| at);
+        let calls = self.calls.iter_mut().map(|(_, at)| at);
+        let nested = self.nested.iter_mut().map(|nested| &mut nested.at);
         let unreadable = self.unreadable.iter_mut().map(|(at, _)| at);
-        for at in imports.chain(uses).chain(unreadable) {
+        let all = imports.chain(uses).chain(calls).chain(nested);
+        for at in all.chain(unreadable) {
             at.clone_from(place);
         }
     }
@@ -54,20 +87,19 @@ impl Found {
 /// Receives what the function of a language finds.
 pub(crate) struct Sink<'a> {
     found: &'a mut Found,
+    wanted: &'a Wanted<'a>,
 }
 
 impl Sink<'_> {
     /// The code uses a path.
-    pub(crate) fn uses(&mut self, path: impl Into<String>, node: Node<'_>) {
-        let at = node.byte_range();
-        let path = path.into();
-        self.found.uses.push(Use { path, at });
+    pub(crate) fn uses(&mut self, path: impl AsRef<str>, node: Node<'_>) {
+        add(self.found, self.wanted, &[path], node);
     }
 
     /// The code loads a module; `None` for a computed name.
     pub(crate) fn imports(&mut self, module: Option<String>, node: Node<'_>) {
         self.found.imports.push(Import {
-            module,
+            module: module.map(|module| shortened(&module).to_owned()),
             member: None,
             at: node.byte_range(),
         });
@@ -81,17 +113,17 @@ impl Sink<'_> {
     /// The code runs this text.
     pub(crate) fn runs(&mut self, code: String, node: Node<'_>) {
         let at = node.byte_range();
-        self.found.nested.push(Use { path: code, at });
+        self.found.nested.push(Nested { code, at });
     }
 }
 
-/// What a text does. `wants_calls` adds calls as texts, for patterns.
+/// What a text does.
 pub(crate) fn facts(
     dialect: &'static Dialect,
     grammar: &Language,
     tree: &Tree,
     code: &[u8],
-    wants_calls: bool,
+    wanted: &Wanted<'_>,
 ) -> Found {
     let scope = names::read(dialect, grammar, tree, code);
     let names = scope.names;
@@ -115,25 +147,31 @@ pub(crate) fn facts(
             Shape::Content => found.literals.push(node.byte_range()),
             Shape::Name if is_declared(dialect, &names, &visit) => {}
             Shape::Name | Shape::Member(..) | Shape::Pair | Shape::Element(..) => {
-                add(&mut found.uses, names.paths(node), node);
+                add(&mut found, wanted, &names.paths(node), node);
             }
             Shape::Call(..) | Shape::Method(..) => {
                 let called = names.called(node);
-                if wants_calls {
+                if !wanted.patterns.is_empty() {
                     let arguments = arguments(&names, node);
                     let calls = called.iter().map(|path| format!("{path}{arguments}"));
-                    add(&mut found.calls, calls.collect(), node);
+                    for call in calls {
+                        let all = wanted.patterns.iter().enumerate();
+                        let matching = all.filter(|(_, own)| own.regex.is_match(call.as_bytes()));
+                        let matching = matching.map(|(index, _)| (index, node.byte_range()));
+                        found.calls.extend(matching);
+                    }
                 }
                 if matches!(shape, Shape::Method(..)) {
-                    add(&mut found.uses, called, node);
+                    add(&mut found, wanted, &called, node);
                 }
                 let values = names.value(node);
-                add(&mut found.uses, values.unwrap_or_default(), node);
+                add(&mut found, wanted, &values.unwrap_or_default(), node);
             }
             _ => {}
         }
         names.renew();
-        (dialect.visit)(&names, node, &mut Sink { found: &mut found });
+        let found = &mut found;
+        (dialect.visit)(&names, node, &mut Sink { found, wanted });
     }
     found
 }
@@ -155,12 +193,13 @@ fn is_declared(dialect: &Dialect, names: &Names<'_>, visit: &super::tree::Visit<
     dialect.declared.iter().any(matches)
 }
 
-fn add(to: &mut Vec<Use>, paths: Vec<String>, node: Node<'_>) {
-    let at = node.byte_range();
-    to.extend(paths.into_iter().map(|path| Use {
-        path,
-        at: at.clone(),
-    }));
+fn add(found: &mut Found, wanted: &Wanted<'_>, paths: &[impl AsRef<str>], node: Node<'_>) {
+    for path in paths {
+        let matching = wanted.matching(path.as_ref()).into_iter();
+        found
+            .uses
+            .extend(matching.map(|path| (path, node.byte_range())));
+    }
 }
 
 /// The arguments of a call in parentheses, with each run of spaces as one.

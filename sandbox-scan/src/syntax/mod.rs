@@ -8,6 +8,6 @@ mod text;
 mod tree;
 
 pub(crate) use dialect::Dialect;
-pub(crate) use found::{Found, Import, facts};
+pub(crate) use found::{Found, Import, Wanted, facts};
 pub(crate) use languages::dialect;
 pub(crate) use tree::{Deadline, parse};

@@ -11,7 +11,9 @@ use super::dialect::{Dialect, Shape};
 use super::tree::Walk;
 
 /// How many things a name may stand for.
-const MAX_MEANINGS: usize = 16;
+const MAX_MEANINGS: usize = 8;
+/// How many bytes of a name or path count. Names in rules are shorter, and a policy's modules too.
+pub(crate) const MAX_NAME: usize = 200;
 /// How many members of members a path has. Every rule is much shorter, and each part of a longer
 /// chain is looked at by itself.
 const MAX_LINKS: usize = 24;
@@ -53,8 +55,8 @@ impl Scope<'_> {
     pub(crate) fn import(&mut self, module: &str, member: Option<&str>, node: Node<'_>) {
         self.names.roots.insert(first_part(module).to_owned());
         self.imports.push(Import {
-            module: Some(module.to_owned()),
-            member: member.map(str::to_owned),
+            module: Some(shortened(module).to_owned()),
+            member: member.map(|member| shortened(member).to_owned()),
             at: node.byte_range(),
         });
     }
@@ -75,6 +77,7 @@ impl Scope<'_> {
 
     /// A name stands for a path.
     pub(crate) fn bind(&mut self, name: &str, path: &str) {
+        let path = shortened(path);
         if self.names.roots.contains(first_part(path)) {
             let meanings = self.names.meanings.entry(name.to_owned()).or_default();
             if meanings.len() < MAX_MEANINGS && !meanings.iter().any(|known| known == path) {
@@ -101,7 +104,7 @@ impl Scope<'_> {
         if self.names.stars.len() < MAX_MEANINGS
             && !self.names.stars.iter().any(|own| own == module)
         {
-            self.names.stars.push(module.to_owned());
+            self.names.stars.push(shortened(module).to_owned());
         }
     }
 
@@ -168,6 +171,15 @@ pub(crate) fn read<'c>(
     scope
 }
 
+/// A name without what does not count, so that code cannot multiply a long one.
+pub(crate) fn shortened(name: &str) -> &str {
+    let mut end = name.len().min(MAX_NAME);
+    while !name.is_char_boundary(end) {
+        end -= 1;
+    }
+    &name[..end]
+}
+
 fn first_part(path: &str) -> &str {
     path.split(['.', '(', '/']).next().unwrap_or_default()
 }
@@ -226,16 +238,15 @@ impl<'c> Names<'c> {
 
     /// The text of a name, as the language compares it.
     pub(crate) fn name(&self, node: Node<'_>) -> String {
-        (self.dialect.normal)(&self.text(node))
+        (self.dialect.normal)(&self.beginning(node, MAX_NAME))
     }
 
-    /// The named children without comments. Only for nodes that have few.
+    /// The named children without comments.
     pub(crate) fn children<'t>(&self, node: Node<'t>) -> Vec<Node<'t>> {
         let mut cursor = node.walk();
         let children = node.named_children(&mut cursor);
         children
             .filter(|child| !child.is_extra() && self.shape(*child) != Shape::Comment)
-            .take(1000)
             .collect()
     }
 
@@ -359,7 +370,7 @@ impl<'c> Names<'c> {
                     Some(object) => {
                         let bases = self.paths(object).into_iter();
                         bases
-                            .map(|base| self.join(base, &[method.clone()]))
+                            .map(|base| self.join(base, std::slice::from_ref(&method)))
                             .collect()
                     }
                 }

@@ -104,6 +104,7 @@ fn visit(names: &Names<'_>, node: Node<'_>, sink: &mut Sink<'_>) {
         }
         // A class by its whole name needs no import.
         "scoped_type_identifier" | "field_access" => {
+            // The beginning is enough, and a chain has as many of these nodes as members.
             let name = names.dotted(node);
             if name.starts_with("java.") || name.starts_with("javax.") || name.starts_with("sun.") {
                 sink.imports(Some(name), node);

@@ -88,7 +88,7 @@ pub(super) const CATALOG: &[Entry] = &[
     (
         Category::Internals,
         &[
-            "#computed-member",
+            "#getting a computed member of a module",
             "__builtins__",
             "builtins",
             "gc",
@@ -151,7 +151,7 @@ pub(super) const CATALOG: &[Entry] = &[
     (
         Category::FileWrite,
         &[
-            "#open-to-write",
+            "#opening a file to change it",
             "os.remove",
             "os.unlink",
             "os.rmdir",

@@ -247,9 +247,7 @@ fn visit_call(names: &Names<'_>, node: Node<'_>, sink: &mut Sink<'_>) {
     if is_one_of(&called, LOADERS) {
         sink.imports(constant(names, node, 0), node);
     }
-    let is_table_method = |method: &&str| called.contains(&format!("sys.modules.{method}"));
-    // `sys.modules.get` is `get` by then: nothing before it means anything.
-    if GETTERS.iter().any(|method| is_table_method(&method)) || is_module_table(names, node) {
+    if is_module_table(names, node) {
         sink.imports(constant(names, node, 0), node);
     }
     if is_one_of(&called, EVALUATORS)
@@ -261,11 +259,11 @@ fn visit_call(names: &Names<'_>, node: Node<'_>, sink: &mut Sink<'_>) {
         let arguments = names.arguments(node);
         let of = arguments.first().map(|of| names.paths(argument(*of)));
         if of.is_some_and(|of| of.iter().any(|path| names.is_known(path))) {
-            sink.uses("#computed-member", node);
+            sink.uses("#getting a computed member of a module", node);
         }
     }
     if is_one_of(&called, &["open", "io.open", "codecs.open", "os.fdopen"]) && writes(names, node) {
-        sink.uses("#open-to-write", node);
+        sink.uses("#opening a file to change it", node);
     }
 }
 
