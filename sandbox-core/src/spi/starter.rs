@@ -76,3 +76,38 @@ impl ExecutionStarter {
         Execution::start_within(bounds, running, self.open.clone(), request, stdin).await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::{FakeAnswer, FakeBackend};
+    use crate::{ByteSize, CapabilityPolicy, Outcome, SandboxClient, SandboxSpec};
+
+    #[tokio::test]
+    async fn lifetime_and_output_of_a_started_program_exceed_the_policy() {
+        let output = vec![b'x'; 65 << 20];
+        let backend = FakeBackend::new(move |_| Ok(FakeAnswer::stdout(output.clone())));
+        let seen = backend.seen();
+        let mut policy = CapabilityPolicy::new().timeout(Duration::from_secs(1));
+        policy.stdout_max_bytes = Some(ByteSize::bytes(1));
+        let client = SandboxClient::with_backend(Arc::new(backend), policy).expect("valid");
+        let sandbox = client.create(&SandboxSpec::new("test")).await;
+        let sandbox = sandbox.expect("a sandbox");
+        let starter = ExecutionStarter::new(&sandbox);
+        let day = Duration::from_secs(24 * 60 * 60);
+        let request = ExecRequest::new("python3").timeout(Duration::from_millis(1));
+        let mut started = starter
+            .start(day, &request, Stdin::Null)
+            .await
+            .expect("started");
+        let result = started.wait().await.expect("it ends");
+        assert_eq!(result.outcome, Outcome::Exited { code: 0 });
+        assert_eq!(result.stdout.total, 65 << 20);
+        let timeout = seen.lock().expect("no panic")[0].timeout;
+        assert_eq!(timeout, Some(day));
+        drop(sandbox);
+        let ended = starter.start(day, &request, Stdin::Null).await;
+        let error = ended.expect_err("the sandbox has ended");
+        assert_eq!(error.kind(), ErrorKind::SandboxEnded, "{error}");
+    }
+}

@@ -224,7 +224,7 @@ impl Session {
         Err(self.ended())
     }
 
-    /// Ends the interpreter and starts a new one, without variables.
+    /// Ends the interpreter and starts a new one, without variables. Waits for a cell that runs.
     ///
     /// # Errors
     ///
