@@ -41,13 +41,13 @@ fn obstacle(plan: &Plan, facts: &EngineFacts) -> Option<String> {
     }
     if !facts.kernel_isolation.shares_kernel() {
         return Some(format!(
-            "rules take the host's kernel, and {} has its own network: there is no network at all",
+            "rules need the host's kernel, and {} has its own network: there is no network at all",
             facts.runtime
         ));
     }
     (facts.kernel < LOW_PORTS_SINCE).then(|| {
         format!(
-            "rules take Linux {}.{} or newer ({}): there is no network at all",
+            "rules need Linux {}.{} or newer ({}): there is no network at all",
             LOW_PORTS_SINCE.0, LOW_PORTS_SINCE.1, LOW_PORTS.0
         )
     })

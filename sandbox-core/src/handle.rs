@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+use crate::audit::AuditEvent;
 use crate::capture::Capture;
 use crate::policy::EgressRules;
 use crate::running::Running;
@@ -210,8 +211,13 @@ impl SandboxHandle {
     /// - [`ErrorKind::Unsupported`] for a sandbox that was created without rules, and on backends
     ///   that enforce none.
     pub async fn set_egress(&self, rules: EgressRules) -> Result<()> {
-        let changed = self.running.instance.set_egress(rules).await;
-        changed.map_err(|error| error.on(self.tier()))
+        let changed = self.running.instance.set_egress(rules.clone()).await;
+        changed.map_err(|error| error.on(self.tier()))?;
+        let auditor = &self.running.auditor;
+        auditor.tell(|| AuditEvent::RulesChanged {
+            rules: rules.into_rules(),
+        });
+        Ok(())
     }
 
     /// Opens a port of the host's loopback that leads to `port` inside the sandbox. The kernel

@@ -10,6 +10,7 @@
 
 pub mod admission;
 mod artifact;
+pub mod audit;
 pub mod blocking;
 mod capability;
 mod capture;

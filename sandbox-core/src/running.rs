@@ -1,18 +1,19 @@
 //! The state that a handle shares with its executions, and how an execution runs.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use tokio::time::Instant;
 
+use crate::audit::{AuditEvent, Auditor};
 use crate::capture::Capture;
 use crate::denial::{self, DenialLog};
 use crate::extensions::Extensions;
 use crate::secret;
 use crate::spi::{Flow, Input, Instance, OutputSink, OutputStream, unsupported};
-use crate::{ErrorKind, ExecEnd, ExecRequest, ExecResult, Outcome, Plan, Result};
+use crate::{ExecEnd, ExecRequest, ExecResult, Outcome, Plan, Result};
 
 /// How long a backend may exceed an execution's time limit before the sandbox is destroyed, unless
 /// the backend bounds executions itself ([`Instance::bounds_executions`]).
@@ -31,6 +32,10 @@ pub(crate) struct Running {
     pub(crate) denials: DenialLog,
     /// When it was created, or attached to.
     pub(crate) created: SystemTime,
+    /// Who is told what happens in it.
+    pub(crate) auditor: Auditor,
+    /// The number of executions so far.
+    executions: AtomicU64,
     /// What other packages keep about it.
     pub(crate) extensions: Extensions,
     /// Whether it was ended through [`Running::stop`] or [`Running::kill`].
@@ -38,13 +43,23 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    pub(crate) fn new(tier: String, plan: Arc<Plan>, instance: Box<dyn Instance>) -> Self {
+    pub(crate) fn new(
+        tier: String,
+        plan: Arc<Plan>,
+        instance: Box<dyn Instance>,
+        auditor: Auditor,
+    ) -> Self {
+        if auditor.is_heard() {
+            instance.audit(auditor.clone());
+        }
         Self {
             tier,
             plan,
             instance,
-            denials: DenialLog::default(),
+            denials: DenialLog::new(auditor.clone()),
             created: SystemTime::now(),
+            auditor,
+            executions: AtomicU64::new(0),
             extensions: Extensions::default(),
             ended: AtomicBool::new(false),
         }
@@ -58,15 +73,21 @@ impl Running {
     /// Ends the sandbox, as [`Instance::stop`].
     pub(crate) async fn stop(&self, grace: Duration) -> Result<()> {
         self.instance.stop(grace).await?;
-        self.ended.store(true, Ordering::Release);
+        self.set_ended();
         Ok(())
     }
 
     /// Ends the sandbox, as [`Instance::kill`].
     pub(crate) async fn kill(&self) -> Result<()> {
         self.instance.kill().await?;
-        self.ended.store(true, Ordering::Release);
+        self.set_ended();
         Ok(())
+    }
+
+    fn set_ended(&self) {
+        if !self.ended.swap(true, Ordering::AcqRel) {
+            self.auditor.tell(|| AuditEvent::Removed);
+        }
     }
 
     /// Runs an execution to its end. The result has the output that `capture` keeps; all output
@@ -102,17 +123,30 @@ impl Running {
         if request.terminal.is_some() && !self.instance.has_terminals() {
             return Err(unsupported("open terminal", &self.tier));
         }
+        let audited = AuditedExecution::start(self, request);
+        let result = self
+            .run_checked(timeout, request, input, capture, live)
+            .await;
+        audited.end(&result);
+        result
+    }
+
+    async fn run_checked(
+        &self,
+        timeout: Duration,
+        request: &ExecRequest,
+        input: Input,
+        capture: Capture,
+        live: Option<&mut dyn OutputSink>,
+    ) -> Result<ExecResult> {
         let mut request = request.clone().timeout(timeout);
         let secrets = secret::place(&mut request, &self.plan, &*self.instance, &self.tier).await?;
         let result = self.execute(&request, timeout, input, capture, live).await;
-        let removed = secrets.remove(&*self.instance).await;
-        match (result, removed) {
-            // A sandbox that has ended has no files.
-            (Ok(_), Err(error)) if !self.has_ended() && error.kind() != ErrorKind::SandboxEnded => {
-                Err(error)
-            }
-            (result, _) => result,
+        // The program may have removed the files itself, and a sandbox that has ended has none.
+        if let Err(error) = secrets.remove(&*self.instance).await {
+            tracing::warn!(tier = self.tier, %error, "files of secrets were not removed");
         }
+        result
     }
 
     async fn execute(
@@ -166,6 +200,69 @@ impl Running {
         end.incomplete =
             Some("the execution could not be ended alone: the sandbox was destroyed".into());
         Ok(end)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // A detached sandbox outlives its handles.
+        if !self.plan.detached && !self.has_ended() {
+            self.auditor.tell(|| AuditEvent::Removed);
+        }
+    }
+}
+
+/// Tells of the end of an execution, also if its future is dropped.
+struct AuditedExecution<'a> {
+    auditor: &'a Auditor,
+    execution: u64,
+    ended: bool,
+}
+
+impl<'a> AuditedExecution<'a> {
+    fn start(running: &'a Running, request: &ExecRequest) -> Self {
+        let execution = running.executions.fetch_add(1, Ordering::Relaxed) + 1;
+        let shown = if request.log { usize::MAX } else { 1 };
+        running.auditor.tell(|| AuditEvent::ExecStarted {
+            execution,
+            argv: request
+                .argv
+                .iter()
+                .take(shown)
+                .map(|word| String::from_utf8_lossy(word).into_owned())
+                .collect(),
+            secrets: request.secrets.keys().cloned().collect(),
+        });
+        Self {
+            auditor: &running.auditor,
+            execution,
+            ended: false,
+        }
+    }
+
+    fn end(mut self, result: &Result<ExecResult>) {
+        self.ended = true;
+        self.tell(
+            result.as_ref().ok().map(|result| result.outcome.clone()),
+            result.as_ref().err().map(ToString::to_string),
+        );
+    }
+
+    fn tell(&self, outcome: Option<Outcome>, error: Option<String>) {
+        let execution = self.execution;
+        self.auditor.tell(|| AuditEvent::ExecEnded {
+            execution,
+            outcome,
+            error,
+        });
+    }
+}
+
+impl Drop for AuditedExecution<'_> {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.tell(None, Some("the caller gave it up".into()));
+        }
     }
 }
 

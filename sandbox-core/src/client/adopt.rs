@@ -1,6 +1,7 @@
 //! Running code in containers that this library did not create.
 
-use super::{SandboxClient, warn_once};
+use super::{SandboxClient, not_created, warn_once};
+use crate::audit::{AuditEvent, Auditor};
 use crate::spi::unsupported;
 use crate::{Error, ErrorKind, ImageRetention, Result, SandboxHandle, SandboxSpec, admission};
 
@@ -21,6 +22,17 @@ impl SandboxClient {
     /// the container does not run, [`ErrorKind::InvalidSpec`] for fields that only a new sandbox can
     /// have, and [`ErrorKind::Unsupported`] on tiers without containers.
     pub async fn adopt(&self, container: &str, spec: &SandboxSpec) -> Result<SandboxHandle> {
+        let auditor = self.auditor(spec);
+        let adopted = self.adopt_audited(container, spec, &auditor).await;
+        adopted.inspect_err(|error| not_created(&auditor, error))
+    }
+
+    async fn adopt_audited(
+        &self,
+        container: &str,
+        spec: &SandboxSpec,
+        auditor: &Auditor,
+    ) -> Result<SandboxHandle> {
         check_adoptable(spec)?;
         let plan = self.plan(spec)?;
         let adoption = self.backend.adoption();
@@ -28,6 +40,9 @@ impl SandboxClient {
         if self.applies_policy {
             let report = adoption.assess_adopted(container, &plan).await?;
             admission::admit(self.tier(), &plan, &self.policy, &report)?;
+            auditor.tell(|| AuditEvent::Admitted {
+                enforcement: report,
+            });
         } else {
             warn_once(self.tier());
         }

@@ -1,6 +1,7 @@
 //! Finding sandboxes by their names.
 
 use super::{SandboxClient, own_sandboxes};
+use crate::audit::AuditEvent;
 use crate::spi::{Found, RecordedSandbox};
 use crate::{
     Error, ErrorKind, Result, SandboxHandle, SandboxInfo, SandboxOwner, SandboxSpec, SandboxState,
@@ -39,7 +40,9 @@ impl SandboxClient {
         match found {
             Ok(Found { plan, instance }) => {
                 let plan = plan.tightened(&self.policy);
-                Ok(SandboxHandle::new(self.running(plan, instance)))
+                let running = self.running(plan, instance);
+                running.auditor.tell(|| AuditEvent::Attached);
+                Ok(SandboxHandle::new(running))
             }
             Err(error) => Err(self.not_found("find sandbox", name, error).await),
         }

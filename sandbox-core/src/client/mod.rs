@@ -9,6 +9,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use crate::admission;
+use crate::audit::{Audit, AuditEvent, Auditor};
 use crate::matrix::ProfileKey;
 use crate::registry::{self, Settings};
 use crate::running::Running;
@@ -38,6 +39,7 @@ pub struct SandboxClient {
     policy: Arc<CapabilityPolicy>,
     applies_policy: bool,
     own: Arc<OwnSandboxes>,
+    audit: Option<Arc<dyn Audit>>,
 }
 
 impl fmt::Debug for SandboxClient {
@@ -87,7 +89,15 @@ impl SandboxClient {
             policy: Arc::new(policy),
             applies_policy,
             own: Arc::default(),
+            audit: None,
         }
+    }
+
+    /// Tells `audit` what happens in the sandboxes of this client and of its later clones.
+    #[must_use]
+    pub fn audited(mut self, audit: Arc<dyn Audit>) -> Self {
+        self.audit = Some(audit);
+        self
     }
 
     /// The tier's name.
@@ -173,10 +183,24 @@ impl SandboxClient {
         spec: &SandboxSpec,
         progress: &mut ImageProgress<'_>,
     ) -> Result<SandboxHandle> {
+        let auditor = self.auditor(spec);
+        let created = self.create_audited(spec, progress, &auditor).await;
+        created.inspect_err(|error| not_created(&auditor, error))
+    }
+
+    async fn create_audited(
+        &self,
+        spec: &SandboxSpec,
+        progress: &mut ImageProgress<'_>,
+        auditor: &Auditor,
+    ) -> Result<SandboxHandle> {
         let plan = self.plan(spec)?;
         if self.applies_policy {
             let report = self.backend.measure(&plan).await?;
             admission::admit(self.tier(), &plan, &self.policy, &report)?;
+            auditor.tell(|| AuditEvent::Admitted {
+                enforcement: report,
+            });
         } else {
             warn_once(self.tier());
         }
@@ -202,12 +226,21 @@ impl SandboxClient {
                 Err(left) => refused.with_source(left),
             });
         }
-        Ok(self.running(plan, instance))
+        let running = self.running(plan, instance);
+        running.auditor.tell(|| AuditEvent::Created {
+            enforcement: running.instance.enforcement().clone(),
+        });
+        Ok(running)
     }
 
     fn running(&self, plan: Plan, instance: Box<dyn Instance>) -> Arc<Running> {
         let tier = self.tier().to_owned();
-        Arc::new(Running::new(tier, Arc::new(plan), instance))
+        let auditor = Auditor::of_plan(self.audit.as_ref(), &tier, &plan);
+        Arc::new(Running::new(tier, Arc::new(plan), instance, auditor))
+    }
+
+    fn auditor(&self, spec: &SandboxSpec) -> Auditor {
+        Auditor::new(self.audit.as_ref(), self.tier(), &spec.name, &spec.labels)
     }
 
     /// Waits until the backend has removed the sandboxes whose handles this process has dropped.
@@ -250,6 +283,13 @@ impl SandboxClient {
         let support = self.check(&SandboxSpec::new("question")).await?;
         Ok(support.report.unenforced_capabilities())
     }
+}
+
+fn not_created(auditor: &Auditor, error: &Error) {
+    auditor.tell(|| AuditEvent::NotCreated {
+        kind: error.kind().as_str().to_owned(),
+        reason: error.to_string(),
+    });
 }
 
 fn warn_once(tier: &str) {

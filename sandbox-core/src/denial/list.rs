@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde::{Deserialize, Serialize};
 
 use super::Denial;
+use crate::audit::{AuditEvent, Auditor};
 
 /// The maximum number of distinct denials in a list.
 const MAX_DISTINCT: usize = 64;
@@ -61,19 +62,37 @@ impl Denials {
 }
 
 /// The denials of a whole sandbox. Its handle and its executions add to them.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct DenialLog(Arc<Mutex<Denials>>);
+#[derive(Debug, Clone)]
+pub(crate) struct DenialLog {
+    denials: Arc<Mutex<Denials>>,
+    auditor: Auditor,
+}
 
 impl DenialLog {
+    pub(crate) fn new(auditor: Auditor) -> Self {
+        Self {
+            denials: Arc::default(),
+            auditor,
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Denials> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.denials.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn push(&self, denial: Denial) {
+        self.auditor.tell(|| AuditEvent::Denied(denial.clone()));
         self.lock().push(denial);
     }
 
     pub(crate) fn extend(&self, denials: &Denials) {
+        for denial in denials {
+            self.auditor.tell(|| AuditEvent::Denied(denial.clone()));
+        }
+        if denials.omitted > 0 {
+            let count = denials.omitted;
+            self.auditor.tell(|| AuditEvent::DenialsOmitted { count });
+        }
         self.lock().extend(denials);
     }
 

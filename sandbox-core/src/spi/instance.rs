@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use crate::audit::Auditor;
 use crate::policy::EgressRules;
 
 use super::{Input, OutputSink, Source, unsupported};
@@ -200,6 +201,12 @@ pub trait Instance: Send + Sync {
     async fn set_egress(&self, rules: EgressRules) -> Result<()> {
         let _ = rules;
         Err(unsupported("change egress rules", "this backend"))
+    }
+
+    /// Tells `auditor` of the connections of code: [`crate::audit::AuditEvent::Connection`] and
+    /// [`crate::audit::AuditEvent::Unreachable`]. Called at most once, before any code runs.
+    fn audit(&self, auditor: Auditor) {
+        let _ = auditor;
     }
 
     /// Listens on `address` of the host and connects each client to `port` of the sandbox's own

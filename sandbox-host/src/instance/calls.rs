@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use sandbox_agent::protocol::{Builtin, ExecProgram, FrameKind, LogRequest};
+use sandbox_core::audit::Auditor;
 use sandbox_core::policy::EgressRules;
 use sandbox_core::spi::{Flow, Input, Instance, OutputSink, OutputStream, Source, unsupported};
 use sandbox_core::{
@@ -134,6 +135,11 @@ impl Instance for AgentInstance {
         limits: ArtifactLimits,
     ) -> Result<Export> {
         export::export(self, paths, folder, limits).await
+    }
+
+    fn audit(&self, auditor: Auditor) {
+        // The first one stays.
+        let _ = self.told.auditor.set(auditor);
     }
 
     async fn set_egress(&self, rules: EgressRules) -> Result<()> {

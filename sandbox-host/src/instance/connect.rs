@@ -13,7 +13,7 @@ use crate::egress::Egress;
 use crate::greeting::Greeting;
 use crate::link::{self, Connector, Unreachable};
 use crate::sandbox::{AttachedSandbox, Sandbox};
-use crate::tcp::code::carry_all;
+use crate::tcp::code::{Told, carry_all};
 use crate::{Counters, Isolator};
 
 /// Destroys the sandbox on drop, unless the agent has answered.
@@ -218,7 +218,7 @@ impl AgentInstance {
             workspace: None,
             egress: None,
             changing_egress: tokio::sync::Mutex::new(()),
-            denied: Arc::default(),
+            told: Told::default(),
         }
     }
 
@@ -228,7 +228,7 @@ impl AgentInstance {
         let (Some(egress), Some(arriving)) = (&egress, shared.code.carrier()) else {
             return;
         };
-        let carrying = carry_all(Arc::clone(egress), Arc::clone(&self.denied), arriving);
+        let carrying = carry_all(Arc::clone(egress), self.told.clone(), arriving);
         let ended = shared.watch_end();
         tokio::spawn(async move {
             tokio::select! {

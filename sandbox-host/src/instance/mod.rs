@@ -15,9 +15,7 @@ use sandbox_agent::protocol::{
     Builtin, ExecProgram, ExecRequest as AgentRequest, ExitKind, FrameKind, TerminalSize,
 };
 use sandbox_core::spi::{Flow, Instance, OutputSink, OutputStream, Source};
-use sandbox_core::{
-    ByteSize, Denials, EnforcementReport, Error, ErrorKind, ExecRequest, Result, Workspace,
-};
+use sandbox_core::{ByteSize, EnforcementReport, Error, ErrorKind, ExecRequest, Result, Workspace};
 
 use crate::connection::Connection;
 use crate::egress::Egress;
@@ -27,6 +25,7 @@ use crate::open_stream::OpenStream;
 use crate::output_folder::OutputFolder;
 use crate::safe_path::{Identity, LinkRule, PathError};
 use crate::sandbox::AttachedSandbox;
+use crate::tcp::code::Told;
 use crate::{Counters, Isolator, copy};
 
 /// The most bytes kept of a file operation's messages.
@@ -52,8 +51,8 @@ pub struct AgentInstance {
     egress: Option<Arc<Egress>>,
     /// Held while rules change.
     changing_egress: tokio::sync::Mutex<()>,
-    /// Connections that were denied since the last end of an execution.
-    denied: Arc<Mutex<Denials>>,
+    /// Who is told of connections of code.
+    told: Told,
     /// The workspace, if the sandbox works on a copy.
     workspace: Option<copy::WorkspaceCopy>,
 }

@@ -132,7 +132,7 @@ impl AgentInstance {
         end.refused
             .extend(memory_kills.map(|kills| (Refusal::Memory, kills)));
         end.refused.extend(self.refused_since(start).await);
-        end.denials = std::mem::take(&mut *lock(&self.denied));
+        end.denials = std::mem::take(&mut *lock(&self.told.denied));
         if report.drain_cut {
             end.incomplete =
                 Some("a process held the output open after the program had ended".into());

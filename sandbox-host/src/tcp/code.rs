@@ -1,20 +1,23 @@
 //! Connections of code: the agent opens a stream for each, and the host carries it to a server that
 //! the rules allow.
 
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use sandbox_agent::protocol::{
     ConnectRequest, ConnectTarget, EgressHost, EgressRule, EgressSettings, EgressTable, IpRange,
     MAX_CONNECTIONS, ProtocolError,
 };
+use sandbox_core::audit::{AuditEvent, Auditor, ConnectionEnd};
 use sandbox_core::policy::{Destination, EgressRules, NetworkPolicy, NetworkRule};
+use sandbox_core::spi::escape;
 use sandbox_core::{Denials, Plan};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use super::TcpStream;
-use crate::egress::{CarryEnd, CodeTarget, Egress, EndReason, TargetHost};
+use crate::egress::{Carried, CarryEnd, CodeTarget, Egress, EndReason, TargetHost};
 use crate::lock;
 
 /// A connection of code that waits to be carried.
@@ -94,31 +97,106 @@ pub(crate) fn target(request: &ConnectRequest) -> CodeTarget {
 /// Carries all connections until the agent's connection ends, which resets them.
 pub(crate) async fn carry_all(
     egress: Arc<Egress>,
-    denials: Arc<Mutex<Denials>>,
+    told: Told,
     mut arriving: mpsc::Receiver<CodeConnection>,
 ) {
     let mut tasks = JoinSet::new();
     while let Some(connection) = arriving.recv().await {
         while tasks.try_join_next().is_some() {}
-        tasks.spawn(carry(Arc::clone(&egress), Arc::clone(&denials), connection));
+        tasks.spawn(carry(Arc::clone(&egress), told.clone(), connection));
     }
 }
 
-async fn carry(egress: Arc<Egress>, denials: Arc<Mutex<Denials>>, connection: CodeConnection) {
+/// Who is told of connections.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Told {
+    /// Those that were denied since the last end of an execution.
+    pub(crate) denied: Arc<Mutex<Denials>>,
+    /// The sandbox's auditor, once it is known.
+    pub(crate) auditor: Arc<OnceLock<Auditor>>,
+}
+
+impl Told {
+    fn audit(&self, event: impl FnOnce() -> AuditEvent) {
+        if let Some(auditor) = self.auditor.get() {
+            auditor.tell(event);
+        }
+    }
+}
+
+/// Tells of a connection that ends with its sandbox: its task is dropped then.
+struct Audited<'a> {
+    told: &'a Told,
+    host: &'a TargetHost,
+    port: u16,
+    /// The server, while it is connected.
+    address: Option<SocketAddr>,
+}
+
+impl Audited<'_> {
+    fn end(&mut self, carried: &Carried) {
+        self.address = None;
+        self.tell(
+            carried.address,
+            Some(carried),
+            match carried.reason {
+                EndReason::Finished => ConnectionEnd::Finished,
+                EndReason::Reset => ConnectionEnd::Reset,
+                EndReason::Idle => ConnectionEnd::Idle,
+                EndReason::Revoked => ConnectionEnd::Revoked,
+            },
+        );
+    }
+
+    fn tell(&self, address: SocketAddr, carried: Option<&Carried>, end: ConnectionEnd) {
+        self.told.audit(|| AuditEvent::Connection {
+            host: escape(&self.host.to_string()),
+            port: self.port,
+            address,
+            rule: carried.map(|carried| carried.rule.clone()),
+            sent: carried.map(|carried| carried.sent),
+            received: carried.map(|carried| carried.received),
+            end,
+        });
+    }
+}
+
+impl Drop for Audited<'_> {
+    fn drop(&mut self) {
+        if let Some(address) = self.address {
+            self.tell(address, None, ConnectionEnd::SandboxEnded);
+        }
+    }
+}
+
+async fn carry(egress: Arc<Egress>, told: Told, connection: CodeConnection) {
     let CodeConnection { target, mut stream } = connection;
     let (host, port) = (target.host.clone(), target.port);
+    let mut audited = Audited {
+        told: &told,
+        host: &host,
+        port,
+        address: None,
+    };
+    let connected = |address| audited.address = Some(address);
     // Without the ends of both directions, dropping the stream resets it.
-    match egress.carry(target, &mut stream, |_| {}).await {
+    match egress.carry(target, &mut stream, connected).await {
         CarryEnd::Denied(denial) => {
             let denial = denial.to_denial();
             tracing::debug!(%denial, "a connection of code was denied");
-            lock(&denials).push(denial);
+            lock(&told.denied).push(denial);
         }
         CarryEnd::Unreachable(error) => {
             tracing::info!(?host, port, %error, "an allowed host cannot be reached");
+            told.audit(|| AuditEvent::Unreachable {
+                host: escape(&host.to_string()),
+                port,
+                error: error.to_string(),
+            });
         }
         CarryEnd::Closed => {}
         CarryEnd::Carried(carried) => {
+            audited.end(&carried);
             tracing::debug!(?host, port, address = %carried.address, sent = carried.sent,
                 received = carried.received, reason = ?carried.reason, "a connection of code ended");
             if carried.reason == EndReason::Finished {

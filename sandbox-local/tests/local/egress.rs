@@ -35,6 +35,7 @@ shared! {
     short_connections_leave_no_descriptors
     connections_end_with_the_sandbox
     connections_end_with_the_owner
+    connections_and_rules_are_audited
     detached_sandbox_with_rules_is_refused
 }
 

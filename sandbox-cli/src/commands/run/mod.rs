@@ -1,5 +1,6 @@
 //! `sandbox run`: one execution in a new sandbox.
 
+mod audit_file;
 mod code;
 pub(super) mod document;
 pub(super) mod enforcement_line;
@@ -30,6 +31,7 @@ use crate::options::{
 };
 use crate::output::{LiveFormat, LiveFormatOption};
 use crate::print_status;
+use audit_file::AuditFile;
 use output_folder::OutputFolder;
 use program::Program;
 use session::Run;
@@ -130,6 +132,11 @@ pub struct RunArguments {
     )]
     commit: Option<String>,
 
+    /// Append what happens in the sandbox to FILE, one JSON object a line: decisions, executions,
+    /// denials, connections. What cannot be written is told, and stops nothing
+    #[arg(long, value_name = "FILE")]
+    audit: Option<PathBuf>,
+
     /// Print only warnings and errors
     #[arg(short, long)]
     quiet: bool,
@@ -181,6 +188,12 @@ pub fn run(arguments: &RunArguments) -> Outcome {
     };
     let secrets = arguments.policy.secrets.read()?;
     let client = SandboxClient::open_with(tier.tier, request.policy.clone(), &request.settings)?;
+    let audit = arguments.audit.as_deref().map(AuditFile::open);
+    let audit = audit.transpose()?;
+    let client = match &audit {
+        Some(audit) => client.audited(audit.log()),
+        None => client,
+    };
     let image = program
         .language()
         .and_then(|language| language.image.clone());
@@ -211,6 +224,9 @@ pub fn run(arguments: &RunArguments) -> Outcome {
     });
     // A thread may wait for standard input forever.
     runtime.shutdown_background();
+    if let Some(audit) = audit {
+        audit.finish();
+    }
     outcome
 }
 

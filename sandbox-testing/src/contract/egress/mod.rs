@@ -1,6 +1,7 @@
 //! Connections of unchanged programs to servers that rules allow. The servers are on this host's
 //! loopback, so the rules say `private`.
 
+mod audited;
 mod lifecycle;
 mod reach;
 mod servers;
@@ -18,6 +19,7 @@ use sandbox_core::{
 
 use super::{TestResult, client_of};
 
+pub use audited::connections_and_rules_are_audited;
 pub use lifecycle::{
     connections_end_with_the_owner, connections_end_with_the_sandbox,
     detached_sandbox_with_rules_is_refused, revoked_connections_end_and_others_live_on,
@@ -92,6 +94,10 @@ pub const TESTS: &[EgressTest] = &[
     (
         "egress::connections_end_with_the_owner",
         connections_end_with_the_owner,
+    ),
+    (
+        "egress::connections_and_rules_are_audited",
+        connections_and_rules_are_audited,
     ),
     (
         "egress::detached_sandbox_with_rules_is_refused",
