@@ -44,6 +44,22 @@ pub fn any<T>(tries: impl IntoIterator<Item = Result<T, Errno>>) -> CallResult {
     Err(Denied::Errors(errors))
 }
 
+/// The names of the calls that succeeded; without one, the kernel's answer to each.
+pub fn through(tries: impl IntoIterator<Item = (String, Result<usize, Errno>)>) -> CallResult {
+    let mut names = Vec::new();
+    let mut refusals = Vec::new();
+    for (name, result) in tries {
+        match result {
+            Ok(_) => names.push(name),
+            Err(error) => refusals.push(error),
+        }
+    }
+    match names.is_empty() {
+        true => Err(Denied::Errors(refusals)),
+        false => Ok(names.join(",")),
+    }
+}
+
 /// Prints the result line and returns the exit code.
 pub fn print(result: CallResult) -> i32 {
     print_to(1, result)

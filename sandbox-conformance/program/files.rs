@@ -276,27 +276,36 @@ pub fn open_for_writing(arguments: &ProbeArguments) -> CallResult {
     any(tries)
 }
 
+/// Type and permission bits of a path, which is not followed.
+fn type_and_mode(path: &CStr) -> Result<u32, Errno> {
+    const MODE: usize = 28;
+    const STATX_TYPE_AND_MODE: usize = 3;
+    const NO_FOLLOW: usize = 0x100;
+    let mut status = [0u8; 256];
+    kernel!(
+        STATX,
+        AT_FDCWD,
+        path,
+        NO_FOLLOW,
+        STATX_TYPE_AND_MODE,
+        status.as_mut_slice()
+    )?;
+    Ok(u32::from(u16::from_ne_bytes([status[MODE], status[MODE + 1]])))
+}
+
+/// The permission bits of a path, in octal digits.
+pub fn mode(path: &CStr) -> CallResult {
+    Ok(format!("{:o}", type_and_mode(path)? & 0o7777))
+}
+
 /// The first of these paths that is a device node. Only its metadata is read, which no permission
 /// of the node denies.
 pub fn device_nodes(arguments: &ProbeArguments) -> CallResult {
     const TYPE: u32 = 0o170_000;
     const NODES: [u32; 2] = [0o020_000, 0o060_000];
-    const MODE: usize = 28;
-    const STATX_TYPE: usize = 1;
-    const NO_FOLLOW: usize = 0x100;
     for index in 0..arguments.count() {
-        let path = arguments.path(index);
-        let mut status = [0u8; 256];
-        let seen = kernel!(
-            STATX,
-            AT_FDCWD,
-            path,
-            NO_FOLLOW,
-            STATX_TYPE,
-            status.as_mut_slice()
-        );
-        let mode = u32::from(u16::from_ne_bytes([status[MODE], status[MODE + 1]]));
-        if seen.is_ok() && NODES.contains(&(mode & TYPE)) {
+        let found = type_and_mode(arguments.path(index));
+        if found.is_ok_and(|mode| NODES.contains(&(mode & TYPE))) {
             return Ok(String::from(arguments.text(index)));
         }
     }

@@ -6,7 +6,7 @@ use alloc::vec;
 
 use crate::runtime::Errno;
 
-use crate::call::{O_NOCTTY, O_RDONLY, O_RDWR, open};
+use crate::call::{O_NOCTTY, O_RDONLY, O_RDWR, close, open};
 use crate::call_result::{CallResult, Denied, any, done};
 use crate::kernel;
 
@@ -135,34 +135,38 @@ pub fn kernel_log() -> CallResult {
     any([by_call, open(c"/dev/kmsg", 0o4000).map(drop)])
 }
 
-/// Pushes a character into a terminal's input. `high` is or-ed into the upper half of the request,
-/// which the kernel ignores and a careless filter compares.
-pub fn terminal_input(high: usize) -> CallResult {
-    const TIOCSTI: usize = 0x5412;
+/// Opens a new terminal, and makes it the controlling one: without a privilege, only that takes
+/// some requests. Returns its end for programs.
+pub fn new_terminal() -> Result<i32, Errno> {
     const TIOCSCTTY: usize = 0x540e;
     const TIOCSPTLCK: usize = 0x4004_5431;
     const TIOCGPTN: usize = 0x8004_5430;
-    let master = match open(c"/dev/ptmx", O_RDWR | O_NOCTTY) {
-        // Without terminals, any other file shows whether the kernel sees the request.
-        Err(_) => {
-            let file = open(c"/", O_RDONLY)?;
-            return match kernel!(IOCTL, file, TIOCSTI | high << 32, b"x".as_slice()) {
-                Err(Errno::ENOTTY) => Ok("the kernel saw the request".into()),
-                other => Ok(format!("{}", other?)),
-            };
-        }
-        Ok(master) => master,
-    };
+    let master = open(c"/dev/ptmx", O_RDWR | O_NOCTTY)?;
     let unlocked = [0i32];
     kernel!(IOCTL, master, TIOCSPTLCK, unlocked.as_slice())?;
     let mut number = [0u32];
     kernel!(IOCTL, master, TIOCGPTN, number.as_mut_slice())?;
     let path = CString::new(format!("/dev/pts/{}", number[0])).map_err(|_| Errno::EINVAL)?;
     let terminal = open(&path, O_RDWR | O_NOCTTY)?;
-    // Only the controlling terminal takes input without a privilege, so the program tries to make
-    // it that.
+    // The requests that need a controlling terminal show whether this succeeded.
     let _ = kernel!(SETSID);
     let _ = kernel!(IOCTL, terminal, TIOCSCTTY, 0usize);
+    Ok(terminal)
+}
+
+/// Pushes a character into a terminal's input. `high` is or-ed into the upper half of the request,
+/// which the kernel ignores and a careless filter compares.
+pub fn terminal_input(high: usize) -> CallResult {
+    const TIOCSTI: usize = 0x5412;
+    // Without terminals, any other file shows whether the kernel sees the request.
+    if open(c"/dev/ptmx", O_RDWR | O_NOCTTY).map(close).is_err() {
+        let file = open(c"/", O_RDONLY)?;
+        return match kernel!(IOCTL, file, TIOCSTI | high << 32, b"x".as_slice()) {
+            Err(Errno::ENOTTY) => Ok("the kernel saw the request".into()),
+            other => Ok(format!("{}", other?)),
+        };
+    }
+    let terminal = new_terminal()?;
     kernel!(IOCTL, terminal, TIOCSTI | high << 32, b"x".as_slice())?;
     done()
 }

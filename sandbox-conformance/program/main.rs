@@ -17,6 +17,7 @@ mod directory;
 mod escapes;
 mod files;
 mod forking;
+mod handing;
 mod inherited;
 mod kernel_calls;
 mod kernel_memory;
@@ -24,11 +25,13 @@ mod kernel_settings;
 mod kernel_surface;
 mod layers;
 mod limits;
+mod lists;
 mod mounts;
 mod network;
 mod peers;
 mod processes;
 mod rearrange;
+mod requests;
 mod resources;
 mod shared;
 mod streams;
@@ -124,6 +127,16 @@ fn dispatch(command: &str, a: &ProbeArguments) -> Option<CallResult> {
         "set-flag" => escapes::set_flag(a.path(0)),
         "has-flag" => escapes::has_flag(a.path(0)),
         "requests" => escapes::requests(),
+        "list-attributes" => lists::attributes(),
+        "list-clone-flags" => lists::clone_flags(),
+        "list-personalities" => lists::personalities(),
+        "list-protocols" => lists::protocols(),
+        "list-requests" => requests::all(),
+        "resource-limits" => lists::resource_limits(),
+        "umask" => lists::umask(),
+        "burn" => resources::burn(a.number(0), a.number(1)),
+        "hold" => handing::hold(a.text(0)),
+        "hand" => handing::hand(a.text(0), a.text(1)),
         "lease" => escapes::lease(a.path(0), a.path(1)),
         "undisturbed" => peers::undisturbed(a.path(0), a.number(1)),
         "disturb" => peers::disturb(a.path(0)),
@@ -133,6 +146,7 @@ fn dispatch(command: &str, a: &ProbeArguments) -> Option<CallResult> {
         "read-through-link" => files::read_through_link(a.path(0), a.path(1)),
         "read-through-hard-link" => files::read_through_hard_link(a.path(0), a.path(1)),
         "read-through-proc" => files::read_through_proc(a.text(0)),
+        "mode" => files::mode(a.path(0)),
         "digest" => files::digest(a.path(0)),
         "read-in-two" => files::read_in_two(a.path(0), a.number(1)),
         "write" => files::write(a.path(0), a.text(1)),
@@ -160,6 +174,7 @@ fn dispatch(command: &str, a: &ProbeArguments) -> Option<CallResult> {
         "unix-abstract" => network::unix_abstract(a.text(0)),
         "unix-send" => network::unix_send(a.text(0), a.text(1)),
         "unix-serve" => network::unix_serve(a.text(0), a.number(1)),
+        "unix-pair" => network::unix_pair(a.text(0)),
         "unix-own" => network::unix_own(a.text(0)),
         "packet" => network::packet(),
         "raw" => network::raw(),

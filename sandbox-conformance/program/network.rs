@@ -16,7 +16,7 @@ const AF_INET6: usize = 10;
 const AF_NETLINK: usize = 16;
 const AF_PACKET: usize = 17;
 const AF_VSOCK: usize = 40;
-const STREAM: usize = 1;
+pub const STREAM: usize = 1;
 const DATAGRAM: usize = 2;
 const RAW: usize = 3;
 const CLOEXEC: usize = 0o2000000;
@@ -233,6 +233,18 @@ fn unix_address(first: &[u8], name: &str) -> Vec<u8> {
     address
 }
 
+/// The address of a path.
+pub fn named(path: &str) -> Vec<u8> {
+    let mut address = unix_address(b"", path);
+    address.push(0);
+    address
+}
+
+/// A unix socket of this type.
+pub fn socket_unix(kind: usize) -> Result<i32, Errno> {
+    socket(AF_UNIX, kind, 0)
+}
+
 fn unix_connect(address: &[u8]) -> CallResult {
     let client = socket(AF_UNIX, STREAM, 0)?;
     kernel!(CONNECT, client, address, address.len())?;
@@ -241,13 +253,45 @@ fn unix_connect(address: &[u8]) -> CallResult {
 }
 
 pub fn unix(path: &str) -> CallResult {
-    let mut address = unix_address(b"", path);
-    address.push(0);
-    unix_connect(&address)
+    unix_connect(&named(path))
 }
 
 pub fn unix_abstract(name: &str) -> CallResult {
     unix_connect(&unix_address(b"\0", name))
+}
+
+/// Sends a datagram from a socket of a pair to another socket's path, with its address and after
+/// connecting.
+pub fn unix_pair(path: &str) -> CallResult {
+    let address = named(path);
+    let message = b"unix".as_slice();
+    // The kernel makes a raw unix socket a datagram socket.
+    let kinds = [DATAGRAM, RAW].into_iter();
+    any(kinds
+        .flat_map(|kind| [(kind, false), (kind, true)])
+        .map(|(kind, connected)| {
+            let mut ends = [0i32; 2];
+            kernel!(
+                SOCKETPAIR,
+                AF_UNIX,
+                kind | CLOEXEC,
+                0usize,
+                ends.as_mut_slice()
+            )?;
+            if connected {
+                kernel!(CONNECT, ends[0], address.as_slice(), address.len())?;
+                return kernel!(WRITE, ends[0], message, message.len());
+            }
+            kernel!(
+                SENDTO,
+                ends[0],
+                message,
+                message.len(),
+                0usize,
+                address.as_slice(),
+                address.len()
+            )
+        }))
 }
 
 /// Answers at an abstract name until a message says `end`, for a maximum number of connections.
@@ -280,9 +324,7 @@ pub fn unix_send(name: &str, message: &str) -> CallResult {
 
 /// Listens on an abstract name and on its own path, and connects to both.
 pub fn unix_own(path: &str) -> CallResult {
-    let mut named = unix_address(b"", path);
-    named.push(0);
-    for address in [named, unix_address(b"\0", path)] {
+    for address in [named(path), unix_address(b"\0", path)] {
         let listener = socket(AF_UNIX, STREAM, 0)?;
         kernel!(BIND, listener, address.as_slice(), address.len())?;
         kernel!(LISTEN, listener, 1usize)?;

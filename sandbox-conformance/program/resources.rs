@@ -163,6 +163,24 @@ pub fn open_many(count: usize) -> CallResult {
     done()
 }
 
+/// Takes memory, and then processor time until the kernel has counted this many milliseconds.
+/// Returns the counted microseconds, and the largest resident memory in KiB.
+pub fn burn(milliseconds: usize, mib: usize) -> CallResult {
+    take(mib)?;
+    loop {
+        // User and system time come first, as seconds and microseconds.
+        let mut usage = [0usize; 18];
+        kernel!(GETRUSAGE, 0usize, usage.as_mut_slice())?;
+        let counted = (usage[0] + usage[2]) * 1_000_000 + usage[1] + usage[3];
+        if counted >= milliseconds * 1000 {
+            return Ok(format!("{counted},{}", usage[4]));
+        }
+        for _ in 0..10_000 {
+            core::hint::spin_loop();
+        }
+    }
+}
+
 /// Keeps `count` processes busy. Succeeds if they got more than `percent` of one processor.
 pub fn spin(count: usize, milliseconds: usize, percent: usize) -> CallResult {
     let start = now();

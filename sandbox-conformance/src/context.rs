@@ -292,7 +292,8 @@ impl ProbeContext {
         let exported = std::path::PathBuf::from(self.fixture.export_folder());
         for entry in std::fs::read_dir(&exported).into_iter().flatten().flatten() {
             if entry.file_name().to_string_lossy().starts_with(&self.token) {
-                let _ = std::fs::remove_file(entry.path());
+                let path = entry.path();
+                let _ = std::fs::remove_file(&path).or_else(|_| std::fs::remove_dir_all(&path));
             }
         }
         let _ = std::fs::remove_dir(exported);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpListener, UdpSocket, UnixListener};
+use tokio::net::{TcpListener, UdpSocket, UnixDatagram, UnixListener};
 use tokio::task::JoinHandle;
 
 use crate::probe::ProbeError;
@@ -116,6 +116,47 @@ impl Listener {
         let listener = std::os::unix::net::UnixListener::bind_addr(&address)?;
         listener.set_nonblocking(true)?;
         Ok(Self::of_unix(UnixListener::from_std(listener)?))
+    }
+
+    /// Counts datagrams at a path that every user can access, without answering.
+    ///
+    /// # Errors
+    ///
+    /// If the socket cannot be created.
+    pub fn unix_datagrams(path: &Path) -> Result<Self, ProbeError> {
+        use std::os::unix::fs::PermissionsExt;
+        let socket = UnixDatagram::bind(path)?;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777))?;
+        let hits = Arc::new(AtomicU64::new(0));
+        let counter = Arc::clone(&hits);
+        let task = tokio::spawn(async move {
+            let mut message = [0; 512];
+            while let Ok(length) = socket.recv(&mut message).await {
+                if has_prefix(&message[..length]) {
+                    counter.fetch_add(1, Ordering::SeqCst);
+                }
+            }
+        });
+        Ok(Self {
+            addresses: Vec::new(),
+            hits,
+            task,
+        })
+    }
+
+    /// Waits for the first message.
+    ///
+    /// # Errors
+    ///
+    /// If none arrives within five seconds.
+    pub async fn first_hit(&self) -> Result<(), ProbeError> {
+        for _ in 0..500 {
+            if self.hits() > 0 {
+                return Ok(());
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+        Err(ProbeError::new("the host's own message did not arrive"))
     }
 
     fn of_unix(listener: UnixListener) -> Self {

@@ -101,6 +101,15 @@ pub static PROBES: &[Probe] = &[
         |context| Box::pin(unix_abstract_full(context)),
     )
     .setup(|_| SandboxSetup::with(|policy| policy.network = Some(NetworkPolicy::Full))),
+    // A datagram socket of a pair can be connected again, to another socket's path.
+    Probe::isolation(
+        "network::unix_pair_read_root",
+        NETWORK_ACCESS,
+        "sends a datagram from a socket of a pair to a unix socket of the host in a read root",
+        NO_PAIR,
+        |context| Box::pin(unix_pair_read_root(context)),
+    )
+    .setup(reading),
     // Such as the socket of an engine.
     Probe::isolation(
         "network::unix_path_outside",
@@ -196,6 +205,31 @@ async fn unix_path_outside(context: &mut ProbeContext) -> Result<(), ProbeError>
 fn reading(fixture: &HostFixture) -> SandboxSetup {
     let root = fixture.read_root();
     SandboxSetup::with(|policy| policy.filesystem_read_roots = Some(vec![root]))
+}
+
+/// Without sockets, and without pairs of datagram sockets.
+const NO_PAIR: &[ExpectedDenial] = &[
+    denied(
+        "ESOCKTNOSUPPORT",
+        "seccomp: only connected pairs where a folder of the host is granted",
+    ),
+    denied("ENOENT", "the sandbox's file system does not contain it"),
+    denied("EPERM", "Landlock scope, or seccomp"),
+    denied("EACCES", "Landlock, or seccomp"),
+];
+
+async fn unix_pair_read_root(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let path = context.read_folder()?.join("datagrams");
+    let listener = Listener::unix_datagrams(&path)?;
+    let call = Call::new(["unix-pair"]).and(&path);
+    context.host_control(&call).await?;
+    // There is no answer to wait for.
+    listener.first_hit().await?;
+    let before = listener.hits();
+    context.allow_control(&Call::new(["tcp-loopback"])).await;
+    context.attack(&call).await;
+    context.check_host("messages at the host's listener", listener.hits() == before);
+    Ok(())
 }
 
 async fn unix_path_read_root(context: &mut ProbeContext) -> Result<(), ProbeError> {

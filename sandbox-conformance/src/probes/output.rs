@@ -1,6 +1,6 @@
 //! Limits of output.
 
-use sandbox_core::{Captured, ExecResult};
+use sandbox_core::{CapabilityPolicy, Captured, ExecResult, Stdin};
 
 use crate::probes::prelude::*;
 use crate::program::Run;
@@ -16,66 +16,146 @@ pub static PROBES: &[Probe] = &[
     )
     .setup(|_| SandboxSetup::with(|policy| policy.stdout_max_bytes = Some(ByteSize::kib(64)))),
     Probe::behavior(
+        "output::incomplete",
+        EXEC,
+        "passes standard output to another execution, and ends; the result must say that output may \
+         be missing",
+        |context| Box::pin(incomplete(context)),
+    ),
+    Probe::behavior(
         "output::stderr_cap",
         STDERR_MAX_BYTES,
-        "writes 1,000,000 bytes to stderr with a cap of 65,536",
+        "writes up to twice as many bytes to stderr as caps of 1 byte to 3 MiB allow",
         |context| {
-            let call = Call::new(["emit", "0", "1000000"]);
             Box::pin(capped(
                 context,
-                call,
+                |length| Call::new(["emit", "0", &length.to_string()]),
+                |policy, cap| policy.stderr_max_bytes = Some(cap),
                 |run| run.stderr,
                 |result| result.stderr,
             ))
         },
     )
-    .setup(|_| SandboxSetup::with(|policy| policy.stderr_max_bytes = Some(ByteSize::kib(64)))),
+    .version(2),
     Probe::behavior(
         "output::stdout_cap",
         STDOUT_MAX_BYTES,
-        "writes 1,000,000 bytes to stdout with a cap of 65,536",
+        "writes up to twice as many bytes to stdout as caps of 1 byte to 3 MiB allow",
         |context| {
-            let call = Call::new(["emit", "1000000", "0"]);
             Box::pin(capped(
                 context,
-                call,
+                |length| Call::new(["emit", &length.to_string(), "0"]),
+                |policy, cap| policy.stdout_max_bytes = Some(cap),
                 |run| run.stdout,
                 |result| result.stdout,
             ))
         },
     )
-    .setup(|_| SandboxSetup::with(|policy| policy.stdout_max_bytes = Some(ByteSize::kib(64)))),
+    .version(2),
 ];
 
-/// The number of bytes kept of a stream.
-const CAP: usize = 65_536;
+/// The numbers of bytes kept of a stream.
+const CAPS: [usize; 4] = [1, 4095, 65_536, 3 << 20];
 
-/// Runs a call that writes 1,000,000 bytes to one stream. [`CAP`] bytes must be kept, and all
-/// counted.
+/// For each cap, writes one byte less, as many, one more, and twice as many bytes to one stream.
+/// Those up to the cap must be kept, and all counted.
 async fn capped(
     context: &mut ProbeContext,
-    call: Call,
+    call: fn(usize) -> Call,
+    set: fn(&mut CapabilityPolicy, ByteSize),
     of_host: fn(Run) -> Vec<u8>,
     of_sandbox: fn(ExecResult) -> Captured,
 ) -> Result<(), ProbeError> {
-    let written = of_host(host::run(&context.fixture().program(), &call).await?);
-    let failure =
-        (written.len() != 1_000_000).then(|| format!("the host got {} bytes", written.len()));
+    let most = 2 * CAPS[CAPS.len() - 1];
+    let written = of_host(host::run(&context.fixture().program(), &call(most)).await?);
+    let failure = (written.len() != most).then(|| format!("the host got {} bytes", written.len()));
     context.record_host_control(control("write to the host", failure));
     context.allow_control(&Call::new(["alive"])).await;
-    let result = context.execute(&call).await.map(|result| {
-        let (ok, outcome) = (result.success(), result.outcome.clone());
-        let kept = of_sandbox(result);
-        let right =
-            kept.bytes.as_slice() == &written[..CAP] && kept.total == 1_000_000 && kept.truncated();
-        let got = format!(
-            "kept {} of {} bytes, {outcome}",
-            kept.bytes.len(),
-            kept.total
-        );
-        (!right || !ok).then_some(got)
-    });
-    context.record_attack(behavior("write more than the cap", result));
+    let mut deviation = Ok(None);
+    for cap in CAPS {
+        let size = ByteSize::bytes(cap as u64);
+        let sandbox = match context
+            .once(&SandboxSetup::with(|policy| set(policy, size)))
+            .await
+        {
+            Ok(sandbox) => sandbox,
+            Err(error) => {
+                deviation = Err(context.record_create_error(error));
+                break;
+            }
+        };
+        for length in [cap - 1, cap, cap + 1, 2 * cap] {
+            // The result line goes to the stream with fewer bytes.
+            if length == 0 {
+                continue;
+            }
+            let result = sandbox.execute(&call(length)).await;
+            let result = result.map_err(|error| Attempt::unclear(error.to_string()));
+            deviation = result.map(|result| {
+                let (ok, outcome) = (result.success(), result.outcome.clone());
+                let kept = of_sandbox(result);
+                let right = kept.bytes == written[..length.min(cap)]
+                    && kept.total == length as u64
+                    && kept.truncated() == (length > cap);
+                (!right || !ok).then(|| {
+                    let (bytes, total) = (kept.bytes.len(), kept.total);
+                    format!("kept {bytes} of {total} bytes of {length}, capped at {cap}; {outcome}")
+                })
+            });
+            if deviation != Ok(None) {
+                break;
+            }
+        }
+        sandbox.handle().kill().await?;
+        if deviation != Ok(None) {
+            break;
+        }
+    }
+    context.record_attack(behavior("write around each cap", deviation));
+    context.no_host_effect("output does not affect the host");
+    Ok(())
+}
+
+async fn incomplete(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let hold = |path: &str| Call::new(["hold", path]);
+    let hand = |path: &str| Call::new(["hand", path, "before\n"]);
+    let own = context.outside()?.join("socket").display().to_string();
+    let program = context.fixture().program();
+    let holder = host::spawn(&program, &hold(&own))?;
+    let handed = tokio::process::Command::new(&program)
+        .args(["hand", &own, ""])
+        .stdout(std::process::Stdio::null())
+        .status()
+        .await?;
+    drop(holder);
+    let failure = (!handed.success()).then(|| handed.to_string());
+    context.record_host_control(control("pass standard output on", failure));
+    context.allow_control(&Call::new(["alive"])).await;
+    let path = context.inside("socket");
+    let deviation = context
+        .with_sandbox(async |sandbox| {
+            let (hold, hand) = (sandbox.request(&hold(&path)), hand(&path));
+            let mut holder = sandbox.handle().start(&hold, Stdin::Null).await?;
+            let passed = sandbox.execute(&hand).await;
+            holder.kill().await;
+            holder.wait().await?;
+            let passed = passed?;
+            let usual = sandbox.execute(&Call::new(["alive"])).await?;
+            let output = passed.stdout.bytes.starts_with(b"before\n") && passed.success();
+            Ok(match (output, passed.incomplete, usual.incomplete) {
+                (true, Some(_), None) => None,
+                (false, ..) => Some(format!("{}: {:?}", passed.outcome, passed.stdout)),
+                (true, held, usual) => Some(format!("told {held:?}, and {usual:?} otherwise")),
+            })
+        })
+        .await
+        .and_then(|deviation: Result<_, sandbox_core::Error>| {
+            deviation.map_err(|error| Attempt::unclear(error.to_string()))
+        });
+    context.record_attack(behavior(
+        "end while another execution holds the output",
+        deviation,
+    ));
     context.no_host_effect("output does not affect the host");
     Ok(())
 }

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use sandbox_core::Stdin;
+
 use crate::pool::ProbeSandbox;
 use crate::probes::prelude::*;
 
@@ -53,6 +55,13 @@ pub static PROBES: &[Probe] = &[
         |context| Box::pin(stubborn(context)),
     )
     .setup(|_| SandboxSetup::with(|policy| policy.timeout = Some(Duration::from_secs(1)))),
+    Probe::behavior(
+        "timeout::with_input",
+        TIMEOUT,
+        "as in_time, with standard input that ends, that stays open, and that is never read",
+        |context| Box::pin(with_input(context)),
+    )
+    .setup(|_| SandboxSetup::with(|policy| policy.timeout = Some(LIMITS[2]))),
 ];
 
 async fn busy_tree(context: &mut ProbeContext) -> Result<(), ProbeError> {
@@ -124,20 +133,49 @@ const LIMITS: [Duration; 3] = [
 const LATE: Duration = Duration::from_millis(500);
 
 async fn in_time(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let inputs: [fn() -> Stdin; 1] = [|| Stdin::Null];
+    limits_kept(context, "run into each limit", &inputs).await
+}
+
+/// More than the pipe to a program takes.
+const MUCH: usize = 256 << 10;
+
+async fn with_input(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let inputs: [fn() -> Stdin; 3] = [
+        || Stdin::from_bytes(*b"input"),
+        || Stdin::Piped,
+        || Stdin::from_bytes(vec![b'x'; MUCH]),
+    ];
+    limits_kept(context, "run into each limit with input", &inputs).await
+}
+
+/// Runs into each limit with each input, at the same time for one input.
+async fn limits_kept(
+    context: &mut ProbeContext,
+    action: &str,
+    inputs: &[fn() -> Stdin],
+) -> Result<(), ProbeError> {
     let call = |duration| Call::new(["stubborn", duration]);
     context.host_control(&call("50")).await?;
     context.allow_control(&call("50")).await;
     let deviation = context
         .with_sandbox(async |sandbox| {
-            let [short, middle, long] = LIMITS.map(|limit| ends_in_time(sandbox, limit));
-            let (short, middle, long) = tokio::join!(short, middle, long);
-            Ok(short?.or(middle?).or(long?))
+            for input in inputs {
+                let [short, middle, long] =
+                    LIMITS.map(|limit| ends_in_time(sandbox, limit, input()));
+                let (short, middle, long) = tokio::join!(short, middle, long);
+                let deviation = short?.or(middle?).or(long?);
+                if deviation.is_some() {
+                    return Ok(deviation);
+                }
+            }
+            Ok(None)
         })
         .await
         .and_then(|deviation: Result<_, sandbox_core::Error>| {
             deviation.map_err(|error| Attempt::unclear(error.to_string()))
         });
-    context.record_attack(behavior("run into each limit", deviation));
+    context.record_attack(behavior(action, deviation));
     context.no_host_effect("the time limit does not affect the host");
     Ok(())
 }
@@ -145,10 +183,15 @@ async fn in_time(context: &mut ProbeContext) -> Result<(), ProbeError> {
 async fn ends_in_time(
     sandbox: &ProbeSandbox,
     limit: Duration,
+    input: Stdin,
 ) -> sandbox_core::Result<Option<String>> {
-    let call = Call::new(["stubborn", "9000"]).timeout(limit);
+    let request = sandbox.request(&Call::new(["stubborn", "9000"]).timeout(limit));
     let start = Instant::now();
-    let result = sandbox.execute(&call).await?;
+    let mut execution = sandbox.handle().start(&request, input).await?;
+    // A piped input stays open until the end.
+    let writer = execution.take_stdin();
+    let result = execution.wait().await?;
+    drop(writer);
     let took = result.duration;
     let in_time = (limit..limit + limit / 10 + LATE).contains(&took) && start.elapsed() >= limit;
     let right = in_time && result.outcome == Outcome::TimedOut;

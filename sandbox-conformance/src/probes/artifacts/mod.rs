@@ -8,7 +8,9 @@ use sandbox_core::{Export, SkipReason};
 use crate::probes::prelude::*;
 
 mod exported_again;
+mod limits;
 mod link;
+mod names;
 mod output_link;
 
 /// The probes of this area.
@@ -36,6 +38,14 @@ pub static PROBES: &[Probe] = &[
     )
     .version(2)
     .setup(exporting),
+    Probe::behavior(
+        "artifacts::limits",
+        ARTIFACT_EXPORT_PATHS,
+        "exports files with limits of their number and sizes that they reach exactly, and that are \
+         one less and one more",
+        |context| Box::pin(limits::run(context)),
+    )
+    .setup(|fixture| exporting_all(fixture).fresh()),
     Probe::isolation(
         "artifacts::link",
         ARTIFACT_EXPORT_PATHS,
@@ -44,6 +54,13 @@ pub static PROBES: &[Probe] = &[
         |context| Box::pin(link::run(context)),
     )
     .setup(exporting),
+    Probe::behavior(
+        "artifacts::names",
+        ARTIFACT_EXPORT_PATHS,
+        "exports hidden files and files with unusual names",
+        |context| Box::pin(names::run(context)),
+    )
+    .setup(|fixture| exporting_all(fixture).fresh()),
     Probe::isolation(
         "artifacts::output_link",
         ARTIFACT_EXPORT_PATHS,
@@ -65,6 +82,12 @@ pub static PROBES: &[Probe] = &[
 /// A sandbox that may export text files from one folder.
 fn exporting(fixture: &HostFixture) -> SandboxSetup {
     let path = format!("{}/*.txt", fixture.export_folder());
+    SandboxSetup::with(|policy| policy.artifact_export_paths = vec![path])
+}
+
+/// A sandbox that may export every file below a folder.
+fn exporting_all(fixture: &HostFixture) -> SandboxSetup {
+    let path = format!("{}/**", fixture.export_folder());
     SandboxSetup::with(|policy| policy.artifact_export_paths = vec![path])
 }
 

@@ -2,12 +2,22 @@
 
 use crate::probes::prelude::*;
 
+mod confined;
 mod large;
+mod modes;
 mod names;
 mod put_over_reader;
 
 /// The probes of this area.
 pub static PROBES: &[Probe] = &[
+    Probe::isolation(
+        "files::confined",
+        FILES,
+        "reads, lists, writes and removes a file of the host through links and /proc, and reads what \
+         code cannot",
+        NOT_FOLLOWED,
+        |context| Box::pin(confined::run(context)),
+    ),
     Probe::isolation(
         "files::fetch_through_link",
         FILES,
@@ -20,6 +30,12 @@ pub static PROBES: &[Probe] = &[
         FILES,
         "puts a file of 64 MiB, hashes it inside, and fetches it",
         |context| Box::pin(large::run(context)),
+    ),
+    Probe::behavior(
+        "files::modes",
+        FILES,
+        "uploads and copies files with seven modes, and compares the modes inside and outside",
+        |context| Box::pin(modes::run(context)),
     ),
     Probe::behavior(
         "files::names",

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use sandbox_core::spi::{Backend, Detached, Finding, Instance};
-use sandbox_core::{EnforcementReport, ExecEnd, ExecRequest, Plan, Result};
+use sandbox_core::{EnforcementReport, ExecEnd, ExecRequest, Outcome, Plan, Result};
 
 use super::instance::AlteredInstance;
+use crate::host_fixture::SECRET_VARIABLE;
 
 /// How an execution is altered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +26,10 @@ pub(super) enum ExecAlteration {
     GroupKilled,
     /// Standard input is empty.
     NoInput,
+    /// The time limit of a program with standard input is three times as long.
+    PatientWithInput,
+    /// Files that are not programs are written with the same mode.
+    SameMode,
 }
 
 /// How exports are altered.
@@ -34,6 +39,10 @@ pub(super) enum ExportAlteration {
     Straight,
     /// Every export returns the files of the first one.
     Stale,
+    /// The limit of the number of files is doubled.
+    TwiceAsMany,
+    /// Hidden files are left out.
+    NotHidden,
 }
 
 /// The alterations of a backend.
@@ -63,6 +72,38 @@ impl Alteration {
         exports: ExportAlteration::Straight,
         immortal: false,
     };
+}
+
+/// Every end of a program becomes a success.
+pub(super) fn lose_exit_code(end: &mut ExecEnd) {
+    if matches!(
+        end.outcome,
+        Outcome::Exited { .. } | Outcome::Signaled { .. }
+    ) {
+        end.outcome = Outcome::Exited { code: 0 };
+    }
+}
+
+/// Passes the host's secret on, as a backend that spawns without clearing the environment does.
+pub(super) fn inherit_environment(request: &mut ExecRequest) {
+    for (name, value) in std::env::vars() {
+        if name == SECRET_VARIABLE || !request.env.contains_key(&name) && name != "PATH" {
+            request.env.insert(name, value);
+        }
+    }
+}
+
+/// Leaves another descriptor open in the executed program.
+pub(super) fn leave_open(request: &mut ExecRequest) {
+    let mut argv: Vec<Vec<u8>> = [
+        "/bin/sh",
+        "-c",
+        "exec 9</; unset PWD OLDPWD; exec \"$0\" \"$@\"",
+    ]
+    .map(Into::into)
+    .into();
+    argv.append(&mut request.argv);
+    request.argv = argv;
 }
 
 /// A backend that builds something else than the plan, and claims what the inner backend claims for

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use sandbox_core::ExecEnd;
 use sandbox_core::policy::NetworkPolicy;
-use sandbox_core::{ExecEnd, ExecRequest, Outcome};
 use sandbox_local::LocalMutation;
 
-use super::altered::{Alteration, ExecAlteration, ExportAlteration};
-use crate::host_fixture::SECRET_VARIABLE;
+use super::altered::{
+    Alteration, ExecAlteration, ExportAlteration, inherit_environment, leave_open, lose_exit_code,
+};
 
 /// A backend with one fault.
 #[derive(Debug, Clone, Copy)]
@@ -112,6 +113,26 @@ const fn altered(
     }
 }
 
+const fn end(name: &'static str, end: fn(&mut ExecEnd), own: &'static [&'static str]) -> Mutant {
+    let alteration = Alteration {
+        end,
+        ..Alteration::NONE
+    };
+    altered(name, alteration, own)
+}
+
+const fn exports(
+    name: &'static str,
+    exports: ExportAlteration,
+    own: &'static [&'static str],
+) -> Mutant {
+    let alteration = Alteration {
+        exports,
+        ..Alteration::NONE
+    };
+    altered(name, alteration, own)
+}
+
 const fn exec(name: &'static str, exec: ExecAlteration, own: &'static [&'static str]) -> Mutant {
     let alteration = Alteration {
         exec,
@@ -153,10 +174,15 @@ pub(super) const MUTANTS: &[Mutant] = &[
                 "kernel::file_requests",
                 "kernel::leases",
                 "kernel::limits_of_another",
+                "kernel::list_attributes",
+                "kernel::list_personalities",
+                "kernel::list_protocols",
+                "kernel::list_requests",
                 "kernel::memory_policy",
                 "kernel::process_attributes",
                 "kernel::refused_calls",
                 "network::socket_families",
+                "network::unix_pair_read_root",
                 "filesystem::file_flags",
                 "filesystem::set_group_id",
                 "filesystem::whiteout",
@@ -195,6 +221,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "open_files::measured",
             "layers::limit_pids",
             "kernel::crash_helper",
+            "kernel::resource_limits",
         ],
     ),
     mechanism(
@@ -384,12 +411,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         &["streams::binary_integrity"],
     )
     .may(&["streams::"]),
-    altered(
+    end(
         "exit code defaulted to 0",
-        Alteration {
-            end: lose_exit_code,
-            ..Alteration::NONE
-        },
+        lose_exit_code,
         &["exec::exit_codes", "exec::signals"],
     )
     .may(&[
@@ -398,21 +422,45 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "subprocess::compat_fork",
         "streams::many_writes",
     ]),
-    altered(
+    end(
         "denials not reported",
-        Alteration {
-            end: |end| end.refused.clear(),
-            ..Alteration::NONE
-        },
+        |end| end.refused.clear(),
         &["denials::network"],
     ),
-    altered(
+    exports(
         "stale artifacts",
-        Alteration {
-            exports: ExportAlteration::Stale,
-            ..Alteration::NONE
-        },
+        ExportAlteration::Stale,
         &["artifacts::exported_again"],
+    ),
+    exports(
+        "artifacts without the limit of their number",
+        ExportAlteration::TwiceAsMany,
+        &["artifacts::limits"],
+    ),
+    exports(
+        "hidden artifacts left out",
+        ExportAlteration::NotHidden,
+        &["artifacts::names"],
+    ),
+    end(
+        "memory not reported",
+        |end| end.max_rss = Some(0),
+        &["exec::usage"],
+    ),
+    end(
+        "missing output not told",
+        |end| end.incomplete = None,
+        &["output::incomplete"],
+    ),
+    exec(
+        "longer time limits with input",
+        ExecAlteration::PatientWithInput,
+        &["timeout::with_input"],
+    ),
+    exec(
+        "one mode for all files",
+        ExecAlteration::SameMode,
+        &["files::modes"],
     ),
     altered(
         "time to live ignored",
@@ -423,35 +471,3 @@ pub(super) const MUTANTS: &[Mutant] = &[
         &["detached::ends_in_time"],
     ),
 ];
-
-/// Every end of a program becomes a success.
-fn lose_exit_code(end: &mut ExecEnd) {
-    if matches!(
-        end.outcome,
-        Outcome::Exited { .. } | Outcome::Signaled { .. }
-    ) {
-        end.outcome = Outcome::Exited { code: 0 };
-    }
-}
-
-/// Passes the host's secret on, as a backend that spawns without clearing the environment does.
-fn inherit_environment(request: &mut ExecRequest) {
-    for (name, value) in std::env::vars() {
-        if name == SECRET_VARIABLE || !request.env.contains_key(&name) && name != "PATH" {
-            request.env.insert(name, value);
-        }
-    }
-}
-
-/// Leaves another descriptor open in the executed program.
-fn leave_open(request: &mut ExecRequest) {
-    let mut argv: Vec<Vec<u8>> = [
-        "/bin/sh",
-        "-c",
-        "exec 9</; unset PWD OLDPWD; exec \"$0\" \"$@\"",
-    ]
-    .map(Into::into)
-    .into();
-    argv.append(&mut request.argv);
-    request.argv = argv;
-}

@@ -1,5 +1,6 @@
 //! The sandboxes of an [`super::altered::AlteredBackend`].
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -8,7 +9,7 @@ use async_trait::async_trait;
 use sandbox_core::spi::{Input, Instance, OutputSink, Source};
 use sandbox_core::{
     ArtifactLimits, Copied, EnforcementReport, Error, ErrorKind, ExecEnd, ExecRequest, Export,
-    Outcome, Result,
+    FileEntry, Outcome, Result,
 };
 
 use super::altered::{Alteration, ExecAlteration, ExportAlteration};
@@ -24,6 +25,15 @@ const SHORT: Duration = Duration::from_secs(2);
 /// Runs a program, kills its process group at the time limit, and then keeps the execution open.
 const GROUP_KILLER: &str =
     "timeout -s KILL \"$0\" \"$@\"; code=$?; [ $code = 137 ] && exec sleep 8; exit $code";
+
+/// Removes the exported files whose names begin with a dot.
+fn remove_hidden(export: &mut Export) -> std::io::Result<()> {
+    let is_hidden = |path: &Path| path.file_name().is_some_and(|it| it.as_bytes()[0] == b'.');
+    for artifact in export.artifacts.extract_if(.., |it| is_hidden(&it.path)) {
+        std::fs::remove_file(&artifact.path)?;
+    }
+    Ok(())
+}
 
 /// An exported file: name and content.
 type ExportedFile = (std::ffi::OsString, Vec<u8>);
@@ -138,6 +148,9 @@ impl Instance for AlteredInstance {
                 if exec == ExecAlteration::NoInput {
                     input.stdin = None;
                 }
+                if exec == ExecAlteration::PatientWithInput && input.stdin.is_some() {
+                    request.timeout = Some(limit.saturating_mul(3));
+                }
                 self.instance.exec(&request, input, &mut sink).await?
             }
         };
@@ -146,7 +159,28 @@ impl Instance for AlteredInstance {
     }
 
     async fn put(&self, path: &str, mode: u32, content: Source) -> Result<()> {
+        let mode = match self.alteration.exec {
+            // The probe program stays executable.
+            ExecAlteration::SameMode if mode & 0o111 == 0 => 0o644,
+            _ => mode,
+        };
         self.instance.put(path, mode, content).await
+    }
+
+    async fn stat(&self, path: &str) -> Result<Option<FileEntry>> {
+        self.instance.stat(path).await
+    }
+
+    async fn list_dir(&self, path: &str) -> Result<Vec<FileEntry>> {
+        self.instance.list_dir(path).await
+    }
+
+    async fn make_dir(&self, path: &str, mode: u32) -> Result<()> {
+        self.instance.make_dir(path, mode).await
+    }
+
+    async fn remove(&self, path: &str) -> Result<()> {
+        self.instance.remove(path).await
     }
 
     async fn fetch(&self, path: &str, sink: &mut dyn OutputSink) -> Result<()> {
@@ -171,13 +205,18 @@ impl Instance for AlteredInstance {
         &self,
         paths: &[String],
         folder: &Path,
-        limits: ArtifactLimits,
+        mut limits: ArtifactLimits,
     ) -> Result<Export> {
-        let export = self.instance.export(paths, folder, limits).await?;
-        if self.alteration.exports == ExportAlteration::Stale {
-            self.make_stale(folder)
-                .map_err(|error| Error::new(ErrorKind::Io, "export", error.to_string()))?;
+        if self.alteration.exports == ExportAlteration::TwiceAsMany {
+            limits.count *= 2;
         }
+        let mut export = self.instance.export(paths, folder, limits).await?;
+        match self.alteration.exports {
+            ExportAlteration::Stale => self.make_stale(folder),
+            ExportAlteration::NotHidden => remove_hidden(&mut export),
+            ExportAlteration::Straight | ExportAlteration::TwiceAsMany => Ok(()),
+        }
+        .map_err(|error| Error::new(ErrorKind::Io, "export", error.to_string()))?;
         Ok(export)
     }
 

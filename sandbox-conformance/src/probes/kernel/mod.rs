@@ -4,6 +4,8 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 
 use crate::probes::prelude::*;
 
+mod limits_of_another;
+
 /// The probes of this area.
 pub static PROBES: &[Probe] = &[
     Probe::isolation(
@@ -163,7 +165,56 @@ pub static PROBES: &[Probe] = &[
         PROCESSES,
         "changes limits, priority and scheduling class of another execution",
         signs::FORBIDDEN,
-        |context| Box::pin(limits_of_another(context)),
+        |context| Box::pin(limits_of_another::run(context)),
+    ),
+    // The lists of these five are the probe program's own, not those of the filter.
+    Probe::isolation(
+        "kernel::list_attributes",
+        PRIVILEGES,
+        "requests each process attribute that no program needs, and those of later kernels",
+        signs::FORBIDDEN,
+        |context| kernel_call(context, Call::new(["list-attributes"])),
+    ),
+    Probe::isolation(
+        "kernel::list_clone_flags",
+        PRIVILEGES,
+        "requests each namespace by clone, clone3 and unshare, and a sibling",
+        signs::FORBIDDEN,
+        |context| {
+            same_call(
+                context,
+                Call::new(["fork"]),
+                Call::new(["list-clone-flags"]),
+            )
+        },
+    ),
+    Probe::isolation(
+        "kernel::list_personalities",
+        PRIVILEGES,
+        "requests each personality besides Linux's own",
+        signs::FORBIDDEN,
+        |context| kernel_call(context, Call::new(["list-personalities"])),
+    ),
+    Probe::isolation(
+        "kernel::list_protocols",
+        NETWORK_ACCESS,
+        "makes sockets of each IP protocol besides ICMP, TCP, UDP and raw, and of netlink besides \
+         routes",
+        NO_SUCH_PROTOCOL,
+        |context| {
+            same_call(
+                context,
+                Call::new(["tcp-loopback"]),
+                Call::new(["list-protocols"]),
+            )
+        },
+    ),
+    Probe::isolation(
+        "kernel::list_requests",
+        PRIVILEGES,
+        "sends requests of terminals, file systems, disks and other devices through ioctl",
+        UNKNOWN,
+        |context| kernel_call(context, Call::new(["list-requests"])),
     ),
     Probe::isolation(
         "kernel::memory_policy",
@@ -236,6 +287,14 @@ pub static PROBES: &[Probe] = &[
         "makes each system call that no sandbox permits",
         signs::FORBIDDEN,
         |context| kernel_call(context, Call::new(["refused-calls"])),
+    ),
+    Probe::isolation(
+        "kernel::resource_limits",
+        PRIVILEGES,
+        "looks for limits of core files, open files, locked memory, message queues and priorities \
+         above the documented ones, and raises limits",
+        &[denied("bounded", "limits of resources")],
+        |context| kernel_call(context, Call::new(["resource-limits"])),
     ),
     // On the host at least one open succeeds, also for an ordinary user:
     // /proc/sys/kernel/ns_last_pid.
@@ -325,6 +384,16 @@ const HANDLES: &[ExpectedDenial] = &[
     denied("EOPNOTSUPP", "a file system without handles"),
 ];
 
+/// The kernel has the same answers for a protocol without a module, and for raw sockets.
+const NO_SUCH_PROTOCOL: &[ExpectedDenial] = &[
+    denied("EPROTONOSUPPORT", "seccomp, or the kernel"),
+    denied("ESOCKTNOSUPPORT", "the kernel: no such type of this family"),
+    denied("EAFNOSUPPORT", "seccomp"),
+    denied("EPERM", "no capability, or seccomp"),
+    denied("EACCES", "seccomp"),
+    denied("EINVAL", "the kernel: no such type or protocol"),
+];
+
 /// Denials before the kernel looks up the file, which does not exist.
 const UNKNOWN: &[ExpectedDenial] = &[
     denied("ENOTTY", "seccomp"),
@@ -391,38 +460,6 @@ async fn leases(context: &mut ProbeContext) -> Result<(), ProbeError> {
     let file = context.inside("leased");
     context.attack(&Call::new(["lease", &file, "/tmp"])).await;
     context.no_host_effect("a lease ends with the program");
-    Ok(())
-}
-
-/// How long the other execution runs, in milliseconds.
-const WAIT: &str = "2500";
-
-async fn limits_of_another(context: &mut ProbeContext) -> Result<(), ProbeError> {
-    let program = context.fixture().program();
-    let control = context.outside()?.join(format!("{}-pid", context.token()));
-    let wait = |path: &std::path::Path| Call::new(["undisturbed"]).and(path).and(WAIT);
-    let disturb = |path: &std::path::Path| Call::new(["disturb"]).and(path);
-    let other = host::spawn(&program, &wait(&control))?;
-    context.host_control(&disturb(&control)).await?;
-    drop(other);
-    context.allow_control(&Call::new(["disturb-itself"])).await;
-    let path = std::path::PathBuf::from(context.inside("pid"));
-    let (wait, disturb) = (wait(&path), disturb(&path));
-    let runs = context
-        .with_sandbox(async |sandbox| tokio::join!(sandbox.run(&wait), sandbox.run(&disturb)))
-        .await;
-    match runs {
-        Ok((other, attack)) => {
-            let attack = attack?;
-            let attempt = attack.attempt(None);
-            context.record_attack(crate::context::recorded(&disturb, attempt, &attack));
-            context.check_host(
-                "the other execution's own report",
-                other?.attempt(None).is_success(),
-            );
-        }
-        Err(declined) => context.record_attack(Step::new(disturb.text(), declined)),
-    }
     Ok(())
 }
 

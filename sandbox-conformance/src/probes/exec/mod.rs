@@ -4,6 +4,9 @@ use sandbox_core::{ErrorKind, ExecRequest, Execution, SandboxHandle, Stdin};
 use std::time::Duration;
 
 use crate::probes::prelude::*;
+use crate::program::Run;
+
+mod usage;
 
 /// The probes of this area.
 pub static PROBES: &[Probe] = &[
@@ -42,12 +45,30 @@ pub static PROBES: &[Probe] = &[
         |context| Box::pin(orders(context)),
     ),
     Probe::behavior(
+        "exec::sent_signals",
+        EXEC,
+        "sends each of eight signals to a program, and compares the reported outcomes",
+        |context| Box::pin(sent_signals(context)),
+    ),
+    Probe::behavior(
         "exec::signals",
         EXEC,
         "sends itself each signal that does not stop a program, and compares the reported outcomes",
         |context| Box::pin(signals(context)),
     )
     .version(2),
+    Probe::behavior(
+        "exec::umask",
+        EXEC,
+        "asks for the umask, without and with standard input",
+        |context| Box::pin(umask(context)),
+    ),
+    Probe::behavior(
+        "exec::usage",
+        EXEC,
+        "uses known amounts of processor time and memory, and compares the reported ones",
+        |context| Box::pin(usage::run(context)),
+    ),
 ];
 
 /// An execution that needs a missing file.
@@ -247,5 +268,60 @@ async fn signals(context: &mut ProbeContext) -> Result<(), ProbeError> {
     }
     context.record_attack(behavior("end by each signal", deviation));
     context.no_host_effect("signals in the sandbox do not affect the host");
+    Ok(())
+}
+
+/// Signals that end a program by default, among them a real-time signal.
+const SENT: [u8; 8] = [1, 2, 3, 10, 12, 14, 15, 40];
+
+async fn sent_signals(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let raise = Call::new(["raise", "12"]);
+    let run = host::run(&context.fixture().program(), &raise).await?;
+    let failure =
+        (run.outcome != Outcome::Signaled { signal: 12 }).then(|| run.outcome.to_string());
+    context.record_host_control(control("end by a signal on the host", failure));
+    context.allow_control(&Call::new(["alive"])).await;
+    let deviation = context
+        .with_sandbox(async |sandbox| {
+            let sleeper = sandbox.request(&Call::new(["sleep", "", "9000"]));
+            let sleeper = sleeper.timeout(Duration::from_secs(10));
+            for signal in SENT {
+                let ended = async {
+                    let mut execution = sandbox.handle().start(&sleeper, Stdin::Null).await?;
+                    execution.signal(signal).await?;
+                    ended_by(&mut execution, signal.into()).await
+                };
+                match ended.await {
+                    Ok(None) => {}
+                    Ok(deviation) => return deviation,
+                    Err(error) => return Some(format!("signal {signal}: {error}")),
+                }
+            }
+            None
+        })
+        .await;
+    context.record_attack(behavior("send each signal", deviation));
+    context.no_host_effect("signals in the sandbox do not affect the host");
+    Ok(())
+}
+
+/// The documented umask of code.
+const UMASK: &str = "022";
+
+async fn umask(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let call = Call::new(["umask"]);
+    context.host_control(&call).await?;
+    context.allow_control(&Call::new(["alive"])).await;
+    let mut deviation = Ok(None);
+    for call in [call.clone(), call.stdin("input")] {
+        deviation = match context.execute(&call).await.map(Run::from) {
+            Ok(run) if run.attempt(Some(UMASK)).is_success() => continue,
+            Ok(run) => Ok(Some(format!("{:?}, not {UMASK}", run.attempt(None)))),
+            Err(attempt) => Err(attempt),
+        };
+        break;
+    }
+    context.record_attack(behavior("ask for the umask", deviation));
+    context.no_host_effect("the umask is the program's own");
     Ok(())
 }

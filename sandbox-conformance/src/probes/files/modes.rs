@@ -1,0 +1,104 @@
+//! Permission bits of files that are written into a sandbox, and copied in and out.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use sandbox_core::ErrorKind;
+
+use crate::pool::ProbeSandbox;
+use crate::probes::prelude::*;
+
+/// The bits for others are left out: a copy to the host has the umask of this process.
+const MODES: [u32; 7] = [0o100, 0o200, 0o400, 0o500, 0o600, 0o644, 0o755];
+const COPIED: [u32; 4] = [0o400, 0o500, 0o600, 0o700];
+
+pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let own = context.outside()?;
+    for mode in COPIED {
+        let path = own.join(format!("{mode:o}"));
+        std::fs::write(&path, "content")?;
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode))?;
+    }
+    let mode = Call::new(["mode"]).and(own.join("500")).expect("500");
+    context.host_control(&mode).await?;
+    context.allow_control(&Call::new(["alive"])).await;
+    let folder = context.inside("modes");
+    let deviation = context
+        .with_sandbox(async |sandbox| {
+            for mode in MODES {
+                let path = format!("{folder}/{mode:o}");
+                if let Some(deviation) = uploaded(sandbox, &path, mode).await? {
+                    return Ok(Some(deviation));
+                }
+            }
+            for mode in COPIED {
+                let source = own.join(format!("{mode:o}"));
+                let path = format!("{folder}/copied-{mode:o}");
+                let copied = copied(sandbox, &source, &path, mode).await?;
+                if copied.is_some() {
+                    return Ok(copied);
+                }
+            }
+            Ok(None)
+        })
+        .await
+        .map(|result: Result<_, sandbox_core::Error>| match result {
+            Ok(deviation) => Ok(deviation),
+            Err(error) if error.kind() == ErrorKind::Unsupported => Err(error.to_string()),
+            Err(error) => Ok(Some(error.to_string())),
+        });
+    match deviation {
+        Ok(Err(reason)) => context.not_offered(reason),
+        Ok(Ok(deviation)) => context.record_attack(behavior("compare modes", Ok(deviation))),
+        Err(declined) => context.record_attack(behavior("compare modes", Err(declined))),
+    }
+    context.no_host_effect("the attack itself compares the modes");
+    Ok(())
+}
+
+/// A mode that differs, of a file written with this one.
+async fn uploaded(
+    sandbox: &ProbeSandbox,
+    path: &str,
+    mode: u32,
+) -> sandbox_core::Result<Option<String>> {
+    let content = std::io::Cursor::new(b"content");
+    sandbox.handle().upload(path, mode, content).await?;
+    let seen = sandbox.handle().stat(path).await?.mode;
+    Ok(match inside(sandbox, path, mode).await? {
+        None if seen == mode => None,
+        None => Some(format!("{mode:o} is reported as {seen:o}")),
+        other => other,
+    })
+}
+
+/// The same of a file copied into the sandbox and out again.
+async fn copied(
+    sandbox: &ProbeSandbox,
+    source: &Path,
+    path: &str,
+    mode: u32,
+) -> sandbox_core::Result<Option<String>> {
+    sandbox.handle().copy_in(source, path).await?;
+    if let Some(deviation) = inside(sandbox, path, mode).await? {
+        return Ok(Some(deviation));
+    }
+    let back = source.with_extension("back");
+    sandbox.handle().copy_out(path, &back).await?;
+    let found = std::fs::metadata(&back).map(|file| file.permissions().mode() & 0o7777);
+    Ok(match found {
+        Ok(found) if found == mode => None,
+        Ok(found) => Some(format!("{mode:o} came back as {found:o}")),
+        Err(error) => Some(format!("{mode:o} did not come back: {error}")),
+    })
+}
+
+async fn inside(
+    sandbox: &ProbeSandbox,
+    path: &str,
+    mode: u32,
+) -> sandbox_core::Result<Option<String>> {
+    let run = sandbox.run(&Call::new(["mode", path])).await?;
+    let attempt = run.attempt(Some(&format!("{mode:o}")));
+    Ok((!attempt.is_success()).then(|| format!("{mode:o} inside: {:?}", run.attempt(None))))
+}
