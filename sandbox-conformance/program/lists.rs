@@ -172,10 +172,23 @@ pub fn protocols() -> CallResult {
     const CLOEXEC: usize = 0o2000000;
     const INTERNET: [usize; 2] = [2, 10];
     const NETLINK: usize = 16;
-    /// Stream, datagram, raw, sequenced packets, DCCP.
-    const KINDS: [usize; 5] = [1, 2, 3, 5, 6];
-    const OF_INTERNET: [usize; 22] = [
-        2, 4, 8, 12, 22, 29, 33, 41, 46, 47, 50, 51, 92, 94, 98, 103, 108, 115, 132, 136, 143, 262,
+    const STREAM: usize = 1;
+    const DATAGRAM: usize = 2;
+    const RAW: usize = 3;
+    const PACKETS: usize = 5;
+    const DCCP: usize = 6;
+    // Each may load a module, which takes long on slow machines.
+    const WITH_MODULES: [(usize, usize); 7] = [
+        (DCCP, 33),
+        (DATAGRAM, 115), // L2TP
+        (STREAM, 132),   // SCTP
+        (PACKETS, 132),
+        (DATAGRAM, 136), // UDP-Lite
+        (STREAM, 256),   // SMC
+        (STREAM, 262),   // MPTCP
+    ];
+    const RAW_ONLY: [usize; 16] = [
+        2, 4, 8, 12, 22, 29, 41, 46, 47, 50, 51, 94, 103, 108, 115, 132,
     ];
     const OF_NETLINK: core::ops::RangeInclusive<usize> = 1..=22;
     let mut tries = Vec::new();
@@ -187,13 +200,15 @@ pub fn protocols() -> CallResult {
         ));
     };
     for family in INTERNET {
-        for kind in KINDS {
-            OF_INTERNET.map(|protocol| make(family, kind, protocol));
+        for (kind, protocol) in WITH_MODULES {
+            make(family, kind, protocol);
+        }
+        for protocol in RAW_ONLY {
+            make(family, RAW, protocol);
         }
     }
     for protocol in OF_NETLINK {
-        make(NETLINK, 2, protocol);
-        make(NETLINK, 3, protocol);
+        make(NETLINK, RAW, protocol);
     }
     through(tries)
 }

@@ -137,8 +137,8 @@ async fn in_time(context: &mut ProbeContext) -> Result<(), ProbeError> {
     limits_kept(context, "run into each limit", &inputs).await
 }
 
-/// More than the pipes on the way to a program take.
-const MUCH: usize = 4 << 20;
+/// More than the pipe to a program takes.
+const MUCH: usize = 256 << 10;
 
 async fn with_input(context: &mut ProbeContext) -> Result<(), ProbeError> {
     let inputs: [fn() -> Stdin; 3] = [

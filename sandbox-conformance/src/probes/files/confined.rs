@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use sandbox_core::SandboxHandle;
+use sandbox_core::{Capability, Enforcement, SandboxHandle};
 
 use crate::canary::Canary;
 use crate::pool::ProbeSandbox;
@@ -22,6 +22,13 @@ pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
     context
         .allow_control(&Call::new(["make", &link, "1"]).and(folder))
         .await;
+    let isolation = context
+        .with_sandbox(async |sandbox| sandbox.declared(Capability::FilesystemReadRoots))
+        .await;
+    if let Ok(Some(Enforcement::Unenforced { reason })) = isolation {
+        context.not_offered(format!("code itself reads every file: {reason}"));
+        return Ok(());
+    }
     let attempt = context
         .with_sandbox(async |sandbox| {
             if let Some(value) = beyond_code(sandbox).await {
