@@ -290,7 +290,10 @@ fn type_and_mode(path: &CStr) -> Result<u32, Errno> {
         STATX_TYPE_AND_MODE,
         status.as_mut_slice()
     )?;
-    Ok(u32::from(u16::from_ne_bytes([status[MODE], status[MODE + 1]])))
+    Ok(u32::from(u16::from_ne_bytes([
+        status[MODE],
+        status[MODE + 1],
+    ])))
 }
 
 /// The permission bits of a path, in octal digits.

@@ -229,7 +229,9 @@ const NO_LIMIT: usize = usize::MAX;
 /// The limits that are higher than that, and those that this process can raise.
 pub fn resource_limits() -> CallResult {
     let mut found = Vec::new();
-    let limits = LIMITS.into_iter().chain([("processes", PROCESSES, NO_LIMIT)]);
+    let limits = LIMITS
+        .into_iter()
+        .chain([("processes", PROCESSES, NO_LIMIT)]);
     for (name, resource, most) in limits {
         let mut limit = [0usize; 2];
         kernel!(PRLIMIT64, 0usize, resource, 0usize, limit.as_mut_slice())?;
