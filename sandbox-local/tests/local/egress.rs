@@ -46,6 +46,8 @@ const _: () = assert!(
 
 /// Runs the owner of a sandbox, if this process was started as one.
 pub fn run_owner_if_asked() -> Option<std::process::ExitCode> {
+    // The answer takes a runtime of its own, which does not start inside of the owner's.
+    crate::support::namespaces();
     egress::run_owner_if_asked(&Local)
 }
 

@@ -4,6 +4,8 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
+use crate::wait::wait_until;
+
 /// A listener on a free port, and the port.
 pub(super) fn listener() -> (TcpListener, u16) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -56,7 +58,14 @@ pub(super) fn endless_server() -> u16 {
 
 /// Accepts a connection and reads its first byte.
 pub(super) fn accepted(listener: &TcpListener) -> TcpStream {
-    let (mut peer, _) = listener.accept().expect("a connection");
+    listener.set_nonblocking(true).expect("a listener");
+    let mut connection = None;
+    wait_until("a connection arrives", Duration::from_secs(60), || {
+        connection = listener.accept().ok();
+        connection.is_some()
+    });
+    let (mut peer, _) = connection.expect("a connection");
+    peer.set_nonblocking(false).expect("a connection");
     peer.set_read_timeout(Some(Duration::from_secs(30)))
         .expect("a time limit");
     assert_eq!(peer.read(&mut [0; 8]).expect("a byte"), 1);
