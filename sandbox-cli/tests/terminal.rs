@@ -22,7 +22,7 @@ use sandbox::DetachedSandbox;
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// The command on a terminal, as somebody at the keyboard uses it.
+/// The command on a terminal, as a user at the keyboard uses it.
 struct Session {
     master: File,
     /// Keeps the terminal alive, and shows its modes.

@@ -32,7 +32,7 @@ pub(crate) struct Running {
     pub(crate) denials: DenialLog,
     /// When it was created, or attached to.
     pub(crate) created: SystemTime,
-    /// Who is told what happens in it.
+    /// Receives its events.
     pub(crate) auditor: Auditor,
     /// The number of executions so far.
     executions: AtomicU64,

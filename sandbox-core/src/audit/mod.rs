@@ -1,4 +1,4 @@
-//! A record of what happens in sandboxes, for whoever answers for them.
+//! A record of what happens in sandboxes, for their operator.
 //!
 //! [`crate::SandboxClient::audited`] gives each event of its sandboxes to an [`Audit`]. An
 //! [`AuditLog`] writes them as lines of JSON. A record only tells: nothing waits for it, and a log
@@ -154,7 +154,7 @@ pub enum ConnectionEnd {
 #[derive(Clone, Default)]
 pub struct Auditor(Option<Arc<Subject>>);
 
-/// Who is told, and of which sandbox.
+/// The receiver, and the sandbox that its records are about.
 struct Subject {
     audit: Arc<dyn Audit>,
     tier: String,
@@ -190,13 +190,13 @@ impl Auditor {
         Self::new(audit, tier, &plan.name, &plan.labels)
     }
 
-    /// Whether anybody is told.
+    /// Whether there is a receiver.
     #[must_use]
     pub fn is_heard(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Tells the event that `event` makes, if anybody is told.
+    /// Tells the event that `event` makes, if there is a receiver.
     pub fn tell(&self, event: impl FnOnce() -> AuditEvent) {
         if let Some(subject) = &self.0 {
             subject.audit.record(AuditRecord {

@@ -51,7 +51,7 @@ pub struct AgentInstance {
     egress: Option<Arc<Egress>>,
     /// Held while rules change.
     changing_egress: tokio::sync::Mutex<()>,
-    /// Who is told of connections of code.
+    /// Receives the ends of connections of code.
     told: Told,
     /// The workspace, if the sandbox works on a copy.
     workspace: Option<copy::WorkspaceCopy>,

@@ -107,7 +107,7 @@ pub(crate) async fn carry_all(
     }
 }
 
-/// Who is told of connections.
+/// Receives the ends of connections.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Told {
     /// Those that were denied since the last end of an execution.

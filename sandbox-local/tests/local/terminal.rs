@@ -45,7 +45,7 @@ async fn result(sandbox: &SandboxHandle, script: &str) -> ExecResult {
     result.expect("the sandbox works")
 }
 
-/// A program on a terminal, as somebody at the keyboard uses it.
+/// A program on a terminal, as a user at the keyboard uses it.
 struct Session {
     execution: Execution,
     keyboard: StdinWriter,

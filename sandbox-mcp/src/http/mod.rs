@@ -125,7 +125,7 @@ impl HttpListener {
     ///
     /// A client with a session has its own sandboxes. They end with the session: when the client
     /// deletes it, or after an hour without a request. Clients of protocol versions without sessions
-    /// share theirs: whoever has the token is the same client.
+    /// share theirs: all holders of the token are one client.
     pub async fn serve(self) {
         let mut config = StreamableHttpServerConfig::default()
             .with_allowed_hosts(self.authorities.clone())

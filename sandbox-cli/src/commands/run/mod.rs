@@ -254,7 +254,7 @@ impl RunArguments {
         !self.quiet && self.format.format == LiveFormat::Text
     }
 
-    /// The policy and the specification. The default time limit is not for somebody at a terminal.
+    /// The policy and the specification. A program on a terminal has a longer time limit than the default.
     /// A program that is scanned runs alone, because its modules are not scanned.
     fn request(&self, is_alone: bool) -> Result<Request, CommandError> {
         let siblings = self.siblings().filter(|_| !is_alone);

@@ -23,7 +23,7 @@ pub const TIMEOUT: Duration = Duration::from_secs(30 * 24 * 3600);
 /// The variable that says what kind of terminal it is.
 pub const TERM: &str = "TERM";
 
-/// Programs that talk to somebody if they have no arguments.
+/// Programs that are interactive if they have no arguments.
 const INTERACTIVE: [&str; 12] = [
     "ash", "bash", "dash", "fish", "ipython", "ksh", "node", "python", "python3", "sh", "tcsh",
     "zsh",
@@ -75,7 +75,7 @@ fn size() -> TerminalSize {
         .unwrap_or_default()
 }
 
-/// Prints what to type if somebody at a terminal runs an interactive program without one, or
+/// Prints what to type if a user at a terminal runs an interactive program without one, or
 /// without input. `usage` is the command up to the program.
 pub fn hint(request: &ExecRequest, stdin: StdinChoice, usage: &str) {
     let [program] = request.argv.as_slice() else {

@@ -1,4 +1,4 @@
-//! What an audit is told of connections.
+//! Records of connections in an audit.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -37,7 +37,7 @@ async fn next(records: &Records) -> AuditEvent {
     told.remove(0).event
 }
 
-/// An audit is told of each connection with its bytes, of denials with their rule, and of rules.
+/// An audit has each connection with its bytes, denials with their rule, and changes of rules.
 ///
 /// # Errors
 ///
