@@ -173,8 +173,9 @@ fn print_text(document: &ScanDocument) -> Result<(), CommandError> {
     }
     let threshold = document.files.first().map(|one| one.report.threshold);
     if let Some(threshold) = threshold {
+        let noun = if all == 1 { "violation" } else { "violations" };
         print_status(format_args!(
-            "scan: {all} violations, {refused} of them at least {threshold}; a scan is advisory and isolates nothing"
+            "scan: {all} {noun}, {refused} of them at least {threshold}; a scan is advisory and isolates nothing"
         ));
     }
     Ok(())
