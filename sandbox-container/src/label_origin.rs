@@ -4,7 +4,7 @@
 use sandbox_core::{Error, ErrorKind, Result};
 
 use crate::Tier;
-use crate::engine::{Connection, inspect};
+use crate::engine::{Connection, inspect, inspect_image};
 use crate::error::{Operation, engine_error, has_status};
 use crate::image;
 
@@ -26,7 +26,7 @@ pub(crate) async fn has_inherited_labels(
         Err(error) if has_status(&error, 404) => return Ok(true),
         Err(error) => return Err(failed(error)),
     };
-    match engine.client.inspect_image(&image).await {
+    match inspect_image(&engine.client, &image).await {
         Ok(image) => Ok(image::sandbox_label(&image).is_some()),
         Err(error) if has_status(&error, 404) => {
             let context = format!(

@@ -22,7 +22,7 @@ use tokio::time::timeout;
 pub use endpoint::{Candidates, Endpoint, GivenClient};
 pub use facts::EngineFacts;
 pub use hard_limits::HardLimits;
-pub(crate) use inspect::inspect;
+pub(crate) use inspect::{inspect, inspect_image};
 pub use listing::ListedContainer;
 pub(crate) use listing::list;
 use ping::{Ping, ping};

@@ -15,7 +15,7 @@ use sandbox_core::{Error, ErrorKind, ImageInfo, ImageReference, Result};
 use super::find::inspect_named;
 use super::repack::{CommittedImage, repack};
 use super::{info, pipe};
-use crate::engine::{Connection, inspect};
+use crate::engine::{Connection, inspect, inspect_image};
 use crate::error::{Operation, engine_error, is_container_missing};
 use crate::{Tier, labels, removal};
 
@@ -53,7 +53,7 @@ pub(crate) async fn source_of_container(
         let context = format!("the engine does not say which image container {container} is of");
         Error::new(ErrorKind::Io, "inspect container", context).on(tier)
     })?;
-    let image = engine.client.inspect_image(&image).await;
+    let image = inspect_image(&engine.client, &image).await;
     image.map(|image| SourceImage::new(&image)).map_err(failed)
 }
 

@@ -1,10 +1,9 @@
 //! Finds an image on the engine, and reads what sandboxes must override.
 
-use bollard::errors::Error as EngineError;
 use bollard::models::ImageInspect;
 use sandbox_core::{Error, ErrorKind, ImageReference, Result};
 
-use crate::engine::Connection;
+use crate::engine::{Connection, inspect_image};
 use crate::error::{Operation, engine_error, has_status};
 use crate::{Tier, labels};
 
@@ -122,11 +121,7 @@ pub(crate) async fn inspect_named(
     reference: &ImageReference,
 ) -> Result<Option<ImageInspect>> {
     let name = request_name(reference);
-    let mut inspected = engine.client.inspect_image(&name).await;
-    if inspected.as_ref().is_err_and(vanished) {
-        inspected = engine.client.inspect_image(&name).await;
-    }
-    match inspected {
+    match inspect_image(&engine.client, &name).await {
         Ok(image) => match check_name(reference, &image) {
             Ok(()) => Ok(Some(image)),
             Err(why) => Err(Error::new(
@@ -140,13 +135,6 @@ pub(crate) async fn inspect_named(
         Err(error) if has_status(&error, 404) => Ok(None),
         Err(error) => Err(engine_error(tier, Operation::Inspect, error)),
     }
-}
-
-/// Whether Podman found an image and could not read it, because its name moved to another image or
-/// an image was removed meanwhile. Podman reads names and images under separate locks (podman #6510).
-/// A second request gives the image that has the name now.
-fn vanished(error: &EngineError) -> bool {
-    has_status(error, 500) && error.to_string().contains("image not known")
 }
 
 /// The error for an image that the engine does not have and must not pull.
@@ -210,21 +198,6 @@ mod tests {
 
     fn reference(text: &str) -> ImageReference {
         text.parse().expect(text)
-    }
-
-    fn response(status_code: u16, message: &str) -> EngineError {
-        EngineError::DockerResponseServerError {
-            status_code,
-            message: message.into(),
-        }
-    }
-
-    #[test]
-    fn only_an_image_that_vanished_meanwhile_is_inspected_again() {
-        let unreadable = r#"locating image with ID "6f80": image not known"#;
-        assert!(vanished(&response(500, unreadable)));
-        assert!(!vanished(&response(404, unreadable)));
-        assert!(!vanished(&response(500, "no space left on device")));
     }
 
     fn image() -> ImageInspect {

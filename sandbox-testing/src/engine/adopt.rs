@@ -408,9 +408,8 @@ fn committed(engine: &'static TestEngine) -> TestResult {
         let image = sandbox.commit(&tag).await?;
         assert_eq!(image.names, [format!("docker.io/{tag}")]);
         sandbox.kill().await?;
-        let api = engine.api();
-        let made = api.inspect_image(&tag).await.expect("image");
-        let base = api.inspect_image(BUSYBOX).await.expect("image");
+        let made = engine.image(&tag).await.expect("image");
+        let base = engine.image(BUSYBOX).await.expect("image");
         assert_eq!(
             made.config, base.config,
             "configured like the image it comes from"

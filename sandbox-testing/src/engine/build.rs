@@ -236,10 +236,7 @@ fn goes(engine: &'static TestEngine) -> TestResult {
             .image(&image.id)
             .image_retention(ImageRetention::Remove);
         client.create(&asked).await?.kill().await?;
-        assert!(
-            engine.api().inspect_image(&image.id).await.is_err(),
-            "still there"
-        );
+        assert!(engine.image(&image.id).await.is_none(), "still there");
         Ok(())
     })
 }

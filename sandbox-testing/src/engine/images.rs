@@ -110,7 +110,7 @@ fn puller(engine: &'static TestEngine, pull: PullPolicy) -> SandboxClient {
 }
 
 async fn has(engine: &'static TestEngine, image: &str) -> bool {
-    engine.api().inspect_image(image).await.is_ok()
+    engine.image(image).await.is_some()
 }
 
 fn pulled_when_missing(engine: &'static TestEngine) -> TestResult {
@@ -460,7 +460,7 @@ fn allowed(engine: &'static TestEngine) -> TestResult {
 
 fn digits(engine: &'static TestEngine) -> TestResult {
     run(async {
-        let image = engine.api().inspect_image(BUSYBOX).await.expect("image");
+        let image = engine.image(BUSYBOX).await.expect("image");
         let id = image.id.expect("id");
         let client = engine.client(CapabilityPolicy::new());
         client

@@ -201,8 +201,8 @@ async fn unchecked(
         forcerm: true,
         ..BuildImageOptions::default()
     };
-    let (engine, body) = (engine.api(), bollard::body_full(archive.into()));
-    let mut events = Box::pin(engine.build_image(options, None, Some(body)));
+    let (api, body) = (engine.api(), bollard::body_full(archive.into()));
+    let mut events = Box::pin(api.build_image(options, None, Some(body)));
     let mut printed = String::new();
     while let Some(event) = events.next().await {
         match event {
@@ -210,13 +210,11 @@ async fn unchecked(
             Err(error) => printed.push_str(&error.to_string()),
         }
     }
-    let base = engine.inspect_image(BUSYBOX).await.expect("the base");
+    let base = engine.image(BUSYBOX).await.expect("the base");
     let base = base.id.expect("an id");
     for id in made(&printed).filter(|id| !base.contains(id)) {
         // The image of an earlier step may have been removed with the one that was made from it.
-        let _ = engine
-            .remove_image(id, None::<RemoveImageOptions>, None)
-            .await;
+        let _ = api.remove_image(id, None::<RemoveImageOptions>, None).await;
     }
     printed
 }
@@ -486,14 +484,8 @@ fn announces(engine: &'static TestEngine) -> TestResult {
             error.to_string().contains(step) && error.fix().is_some(),
             "{error}"
         );
-        assert!(
-            engine.api().inspect_image(&tag).await.is_err(),
-            "it is left"
-        );
-        assert!(
-            engine.api().inspect_image(BUSYBOX).await.is_ok(),
-            "another went"
-        );
+        assert!(engine.image(&tag).await.is_none(), "it is left");
+        assert!(engine.image(BUSYBOX).await.is_some(), "another went");
         Ok(())
     })
 }

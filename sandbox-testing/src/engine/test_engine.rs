@@ -8,7 +8,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bollard::Docker;
 use bollard::errors::Error;
-use bollard::models::{ContainerConfig as ImageConfig, ContainerCreateBody, HostConfig};
+use bollard::models::{
+    ContainerConfig as ImageConfig, ContainerCreateBody, HostConfig, ImageInspect,
+};
 use bollard::query_parameters::{CommitContainerOptions, RemoveContainerOptions};
 use futures_util::StreamExt;
 use sandbox_container::{ContainerConfig, Family, ProfileForm};
@@ -87,6 +89,22 @@ impl TestEngine {
 
     pub(super) fn api(&self) -> Docker {
         (self.api)()
+    }
+
+    /// What the engine says of an image; `None` if it has none of this name or id. Podman fails
+    /// while other tests remove images, which it says itself (podman #6510); the next request works.
+    pub(super) async fn image(&self, name: &str) -> Option<ImageInspect> {
+        let mut last = None;
+        for _ in 0..5 {
+            match self.api().inspect_image(name).await {
+                Ok(image) => return Some(image),
+                Err(Error::DockerResponseServerError {
+                    status_code: 404, ..
+                }) => return None,
+                Err(error) => last = Some(error),
+            }
+        }
+        panic!("inspecting image {name}: {last:?}")
     }
 
     /// Why the tests cannot run; `None` where they can.
