@@ -106,8 +106,8 @@ impl CommandError {
             Some("run") => {
                 "sandbox run --help shows the options; options of the program go after --".into()
             }
-            Some(name @ ("exec" | "shell")) => {
-                format!("sandbox {name} --help shows the options; a command goes after --")
+            Some("create") if error.kind() == clap::error::ErrorKind::UnknownArgument => {
+                "sandbox create --help shows the options; --name names the sandbox".to_owned()
             }
             None => "sandbox --help lists the commands".to_owned(),
             Some(name) => format!("sandbox {name} --help shows the options"),

@@ -26,13 +26,13 @@ Exit codes: the program's; 124 time limit; 125 no such sandbox, or it failed; 12
 
 /// The options of `exec`.
 #[derive(Debug, Args)]
-#[command(after_help = NOTES, override_usage = "sandbox exec [OPTIONS] NAME -- COMMAND [ARG...]")]
+#[command(after_help = NOTES, override_usage = "sandbox exec [OPTIONS] NAME [--] COMMAND [ARG...]")]
 pub struct ExecArguments {
     /// Name of the sandbox
     name: String,
 
     /// Command to run in the sandbox
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 
     #[command(flatten)]
@@ -83,13 +83,13 @@ It is `sandbox exec -it NAME -- bash`. The shell ends with the command; the sand
 
 /// The options of `shell`.
 #[derive(Debug, Args)]
-#[command(after_help = SHELL_NOTES, override_usage = "sandbox shell [OPTIONS] NAME [-- PROGRAM [ARG...]]")]
+#[command(after_help = SHELL_NOTES, override_usage = "sandbox shell [OPTIONS] NAME [[--] PROGRAM [ARG...]]")]
 pub struct ShellArguments {
     /// Name of the sandbox
     name: String,
 
     /// Program to run instead of a shell [default: bash, or sh if there is no bash]
-    #[arg(last = true, value_name = "PROGRAM")]
+    #[arg(trailing_var_arg = true, value_name = "PROGRAM")]
     command: Vec<OsString>,
 
     #[command(flatten)]

@@ -71,6 +71,21 @@ pub fn consecutive_processes_share_a_detached_sandbox() {
     assert!(sandbox.listed().is_none());
 }
 
+pub fn command_follows_the_name_with_or_without_dashes() {
+    let sandbox = DetachedSandbox::create("typed", &[]);
+    let name = sandbox.name.as_str();
+    let command = ["printf", "%s.", "-w", "--", "a"];
+    for before in [
+        &["exec", name][..],
+        &["exec", name, "--"],
+        &["exec", "-w", "/tmp", name, "--timeout", "20"],
+    ] {
+        let arguments = [before, &command].concat();
+        let expected = (Some(0), "-w.--.a.".to_owned(), String::new());
+        assert_eq!(run(&arguments), expected, "{arguments:?}");
+    }
+}
+
 pub fn exec_applies_input_options_and_limits() {
     let created = DetachedSandbox::create("options", &["--timeout", "20s", "--stdout-max", "1KiB"]);
     let name = created.name.as_str();

@@ -30,6 +30,7 @@ fn main() -> ExitCode {
                 ending::sandbox_ends_when_its_supervisor_is_killed,
                 executions::fifty_consecutive_executions_by_name_succeed,
                 executions::consecutive_processes_share_a_detached_sandbox,
+                executions::command_follows_the_name_with_or_without_dashes,
                 executions::exec_applies_input_options_and_limits,
                 executions::concurrent_executions_are_independent,
                 executions::interrupted_execution_leaves_sandbox_running,
