@@ -1,5 +1,6 @@
 //! Finds the cluster and holds what is known about it.
 
+use std::io::ErrorKind::NotFound;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, Secret};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use kube::api::{ApiResource, DynamicObject};
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Api, Client, Config};
 use sandbox_core::{Error, Result};
 
@@ -225,15 +226,30 @@ async fn read(config: &KubernetesConfig) -> Result<Config> {
         (None, Some(_)) => Config::from_kubeconfig(&options)
             .await
             .map_err(|error| bad(error.to_string())),
-        (None, None) => Config::infer()
-            .await
-            .map_err(|error| bad(format!("no cluster is configured: {error}"))),
+        (None, None) => Config::infer().await.map_err(|error| {
+            bad(format!(
+                "no cluster is configured: {}",
+                not_configured(&error)
+            ))
+        }),
     };
     let mut found = found?;
     found.connect_timeout = Some(ANSWER_TIMEOUT);
     // The gate retries, and counts retries.
     found.default_retry = false;
     Ok(found)
+}
+
+/// Why there is no configuration. Most hosts have no cluster, so the usual reason is short.
+fn not_configured(error: &InferConfigError) -> String {
+    match std::error::Error::source(error).and_then(|cause| cause.downcast_ref()) {
+        Some(KubeconfigError::ReadConfig(cause, path)) if cause.kind() == NotFound => {
+            format!("{} does not exist", path.display())
+        }
+        // The other half of the error speaks of pods, which seldom run this.
+        Some(cause) => cause.to_string(),
+        None => error.to_string(),
+    }
 }
 
 #[cfg(test)]
