@@ -15,15 +15,19 @@ pub enum SandboxState {
     /// It has ended and left something behind, which [`crate::SandboxClient::remove`] or
     /// [`crate::SandboxClient::prune`] removes.
     Ended,
+    /// Its record cannot be read: another version of this program wrote it.
+    /// [`crate::SandboxClient::get`] says what is wrong.
+    Unknown,
 }
 
 impl SandboxState {
-    /// `running` or `ended`.
+    /// `running`, `ended` or `unknown`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Running => "running",
             Self::Ended => "ended",
+            Self::Unknown => "unknown",
         }
     }
 }

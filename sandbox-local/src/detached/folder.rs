@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 use sandbox_agent::protocol::keep::files;
-use sandbox_core::{Error, ErrorKind, Result, SandboxSpec};
+use sandbox_core::{Error, ErrorKind, Result, SandboxInfo, SandboxSpec, SandboxState};
 use sandbox_host::state::{name_is_taken, not_found, read_private};
 
 use super::record::LocalRecord;
@@ -39,6 +39,15 @@ pub(crate) struct SandboxEntry {
     pub(crate) supervisor: SupervisorState,
     /// `None` before the handover and during removal.
     pub(crate) record: Option<Result<LocalRecord>>,
+}
+
+impl SandboxEntry {
+    /// The entry in a list of sandboxes if its record cannot be read.
+    pub(crate) fn unknown(&self, tier: &str) -> SandboxInfo {
+        let changed = std::fs::metadata(&self.folder).and_then(|folder| folder.modified());
+        let created = changed.unwrap_or(SystemTime::UNIX_EPOCH);
+        SandboxInfo::new(&self.name, tier, SandboxState::Unknown, created)
+    }
 }
 
 /// Whether a supervisor holds the lock of a sandbox.

@@ -185,8 +185,16 @@ async fn attach(
 fn list(sandboxes: &SandboxesFolder) -> Result<Vec<SandboxInfo>> {
     let mut list = Vec::new();
     for entry in sandboxes.entries()? {
-        let Some(record) = entry.record else { continue };
-        let record = record?;
+        let record = match &entry.record {
+            None => continue,
+            Some(Ok(record)) => record,
+            // It must not hide the others.
+            Some(Err(cause)) => {
+                tracing::warn!(name = entry.name, %cause, "a sandbox's record");
+                list.push(entry.unknown(&sandboxes.tier));
+                continue;
+            }
+        };
         let runs = entry.supervisor == SupervisorState::Alive;
         let state = if runs {
             SandboxState::Running

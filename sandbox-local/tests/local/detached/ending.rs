@@ -141,10 +141,23 @@ async fn sandbox_of_another_pid_namespace_is_not_touched() {
     }
     assert!(client.prune().await.expect("nothing").is_empty());
     std::fs::write(&record, "{").expect("written");
+    let other = client.create(&spec(&unique("readable"))).await;
+    let other = other.expect("created");
+    let mut states = Vec::new();
+    for listed in client.list().await.expect("a list") {
+        states.push((listed.name == name, listed.state));
+    }
+    states.sort_by_key(|(is_unreadable, _)| *is_unreadable);
     assert_eq!(
-        client.list().await.expect_err("unreadable").kind(),
-        ErrorKind::Io
+        states,
+        [
+            (false, SandboxState::Running),
+            (true, SandboxState::Unknown)
+        ]
     );
+    other.kill().await.expect("ended");
+    let error = client.get(&name).await.expect_err("unreadable");
+    assert_eq!(error.kind(), ErrorKind::Io, "{error}");
     assert!(client.remove(&name).await.is_err());
     assert!(sandbox.exec(&sh("true")).await.expect("it lives").success());
     sandbox.kill().await.expect("ended");
