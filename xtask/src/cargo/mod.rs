@@ -148,7 +148,8 @@ mod tests {
         let workspace = Workspace::find().expect("cargo metadata");
         assert_eq!(
             workspace.root.join("xtask"),
-            Path::new(env!("CARGO_MANIFEST_DIR"))
+            // A kept target folder may have been filled by a checkout at another path.
+            env::current_dir().expect("the package's folder")
         );
         let removed: Vec<_> = workspace
             .cargo()
