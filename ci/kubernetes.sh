@@ -206,6 +206,7 @@ state = "$k8s_run/containerd"
   [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
     runtime_type = "io.containerd.runc.v2"
 C
+    # Kubelets from 1.22 on allow net.ipv4.ip_unprivileged_port_start by themselves.
     # Images come from archives alone, so none is ever collected. The rules that makeIPTablesUtilChains
     # would make serve no purpose here, and would stay when the node is gone.
     cat >"$conf/kubelet.yaml" <<C
@@ -229,6 +230,7 @@ resolvConf: /dev/null
 clusterDomain: cluster.local
 hairpinMode: none
 serializeImagePulls: false
+allowedUnsafeSysctls: [net.ipv4.ip_unprivileged_port_start]
 imageGCHighThresholdPercent: 100
 imageGCLowThresholdPercent: 99
 imageMinimumGCAge: 8760h

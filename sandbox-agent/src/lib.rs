@@ -13,6 +13,7 @@
 //! sandbox-agent serve --listen NAME       the same; the first client connects to that name too
 //!     --close FILE                        and set the mode of FILE to 0600
 //!     --cut-network                       and first bring all interfaces down, except the loopback
+//!     --cut-network-until-rules           the same; the settings then have egress rules
 //! sandbox-agent connect [--wait] NAME     relay descriptors 0 and 1 to such a socket
 //! sandbox-agent answer PORT               accept and close connections to a TCP port
 //! sandbox-agent dial MILLISECONDS TARGET...          report which targets accept connections

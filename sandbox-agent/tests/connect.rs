@@ -3,6 +3,7 @@
 mod common;
 
 use std::{
+    collections::BTreeMap,
     io::Read,
     os::{
         fd::OwnedFd,
@@ -20,7 +21,10 @@ use common::{
     processes::{alive, unique_seconds, wait_until},
     script, settings,
 };
-use sandbox_agent::protocol::{ClientKey, ExecRequest, ExitKind, FrameKind};
+use sandbox_agent::protocol::{
+    AgentSettings, ClientKey, EgressHost, EgressRule, EgressSettings, EgressTable, ExecRequest,
+    ExitKind, FrameKind, IpRange,
+};
 use sandbox_testing::{named_tests, trials};
 
 fn main() -> ExitCode {
@@ -40,6 +44,8 @@ fn main() -> ExitCode {
             named_tests![
                 network_is_cut_before_the_first_client_is_served,
                 agent_that_cannot_cut_the_network_serves_no_client,
+                capability_for_rules_ends_with_the_first_settings,
+                settings_without_the_announced_rules_are_refused,
             ],
         ),
     ])
@@ -210,7 +216,6 @@ fn in_own_network(script: &str) -> Command {
 }
 
 fn network_is_cut_before_the_first_client_is_served() {
-    const NET_ADMIN: u64 = 1 << 12;
     let temp_dir = tempfile::tempdir().unwrap();
     let path = temp_dir.path().join("agent");
     let name = path.to_str().unwrap();
@@ -218,24 +223,9 @@ fn network_is_cut_before_the_first_client_is_served() {
     let mut command = in_own_network(&serve);
     let mut agent = command.spawn().unwrap();
     wait_until("it listens", || path.exists());
-    let status = std::fs::read_to_string(format!("/proc/{}/status", agent.id())).unwrap();
-    let sets: Vec<_> = status
-        .lines()
-        .filter(|line| line.starts_with("Cap"))
-        .map(|line| {
-            let (name, set) = line.split_once(":\t").unwrap();
-            (name, u64::from_str_radix(set, 16).unwrap())
-        })
-        .collect();
-    assert_eq!(sets.len(), 5, "{status}");
-    for (name, set) in &sets {
-        assert_eq!(set & NET_ADMIN, 0, "{name}: {status}");
-    }
+    assert_eq!(sets_with_net_admin(&agent), [""; 0]);
     // The other capabilities are needed until the first client has connected.
-    assert!(
-        sets.iter()
-            .any(|(name, set)| *name == "CapPrm" && *set != 0)
-    );
+    assert_ne!(capability_sets(&agent)["CapPrm"], 0);
     let (mut first, mut connect) = through_waiting_connect(name);
     first.hello(&settings()).unwrap();
     let up = first.run(&script(
@@ -247,6 +237,95 @@ fn network_is_cut_before_the_first_client_is_served() {
     drop(first);
     assert!(connect.wait().unwrap().success());
     assert_eq!(agent.wait().unwrap().code(), Some(0));
+}
+
+/// The capability sets of a process, by their names in `/proc`.
+fn capability_sets(process: &Child) -> BTreeMap<String, u64> {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", process.id())).unwrap();
+    let sets: BTreeMap<_, _> = status
+        .lines()
+        .filter(|line| line.starts_with("Cap"))
+        .map(|line| {
+            let (name, set) = line.split_once(":\t").unwrap();
+            (name.to_owned(), u64::from_str_radix(set, 16).unwrap())
+        })
+        .collect();
+    assert_eq!(sets.len(), 5, "{status}");
+    sets
+}
+
+/// The names of the sets that contain `CAP_NET_ADMIN`.
+fn sets_with_net_admin(process: &Child) -> Vec<String> {
+    const NET_ADMIN: u64 = 1 << 12;
+    let sets = capability_sets(process).into_iter();
+    let with = sets.filter(|(_, set)| set & NET_ADMIN != 0);
+    with.map(|(name, _)| name).collect()
+}
+
+/// Settings with rules for a name and for a network of addresses.
+fn settings_with_rules() -> AgentSettings {
+    let range = IpRange {
+        address: [203, 0, 113, 0].into(),
+        prefix: 24,
+    };
+    let rule = |host, port| EgressRule {
+        denies: false,
+        host,
+        ports: vec![port],
+    };
+    let rules = vec![
+        rule(EgressHost::Name(b"one.test".to_vec()), 8080),
+        rule(EgressHost::Range(range), 9000),
+    ];
+    AgentSettings {
+        egress: Some(EgressSettings {
+            table: EgressTable { rules },
+            ranges: vec![range],
+        }),
+        ..settings()
+    }
+}
+
+fn capability_for_rules_ends_with_the_first_settings() {
+    let temp_dir = tempfile::tempdir().unwrap();
+    let path = temp_dir.path().join("agent");
+    let name = path.to_str().unwrap();
+    let serve = format!("exec \"$0\" serve --cut-network-until-rules --listen {name}");
+    let mut agent = in_own_network(&serve).spawn().unwrap();
+    wait_until("it listens", || path.exists());
+    assert_eq!(
+        sets_with_net_admin(&agent),
+        ["CapBnd", "CapEff", "CapPrm"],
+        "only the routes need it"
+    );
+    let (mut first, mut connect) = through_waiting_connect(name);
+    first.hello(&settings_with_rules()).unwrap();
+    assert_eq!(sets_with_net_admin(&agent), [""; 0]);
+    let up = first.run(&script(
+        "ip -o link show up; ip link set d0 up || echo refused",
+    ));
+    assert!(!up.text().contains("d0"), "{}", up.text());
+    assert!(up.text().ends_with("refused\n"), "{}", up.text());
+    let routes = first.run(&script("ip route show table local type local dev lo"));
+    for range in ["198.18.0.0/15", "203.0.113.0/24"] {
+        assert!(routes.text().contains(range), "{}", routes.text());
+    }
+    drop(first);
+    assert!(connect.wait().unwrap().success());
+    assert_eq!(agent.wait().unwrap().code(), Some(0));
+}
+
+fn settings_without_the_announced_rules_are_refused() {
+    let temp_dir = tempfile::tempdir().unwrap();
+    let path = temp_dir.path().join("agent");
+    let name = path.to_str().unwrap();
+    let serve = format!("exec \"$0\" serve --cut-network-until-rules --listen {name}");
+    let mut agent = in_own_network(&serve).spawn().unwrap();
+    let (mut first, mut connect) = through_waiting_connect(name);
+    let failure = first.hello(&settings()).unwrap_err();
+    assert!(failure.detail.contains("egress rules"), "{failure:?}");
+    assert!(connect.wait().unwrap().success());
+    assert_eq!(agent.wait().unwrap().code(), Some(71));
 }
 
 fn agent_that_cannot_cut_the_network_serves_no_client() {

@@ -27,6 +27,7 @@ mod layers;
 mod limits;
 mod lists;
 mod mounts;
+mod named;
 mod network;
 mod peers;
 mod processes;
@@ -168,6 +169,8 @@ fn dispatch(command: &str, a: &ProbeArguments) -> Option<CallResult> {
         "new-mount" => mounts::new_mount(),
         "tcp" => network::tcp(a),
         "udp" => network::udp(a),
+        "tcp-named" => named::tcp(a),
+        "udp-named" => named::udp(a),
         "tcp-loopback" => network::tcp_loopback(),
         "udp-loopback" => network::udp_loopback(),
         "unix" => network::unix(a.text(0)),

@@ -17,7 +17,7 @@ const AF_NETLINK: usize = 16;
 const AF_PACKET: usize = 17;
 const AF_VSOCK: usize = 40;
 pub const STREAM: usize = 1;
-const DATAGRAM: usize = 2;
+pub const DATAGRAM: usize = 2;
 const RAW: usize = 3;
 const CLOEXEC: usize = 0o2000000;
 /// The maximum time to wait for an answer.
@@ -58,13 +58,13 @@ pub fn socket_families() -> CallResult {
 }
 
 /// A socket address: `127.0.0.1/80`, or 32 hexadecimal digits and a port for IPv6.
-struct Address {
+pub struct Address {
     family: usize,
     bytes: Vec<u8>,
 }
 
 impl Address {
-    fn parse(text: &str) -> Option<Address> {
+    pub fn parse(text: &str) -> Option<Address> {
         let (host, port) = text.split_once('/')?;
         let port: u16 = port.parse().ok()?;
         let mut bytes = Vec::new();
@@ -97,12 +97,12 @@ impl Address {
     }
 }
 
-/// The addresses after the first argument. A malformed address ends the program, because fewer
+/// The addresses from this argument on. A malformed address ends the program, because fewer
 /// addresses would be tried.
-fn addresses(arguments: &ProbeArguments) -> impl Iterator<Item = Address> + '_ {
+pub fn addresses(arguments: &ProbeArguments, first: usize) -> impl Iterator<Item = Address> + '_ {
     let parsed =
         |text| Address::parse(text).unwrap_or_else(|| call_result::give_up("not_an_address"));
-    arguments.texts().skip(1).map(parsed)
+    arguments.texts().skip(first).map(parsed)
 }
 
 /// Waits until the socket is readable (1) or writable (4).
@@ -113,7 +113,7 @@ fn ready(socket: i32, event: u32) -> Result<(), Errno> {
     }
 }
 
-fn connect(address: &Address, kind: usize) -> Result<i32, Errno> {
+pub fn connect(address: &Address, kind: usize) -> Result<i32, Errno> {
     let socket = socket(address.family, kind | 0o4000, 0)?;
     match kernel!(
         CONNECT,
@@ -165,7 +165,7 @@ fn exchange(socket: i32, token: &str) -> Result<(), Errno> {
 
 fn reach(arguments: &ProbeArguments, kind: usize) -> CallResult {
     let token = arguments.text(0);
-    any(addresses(arguments).map(|address| {
+    any(addresses(arguments, 1).map(|address| {
         let socket = connect(&address, kind)?;
         let result = exchange(socket, token);
         close(socket);

@@ -176,6 +176,18 @@ impl ProbeContext {
         Ok(mechanisms.iter().any(is))
     }
 
+    /// What the backend declares as missing in the enforcement of the probe's subject.
+    ///
+    /// # Errors
+    ///
+    /// If there is no sandbox.
+    pub async fn declared_gap(&mut self) -> Result<Option<String>, Attempt> {
+        self.with_sandbox(async |_| ()).await?;
+        let declared = self.evidence.declared.as_ref();
+        let gap = declared.filter(|declared| !declared.is_enforced());
+        Ok(gap.map(ToString::to_string))
+    }
+
     /// Calls `act` with the attacked sandbox, under a lock.
     ///
     /// # Errors

@@ -22,6 +22,7 @@ mod addresses;
 pub mod canary;
 mod capacity;
 mod context;
+mod egress_server;
 mod evidence;
 mod finding;
 pub mod host;

@@ -1,7 +1,8 @@
 //! The configuration of the backend.
 
+use std::collections::BTreeMap;
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +37,7 @@ pub const SHORTEST_LEASE: Duration = Duration::from_secs(20);
 #[non_exhaustive]
 pub enum PodProfile {
     /// The agent takes the pod's network down with `NET_ADMIN` and gives the capability up before
-    /// it serves a client. It runs as another user than the code. The namespace's pod security
+    /// it serves a client, or with egress rules before code runs. It is another user than the code. The namespace's pod security
     /// level must be `privileged` or unset.
     #[default]
     Hardened,
@@ -96,6 +97,8 @@ pub struct KubernetesConfig {
     pub requests_at_once: usize,
     /// Pods to start ahead; `None` disables the warm pool.
     pub warm: Option<WarmPool>,
+    /// Addresses of names that egress rules allow, before this host's resolver is asked.
+    pub hosts: BTreeMap<String, IpAddr>,
     /// A build of the agent, instead of the embedded one.
     pub agent: Option<Arc<[u8]>>,
     /// A protection to leave out although it is reported.
@@ -121,6 +124,7 @@ impl fmt::Debug for KubernetesConfig {
             .field("lease", &self.lease)
             .field("requests_at_once", &self.requests_at_once)
             .field("warm", &self.warm)
+            .field("hosts", &self.hosts)
             .field("agent", &self.agent.as_ref().map(|program| program.len()))
             .finish()
     }
@@ -143,6 +147,7 @@ impl Default for KubernetesConfig {
             lease: LEASE,
             requests_at_once: REQUESTS_AT_ONCE,
             warm: None,
+            hosts: BTreeMap::new(),
             agent: None,
             #[cfg(feature = "mutants")]
             mutation: None,
@@ -263,6 +268,14 @@ impl KubernetesConfig {
     #[must_use]
     pub fn warm(mut self, pool: WarmPool) -> Self {
         self.warm = Some(pool);
+        self
+    }
+
+    /// Gives a name that egress rules allow this address, instead of what this host's resolver
+    /// finds. The rules must still allow the address.
+    #[must_use]
+    pub fn host_address(mut self, name: impl Into<String>, address: IpAddr) -> Self {
+        self.hosts.insert(name.into(), address);
         self
     }
 

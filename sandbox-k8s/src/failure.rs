@@ -4,6 +4,7 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
 use sandbox_core::{Error, ErrorKind};
 
 use crate::TIER;
+use crate::egress::LOW_PORTS;
 use crate::lowering::CONTAINER;
 
 /// How far a pod has come.
@@ -21,6 +22,10 @@ pub(crate) enum PodProgress {
 /// The fix for a cluster that does not answer.
 pub(crate) const SEE_CLUSTER: &str =
     "see that the cluster runs and that KUBECONFIG names it (`kubectl version`)";
+
+/// The reason of a pod whose kernel settings its kubelet does not allow. Only pods with egress rules
+/// have such a setting.
+const FORBIDDEN_SETTING: &str = "SysctlForbidden";
 
 /// Reasons for waiting that will not resolve themselves, and their error kinds.
 const PERMANENT: [(&str, ErrorKind); 10] = [
@@ -51,7 +56,13 @@ pub(crate) fn progress(pod: &Pod) -> PodProgress {
     if matches!(status.phase.as_deref(), Some("Failed" | "Succeeded")) {
         let why = status_reason(status)
             .unwrap_or_else(|| "the pod ended before its agent answered".into());
-        return PodProgress::Failed(ended_early(why));
+        let error = ended_early(why);
+        return PodProgress::Failed(match status.reason.as_deref() {
+            Some(FORBIDDEN_SETTING) => error.with_fix(format!(
+                "use nodes with Kubernetes 1.22 or newer, or have their kubelets allow it (`--allowed-unsafe-sysctls={LOW_PORTS}`)"
+            )),
+            _ => error,
+        });
     }
     let mut containers = status.container_statuses.iter().flatten();
     let runs = containers.any(|container| {

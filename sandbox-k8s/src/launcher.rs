@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::Pod;
 use sandbox_agent::protocol::LandlockRules;
 use sandbox_core::{EnforcementReport, Error, ErrorKind, Plan, Result};
 use sandbox_host::confinement::{self, Isolation, Kernel, Mode, Paths, Profile};
+use sandbox_host::egress::HostsResolver;
 use sandbox_host::seccomp::Arch;
 use sandbox_host::state::HandOver;
 use sandbox_host::{AgentInstance, EngineCell, Isolator as _, Sandbox};
@@ -16,10 +17,12 @@ use crate::cluster::Cluster;
 use crate::config::{KubernetesConfig, SHORTEST_LEASE};
 use crate::connector::PodConnector;
 use crate::detached::{DetachedPods, NewDetachedPod};
+use crate::egress::{self, EgressFacts};
 use crate::identity::PodIdentity;
 use crate::isolator::PodIsolator;
 use crate::lowering::{self, PodInputs, PodStorage};
 use crate::network::{self, NetworkCanary, NetworkDenial};
+use crate::observed::ExpectedNetwork;
 use crate::pod::PodGuard;
 use crate::pool::{self, Shape};
 use crate::report::{self, PodFacts};
@@ -129,6 +132,7 @@ impl PodLauncher {
             storage: &pod_plan.storage,
             denial: pod_plan.denial.as_ref(),
             own_user: plan.user.is_none(),
+            template: self.config.pod_template.as_ref(),
         };
         report::report(plan, &facts)
     }
@@ -195,7 +199,7 @@ impl PodLauncher {
         let identity = PodIdentity::of(plan, 0);
         let pod_plan = self.plan_pod(plan, cluster, identity).await?;
         let (pod, sandbox) = self.lower_plan(plan, &pod_plan)?;
-        Shape::of(pod, sandbox).map(Some)
+        Shape::of(plan, pod, sandbox).map(Some)
     }
 
     pub(crate) async fn create(&self, plan: &Plan, cluster: Cluster) -> Result<AgentInstance> {
@@ -244,8 +248,15 @@ impl PodLauncher {
         instance: &AgentInstance,
         plan: &Plan,
     ) {
-        let no_network = lowering::takes_network_down(plan, self.config.profile);
-        observed::downgrade(report, instance, plan, no_network).await;
+        let network = match (
+            lowering::takes_network_down(plan, self.config.profile),
+            self.carries_rules(plan),
+        ) {
+            (false, _) => ExpectedNetwork::Kept,
+            (true, false) => ExpectedNetwork::Down,
+            (true, true) => ExpectedNetwork::DownWithRules,
+        };
+        observed::downgrade(report, instance, plan, network).await;
     }
 
     /// Starts a pod and connects to its agent. With `probe_early`, tries `exec` before the kubelet reports
@@ -382,6 +393,15 @@ impl PodLauncher {
             .await
     }
 
+    /// Whether this plan's pods have rules for connections of code.
+    fn carries_rules(&self, plan: &Plan) -> bool {
+        let facts = EgressFacts {
+            profile: self.config.profile,
+            template: self.config.pod_template.as_ref(),
+        };
+        egress::carries_rules(plan, facts)
+    }
+
     /// Whether a mutant is active that must not be rejected by the check of the created pod.
     fn skips_pod_check(&self) -> bool {
         #[cfg(feature = "mutants")]
@@ -416,6 +436,10 @@ impl PodLauncher {
         let mut sandbox = sandbox.counting_memory_kills();
         if let Some(lifetime) = plan.lifetime {
             sandbox = sandbox.ending_after(lifetime);
+        }
+        if self.carries_rules(plan) {
+            let resolver = HostsResolver::new(self.config.hosts.clone());
+            sandbox = sandbox.with_egress(plan, Some(Arc::new(resolver)));
         }
         let settings = &mut sandbox.settings;
         let lease = self.config.lease.max(SHORTEST_LEASE);

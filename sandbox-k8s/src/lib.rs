@@ -19,6 +19,7 @@ mod connector;
 mod creation;
 mod detached;
 mod doctor;
+mod egress;
 mod environment;
 mod error;
 mod exec_probe;

@@ -9,7 +9,7 @@ use sandbox_agent::protocol::ResourceLimit;
 use sandbox_host::Sandbox;
 
 use crate::labels;
-use crate::lowering::CUT_NETWORK;
+use crate::lowering::{CUT_NETWORK, CUT_NETWORK_UNTIL_RULES};
 
 /// `RLIMIT_FSIZE`, the second bound of written data.
 const FILE_SIZE: u32 = 1;
@@ -65,7 +65,7 @@ impl PodMutation {
             Self::Network => {
                 let words = spec.containers.iter_mut();
                 for words in words.filter_map(|container| container.command.as_mut()) {
-                    words.retain(|word| word != CUT_NETWORK);
+                    words.retain(|word| word != CUT_NETWORK && word != CUT_NETWORK_UNTIL_RULES);
                 }
             }
             Self::Seccomp => {

@@ -3,11 +3,14 @@
 //!
 //! The agent reads the state; no code that could interfere has run yet.
 
+use std::net::{IpAddr, SocketAddr};
+
 use async_trait::async_trait;
 use sandbox_core::spi::{Flow, Instance, OutputSink, OutputStream};
 use sandbox_core::{Capability, Enforcement, EnforcementReport, ErrorKind, Plan};
 use sandbox_host::AgentInstance;
 
+use crate::egress;
 use crate::lowering::MESSAGE_FILE;
 use crate::report::MESSAGE_GAP;
 
@@ -45,22 +48,41 @@ const SOCKETS: [&str; 4] = [
 /// Mounts of the pod, as seen by the first process.
 const MOUNTS: &str = "/proc/1/mountinfo";
 
-/// Downgrades what the kernel does not confirm. With `no_network`, every interface but loopback
-/// must be down.
+/// The names of name servers.
+const RESOLV_CONF: &str = "/etc/resolv.conf";
+
+/// What the pod's network should be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ExpectedNetwork {
+    /// The agent leaves it as it is.
+    Kept,
+    /// Every interface but loopback is down.
+    Down,
+    /// The same, and the agent listens for connections that rules allow.
+    DownWithRules,
+}
+
+/// Downgrades what the kernel does not confirm.
 pub(crate) async fn downgrade(
     report: &mut EnforcementReport,
     instance: &AgentInstance,
     plan: &Plan,
-    no_network: bool,
+    network: ExpectedNetwork,
 ) {
-    if no_network {
-        let remaining = remaining_network(instance).await;
-        check(
-            report,
-            Capability::NetworkAccess,
-            remaining.is_none(),
-            || remaining.unwrap_or_default(),
-        );
+    if network != ExpectedNetwork::Kept {
+        let remaining = remaining_network(instance, plan, network).await;
+        for capability in [Capability::NetworkAccess, Capability::Egress] {
+            check(report, capability, remaining.is_none(), || {
+                remaining.clone().unwrap_or_default()
+            });
+        }
+    }
+    if network == ExpectedNetwork::DownWithRules {
+        let found = read(instance, RESOLV_CONF).await;
+        let named = found.as_deref().is_some_and(egress::names_agent);
+        check(report, Capability::Egress, named, || {
+            format!("the pod's {RESOLV_CONF} does not name the agent alone as its name server")
+        });
     }
     let mounts = read(instance, MOUNTS).await;
     let read_only = mounts.as_deref().is_some_and(root_is_read_only);
@@ -96,7 +118,13 @@ pub(crate) async fn downgrade(
 }
 
 /// A remaining way out of the pod, or why that is unknown; `None` if there is none.
-async fn remaining_network(instance: &AgentInstance) -> Option<String> {
+async fn remaining_network(
+    instance: &AgentInstance,
+    plan: &Plan,
+    network: ExpectedNetwork,
+) -> Option<String> {
+    let is_expected =
+        |local| network == ExpectedNetwork::DownWithRules && egress::is_of_agent(plan, local);
     let Some(routes) = read(instance, ROUTES).await else {
         return Some(format!("{ROUTES} cannot be read in the pod"));
     };
@@ -108,7 +136,8 @@ async fn remaining_network(instance: &AgentInstance) -> Option<String> {
     }
     for sockets in SOCKETS {
         let table = read(instance, sockets).await;
-        if let Some(port) = table.as_deref().and_then(listening) {
+        let table = table.as_deref();
+        if let Some(port) = table.and_then(|table| unexpected_listener(table, is_expected)) {
             let protocol = sockets.rsplit('/').next().unwrap_or(sockets);
             return Some(format!(
                 "another process listens in the pod's network ({protocol} port {port}): a mesh's agent on the node, or another container"
@@ -118,17 +147,33 @@ async fn remaining_network(instance: &AgentInstance) -> Option<String> {
     None
 }
 
-/// The first port with a listener, from the kernel's table.
-fn listening(table: &str) -> Option<u16> {
+/// The first port with a listener that is not expected, from the kernel's table.
+fn unexpected_listener(table: &str, is_expected: impl Fn(SocketAddr) -> bool) -> Option<u16> {
     // TCP_LISTEN, and TCP_CLOSE, which the kernel shows for unconnected UDP sockets.
     const STATES: [&str; 2] = ["0A", "07"];
     table.lines().skip(1).find_map(|line| {
         let mut words = line.split_whitespace().skip(1);
         let (local, _, state) = (words.next()?, words.next()?, words.next()?);
-        let (_, port) = local.rsplit_once(':')?;
         STATES.contains(&state).then_some(())?;
-        u16::from_str_radix(port, 16).ok()
+        let (address, port) = local.rsplit_once(':')?;
+        let port = u16::from_str_radix(port, 16).ok()?;
+        let expected = address_of(address).is_some_and(|ip| is_expected((ip, port).into()));
+        (!expected).then_some(port)
     })
+}
+
+/// An address of the kernel's table: groups of 32 bits in the byte order of the processor, which is
+/// the same for all supported ones.
+fn address_of(text: &str) -> Option<IpAddr> {
+    let bytes =
+        (0..text.len() / 2).map(|at| u8::from_str_radix(text.get(2 * at..)?.get(..2)?, 16).ok());
+    let mut bytes = bytes.collect::<Option<Vec<u8>>>()?;
+    bytes.chunks_mut(4).for_each(<[u8]>::reverse);
+    match bytes.len() {
+        4 => <[u8; 4]>::try_from(bytes).ok().map(IpAddr::from),
+        16 => <[u8; 16]>::try_from(bytes).ok().map(IpAddr::from),
+        _ => None,
+    }
 }
 
 /// The first interface other than loopback that a route uses.
@@ -276,6 +321,7 @@ mod tests {
                 "{head}   0: 0100007F:3ACD 00000000:0000 {state} 00000000:00000000 00:00000000\n"
             )
         };
+        let listening = |table: &str| unexpected_listener(table, |_| false);
         assert_eq!(listening(head), None);
         assert_eq!(listening(""), None);
         assert_eq!(listening(&socket("0A")), Some(15053));
@@ -285,6 +331,28 @@ mod tests {
         assert_eq!(listening(&socket("06")), None);
         let six = "0: 00000000000000000000000001000000:3A99 00000000000000000000000000000000:0000 0A 0:0\n";
         assert_eq!(listening(&format!("{head}{six}")), Some(15001));
+        // All expected listeners are passed over, and no others.
+        let both = format!("{}{six}", socket("0A"));
+        let expects = |expected: &[&str]| {
+            let expected: Vec<SocketAddr> = expected
+                .iter()
+                .map(|local| local.parse().expect("an address"))
+                .collect();
+            unexpected_listener(&both, |local| expected.contains(&local))
+        };
+        assert_eq!(expects(&["127.0.0.1:15053", "[::1]:15001"]), None);
+        assert_eq!(expects(&["127.0.0.1:15053"]), Some(15001));
+        assert_eq!(expects(&["[::1]:15001", "1.0.0.127:15053"]), Some(15053));
+    }
+
+    #[test]
+    fn addresses_of_the_kernel_are_parsed() {
+        assert_eq!(address_of("010012C6"), Some([198, 18, 0, 1].into()));
+        let six = "5B0000FD000000000000000001000000";
+        assert_eq!(address_of(six), "fd00:5b::1".parse().ok());
+        for bad in ["", "0100", "010012G6", "é10012C", "010012C6C6"] {
+            assert_eq!(address_of(bad), None, "{bad}");
+        }
     }
 
     #[test]

@@ -15,8 +15,10 @@ use sandbox_lang::packages;
 
 use crate::cluster::ServerVersion;
 use crate::config::PodProfile;
+use crate::egress::{self, EgressFacts};
 use crate::lowering::{PodStorage, takes_network_down};
 use crate::network::NetworkDenial;
+use crate::template::PodTemplate;
 
 const NOT_BUILT: &str = "not built for pods yet";
 
@@ -35,6 +37,7 @@ pub(crate) struct PodFacts<'a> {
     pub denial: Option<&'a NetworkDenial>,
     /// Whether code has its own user on the node.
     pub own_user: bool,
+    pub template: Option<&'a PodTemplate>,
 }
 
 /// The enforcement of each demand of a plan.
@@ -103,13 +106,15 @@ const KEPT: &str = "the pod keeps its network";
 fn network(plan: &Plan, facts: &PodFacts<'_>) -> Enforcement {
     let profile = facts.profile;
     match &plan.network {
-        NetworkPolicy::Allow(_) => {
-            Enforcement::unenforced(format!("rules by host name are {NOT_BUILT}"))
+        NetworkPolicy::Allow(rules) => {
+            let egress = EgressFacts {
+                profile,
+                template: facts.template,
+            };
+            egress::report(network_down(), rules, plan, egress)
         }
         NetworkPolicy::Full => Enforcement::enforced(Mechanism::PodNetwork),
-        NetworkPolicy::None if takes_network_down(plan, profile) => {
-            Enforcement::enforced([Mechanism::InterfacesDown, Mechanism::Seccomp])
-        }
+        NetworkPolicy::None if takes_network_down(plan, profile) => network_down(),
         NetworkPolicy::None => match facts.denial {
             Some(NetworkDenial::Proven { .. }) => {
                 Enforcement::enforced(Mechanism::ProvenNetworkPolicy)
@@ -122,6 +127,10 @@ fn network(plan: &Plan, facts: &PodFacts<'_>) -> Enforcement {
         },
         _ => Enforcement::unenforced("this backend does not know the rule"),
     }
+}
+
+fn network_down() -> Enforcement {
+    Enforcement::enforced([Mechanism::InterfacesDown, Mechanism::Seccomp])
 }
 
 fn privileges(kernel: &Kernel, mode: Mode) -> Enforcement {
@@ -184,6 +193,7 @@ fn disk(facts: &PodFacts<'_>) -> Enforcement {
 mod tests {
     use super::*;
     use crate::lowering::tests::plan;
+    use sandbox_core::policy::EgressRules;
     use sandbox_core::{CapabilityPolicy, SandboxSpec};
     use sandbox_host::seccomp::Arch;
 
@@ -224,6 +234,7 @@ mod tests {
             storage: &storage,
             denial,
             own_user: true,
+            template: None,
         };
         let report = report(&plan, &facts);
         for demand in &plan.demands {
@@ -298,14 +309,19 @@ mod tests {
     }
 
     #[test]
-    fn host_name_rules_are_not_reported() {
+    fn rules_are_enforced_where_the_agent_takes_the_network_down() {
+        let rules = EgressRules::parse(["one.test:443", "*.wild.test"]).expect("rules");
         let mut policy = CapabilityPolicy::new();
-        policy.network = Some(NetworkPolicy::Allow(Vec::new()));
+        policy.network = Some(NetworkPolicy::Allow(rules.into_rules()));
         let report = report_of(&policy, PodProfile::Hardened, 33);
-        let network = report.get(Capability::NetworkAccess);
-        let network = network
-            .or(report.get(Capability::Egress))
-            .expect("an entry");
-        assert_eq!(network.status(), "unenforced");
+        let entries = [Capability::NetworkAccess, Capability::Egress]
+            .map(|capability| report.get(capability));
+        insta::assert_json_snapshot!(entries);
+        let report = report_of(&policy, PodProfile::Restricted, 33);
+        for capability in [Capability::NetworkAccess, Capability::Egress] {
+            let entry = report.get(capability).expect("an entry");
+            assert_eq!(entry.status(), "unenforced");
+            assert!(entry.to_string().contains("restricted"), "{entry}");
+        }
     }
 }

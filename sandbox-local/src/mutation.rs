@@ -60,6 +60,8 @@ impl LocalMutation {
             Self::NetworkNamespace => {
                 plan.network = false;
                 plan.setup.loopback = false;
+                // Otherwise the host would get the addresses of names.
+                plan.setup.egress = None;
                 plan.namespaces &= !CLONE_NEWNET;
             }
             Self::IpcNamespace => plan.namespaces &= !CLONE_NEWIPC,

@@ -4,7 +4,7 @@ use core::ffi::CStr;
 
 use crate::runtime::RawFd;
 
-use super::connection::StreamFds;
+use super::{connection::StreamFds, cut_network::CutNetwork};
 
 /// The mode and its arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,8 +44,8 @@ pub(super) struct ServeOptions<'a> {
     pub(super) listener: Option<ListenEndpoint<'a>>,
     /// A file whose mode the agent, its owner, sets to 0600.
     pub(super) close: Option<&'a CStr>,
-    /// Whether to take the network down permanently before serving any client.
-    pub(super) cut_network: bool,
+    /// Whether to take the network down before serving any client.
+    pub(super) cut_network: Option<CutNetwork>,
 }
 
 /// The socket that later clients connect to.
@@ -60,7 +60,7 @@ pub(super) enum ListenEndpoint<'a> {
 /// The usage message.
 pub(super) const USAGE: &str = "\
 usage: sandbox-agent serve (--fd N [--setup] | --stdio) [--listen-fd N | --listen NAME]
-       sandbox-agent serve --listen NAME [--close FILE] [--cut-network]
+       sandbox-agent serve --listen NAME [--close FILE] [--cut-network | --cut-network-until-rules]
        sandbox-agent connect [--wait] NAME
        sandbox-agent answer PORT
        sandbox-agent (dial | await-denial) MILLISECONDS (api | dns | ADDRESS:PORT)...
@@ -111,7 +111,7 @@ pub(super) fn parse<'a>(mut arguments: impl Iterator<Item = &'a CStr>) -> Option
 
 fn parse_serve<'a>(mut arguments: impl Iterator<Item = &'a CStr>) -> Option<ServeOptions<'a>> {
     let (mut stream, mut setup, mut listener, mut close) = (None, false, None, None);
-    let mut cut_network = false;
+    let mut cut_network = None;
     while let Some(argument) = arguments.next() {
         match argument.to_str().ok()? {
             "--fd" if stream.is_none() => {
@@ -135,7 +135,10 @@ fn parse_serve<'a>(mut arguments: impl Iterator<Item = &'a CStr>) -> Option<Serv
             }
             "--setup" if !setup => setup = true,
             "--close" if close.is_none() => close = Some(arguments.next()?),
-            "--cut-network" if !cut_network => cut_network = true,
+            "--cut-network" if cut_network.is_none() => cut_network = Some(CutNetwork::Forever),
+            "--cut-network-until-rules" if cut_network.is_none() => {
+                cut_network = Some(CutNetwork::UntilRules);
+            }
             _ => return None,
         }
     }
@@ -173,7 +176,7 @@ mod tests {
             setup: false,
             listener: None,
             close: None,
-            cut_network: false,
+            cut_network: None,
         };
         let serve = |options| Some(AgentCommand::Serve(options));
         let named = Some(ListenEndpoint::Name(c"@name"));
@@ -222,13 +225,18 @@ mod tests {
                 ..options
             })
         );
-        assert_eq!(
-            parsed(&[c"serve", c"--cut-network", c"--listen", c"@name"]),
-            serve(ServeOptions {
-                cut_network: true,
-                ..options
-            })
-        );
+        for (word, cut_network) in [
+            (c"--cut-network", CutNetwork::Forever),
+            (c"--cut-network-until-rules", CutNetwork::UntilRules),
+        ] {
+            assert_eq!(
+                parsed(&[c"serve", word, c"--listen", c"@name"]),
+                serve(ServeOptions {
+                    cut_network: Some(cut_network),
+                    ..options
+                })
+            );
+        }
         assert_eq!(parsed(&[c"answer", c"80"]), Some(AgentCommand::Answer(80)));
         for (word, until_denied) in [(c"dial", false), (c"await-denial", true)] {
             assert_eq!(
@@ -282,6 +290,13 @@ mod tests {
                 c"--listen",
                 c"@x",
                 c"--cut-network",
+                c"--cut-network",
+            ],
+            &[
+                c"serve",
+                c"--listen",
+                c"@x",
+                c"--cut-network-until-rules",
                 c"--cut-network",
             ],
             &[c"answer"],

@@ -1,5 +1,5 @@
-//! Brings every interface of a network namespace down, except the loopback, and gives up
-//! `CAP_NET_ADMIN`. It is the first action of a pod's agent.
+//! Brings every interface of a network namespace down, except the loopback. It is the first action of
+//! a pod's agent, which then gives up `CAP_NET_ADMIN`.
 //!
 //! The interfaces keep their addresses: container runtimes treat a pod without an address as
 //! broken.
@@ -9,7 +9,20 @@ use core::fmt::{self, Display, Formatter};
 
 use crate::runtime::{Errno, credentials::CAP_NET_ADMIN, fs, io};
 
-use super::{failures::text, interface, privilege};
+use super::{
+    failures::{failure, text},
+    interface, privilege,
+};
+use crate::protocol::{FailStep, Failure};
+
+/// Whether the agent may change the network after the cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CutNetwork {
+    /// It may not.
+    Forever,
+    /// Until the first client's settings, whose rules need routes on the loopback.
+    UntilRules,
+}
 
 /// Lists every interface of the namespace, including those that are down.
 const INTERFACES: &core::ffi::CStr = c"/proc/net/dev";
@@ -23,6 +36,13 @@ pub(super) struct CutNetworkError {
     errno: Errno,
 }
 
+impl CutNetworkError {
+    /// The failure for a client that is connected already.
+    pub(super) fn into_failure(self) -> Failure {
+        failure(FailStep::Settings, self.errno, self.action)
+    }
+}
+
 impl Display for CutNetworkError {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.action, self.errno)
@@ -34,15 +54,27 @@ fn error_in(action: impl Into<String>) -> impl FnOnce(Errno) -> CutNetworkError 
     |errno| CutNetworkError { action, errno }
 }
 
-/// Brings the interfaces down and drops the capability, then checks both.
+/// Brings the interfaces down, and drops the capability if nothing else needs it.
 ///
 /// # Errors
 ///
 /// When an interface is still up, or the capability is still held.
-pub(super) fn cut_network() -> Result<(), CutNetworkError> {
+pub(super) fn cut_network(cut: CutNetwork) -> Result<(), CutNetworkError> {
     for name in names(&read()?) {
         interface::set_up(name, false).map_err(error_in(text(name)))?;
     }
+    match cut {
+        CutNetwork::Forever => give_up_network(),
+        CutNetwork::UntilRules => Ok(()),
+    }
+}
+
+/// Drops the capability, then checks that it is gone and that every interface is down.
+///
+/// # Errors
+///
+/// As [`cut_network`].
+pub(super) fn give_up_network() -> Result<(), CutNetworkError> {
     privilege::drop_capability(CAP_NET_ADMIN).map_err(error_in("give up CAP_NET_ADMIN"))?;
     // Includes interfaces that appeared in between.
     for name in names(&read()?) {

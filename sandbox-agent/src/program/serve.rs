@@ -16,11 +16,11 @@ use super::{
     agent::{Agent, ProxiedClients},
     arguments::{ListenEndpoint, ServeOptions},
     connection::{Connection, ReadBuffer},
-    cut_network::cut_network,
+    cut_network::{CutNetwork, CutNetworkError, cut_network, give_up_network},
     descriptors::close_all_but,
     egress::{Egress, add_routes},
     exit_reason::{EXIT_SETUP, ExitReason},
-    failures::failure,
+    failures::{failure, refusal},
     oom_score::OomScore,
     poll_set::{POLLIN, wait_for},
     prepare::{occupy_standard_streams, prepare},
@@ -57,8 +57,8 @@ pub(super) fn serve(options: &ServeOptions<'_>) -> i32 {
         keep_open.push(raw);
     }
     close_all_but(&mut keep_open, None);
-    if options.cut_network
-        && let Err(error) = cut_network()
+    if let Some(cut) = options.cut_network
+        && let Err(error) = cut_network(cut)
     {
         // No client is connected yet that could get a failure message.
         let mut stderr = FdWriter::new(2);
@@ -157,7 +157,7 @@ fn establish(
     let settings = AgentSettings::decode(&message)?;
     let procfs = procfs.or_else(|| Procfs::open().ok());
     // First of all, because it takes a capability that code must not have.
-    let egress = start_egress(&settings, ipv6).map_err(ExitReason::Refused)?;
+    let egress = start_egress(&settings, ipv6, options.cut_network).map_err(ExitReason::Refused)?;
     let (sandbox, welcome) = prepare(&settings, procfs, oom).map_err(ExitReason::Refused)?;
     let agent = Agent::new(sandbox, &settings, welcome, listener, read_buffer, egress)
         .map_err(ExitReason::Refused)?;
@@ -175,16 +175,32 @@ fn establish(
 }
 
 /// Makes the way out, if there is one. Without a setup, the routes are added here.
-fn start_egress(settings: &AgentSettings, ipv6: Option<bool>) -> Result<Option<Egress>, Failure> {
+fn start_egress(
+    settings: &AgentSettings,
+    ipv6: Option<bool>,
+    cut: Option<CutNetwork>,
+) -> Result<Option<Egress>, Failure> {
     let failed = |what: &'static str| move |errno| failure(FailStep::Settings, errno, what);
     let Some(EgressSettings { table, ranges }) = &settings.egress else {
-        return Ok(None);
+        return match cut {
+            // The capability that waits for rules would stay.
+            Some(CutNetwork::UntilRules) => Err(refusal(
+                FailStep::Settings,
+                "the agent was started for egress rules, and the settings have none",
+            )),
+            Some(CutNetwork::Forever) | None => Ok(None),
+        };
     };
     let ipv6 = match ipv6 {
         Some(ipv6) => ipv6,
         None => {
             let added = add_routes(ranges).map_err(failed("routes for allowed hosts"))?;
-            privilege::drop_capability(CAP_NET_ADMIN).map_err(failed("give up CAP_NET_ADMIN"))?;
+            if cut.is_some() {
+                give_up_network().map_err(CutNetworkError::into_failure)?;
+            } else {
+                privilege::drop_capability(CAP_NET_ADMIN)
+                    .map_err(failed("give up CAP_NET_ADMIN"))?;
+            }
             added
         }
     };

@@ -8,6 +8,7 @@ mod cpus;
 mod denials;
 mod detached;
 mod disk;
+mod egress;
 mod environment;
 mod exec;
 mod files;
@@ -46,6 +47,7 @@ pub fn all() -> Vec<&'static Probe> {
         denials::PROBES,
         detached::PROBES,
         disk::PROBES,
+        egress::PROBES,
         environment::PROBES,
         exec::PROBES,
         files::PROBES,

@@ -14,6 +14,7 @@ const fn feature(feature: Feature) -> Subject {
 pub const ARTIFACT_EXPORT_PATHS: Subject = capability(Capability::ArtifactExportPaths);
 pub const CPUS: Subject = capability(Capability::Cpus);
 pub const DISK: Subject = capability(Capability::Disk);
+pub const EGRESS: Subject = capability(Capability::Egress);
 pub const ENV_VAR_ACCESS: Subject = capability(Capability::EnvVarAccess);
 pub const FILESYSTEM_READ_ROOTS: Subject = capability(Capability::FilesystemReadRoots);
 pub const FILESYSTEM_WRITE_ROOTS: Subject = capability(Capability::FilesystemWriteRoots);

@@ -82,7 +82,7 @@ impl CompatibilityMatrix {
     }
 }
 
-/// Whether the suite has a probe for the capability. No backend is asked for `egress`, for example.
+/// Whether the suite has a probe for the capability. No probe is about `secrets`, for example.
 fn is_probed(profile: &Profile, capability: Capability) -> bool {
     let subject = Subject::Capability(capability);
     profile

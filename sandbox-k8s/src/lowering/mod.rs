@@ -7,11 +7,12 @@ mod storage;
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{
-    ConfigMapVolumeSource, Container, KeyToPath, Pod, PodDNSConfig, PodSpec, ResourceRequirements,
-    Volume, VolumeMount,
+    ConfigMapVolumeSource, Container, KeyToPath, Pod, PodDNSConfig, PodSecurityContext, PodSpec,
+    ResourceRequirements, Volume, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::api::ObjectMeta;
+use sandbox_agent::protocol::NAME_SERVER;
 use sandbox_core::policy::NetworkPolicy;
 use sandbox_core::{ByteSize, Error, ErrorKind, ImageRetention, Plan, PullPolicy, Result};
 use sandbox_host::confinement::Mode;
@@ -21,6 +22,7 @@ pub(crate) use canary::canary;
 pub(crate) use storage::PodStorage;
 
 use crate::config::PodProfile;
+use crate::egress::{self, EgressFacts};
 use crate::identity::PodIdentity;
 use crate::network::{self, NetworkDenial};
 use crate::template::PodTemplate;
@@ -42,6 +44,9 @@ pub(crate) const SOCKET: &str = "@sandbox-agent";
 pub(crate) const MESSAGE_FILE: &str = "/dev/termination-log";
 /// Makes the agent take the network down and give up the capability before it serves a client.
 pub(crate) const CUT_NETWORK: &str = "--cut-network";
+/// Makes the agent take the network down before it serves a client, and give up the capability when
+/// it has added the routes of the client's rules.
+pub(crate) const CUT_NETWORK_UNTIL_RULES: &str = "--cut-network-until-rules";
 /// The name of the agent's volume.
 const AGENT_VOLUME: &str = "agent";
 
@@ -66,6 +71,15 @@ pub(crate) struct PodInputs<'a> {
     pub detached: bool,
     /// Whether a NetworkPolicy was shown to deny the network, if the network is left to one.
     pub denial: Option<&'a NetworkDenial>,
+}
+
+impl<'a> PodInputs<'a> {
+    fn egress(&self) -> EgressFacts<'a> {
+        EgressFacts {
+            profile: self.profile,
+            template: self.template,
+        }
+    }
 }
 
 /// Whether code and agent run as different users.
@@ -104,17 +118,19 @@ pub(crate) fn pod(plan: &Plan, inputs: &PodInputs<'_>) -> Result<Pod> {
     volumes.extend(inputs.storage.volumes());
     let mut mounts = vec![agent_mount()];
     mounts.extend(inputs.storage.mounts());
+    let rules = egress::carries_rules(plan, inputs.egress());
+    let cut = match (takes_network_down(plan, inputs.profile), rules) {
+        (false, _) => None,
+        (true, false) => Some(CUT_NETWORK),
+        (true, true) => Some(CUT_NETWORK_UNTIL_RULES),
+    };
     let main = Container {
         name: CONTAINER.to_owned(),
-        command: Some(agent_command(
-            inputs.profile,
-            takes_network_down(plan, inputs.profile),
-        )),
+        command: Some(agent_command(inputs.profile, cut)),
         volume_mounts: Some(mounts),
-        security_context: Some(if takes_network_down(plan, inputs.profile) {
-            security::network_agent()
-        } else {
-            security::main(inputs.profile, code)
+        security_context: Some(match cut {
+            Some(_) => security::network_agent(),
+            None => security::main(inputs.profile, code),
         }),
         ..container(plan.memory, plan.cpus.as_milli(), inputs)
     };
@@ -123,11 +139,17 @@ pub(crate) fn pod(plan: &Plan, inputs: &PodInputs<'_>) -> Result<Pod> {
     let spec = pod.spec.take().unwrap_or_default();
     let spec = PodSpec {
         init_containers: wait_for_denial(plan, inputs, code).map(|step| vec![step]),
-        security_context: Some(security::pod(inputs.profile, code)),
-        // Name lookups fail locally instead of reaching the cluster's name server.
+        security_context: Some(PodSecurityContext {
+            sysctls: rules.then(|| vec![egress::low_ports()]),
+            ..security::pod(inputs.profile, code)
+        }),
         dns_policy: Some(if offline { "None" } else { "Default" }.to_owned()),
         dns_config: offline.then(|| PodDNSConfig {
-            nameservers: Some(vec!["127.0.0.1".to_owned()]),
+            nameservers: Some(vec![match rules {
+                true => NAME_SERVER.to_string(),
+                // Name lookups fail locally instead of reaching the cluster's name server.
+                false => "127.0.0.1".to_owned(),
+            }]),
             ..PodDNSConfig::default()
         }),
         active_deadline_seconds: plan
@@ -158,14 +180,12 @@ pub(crate) fn pod(plan: &Plan, inputs: &PodInputs<'_>) -> Result<Pod> {
 
 /// The agent's command line. With its own user, the agent closes the last-message file to code
 /// and can take the network down before it serves a client.
-fn agent_command(profile: PodProfile, takes_network_down: bool) -> Vec<String> {
+fn agent_command(profile: PodProfile, cut: Option<&'static str>) -> Vec<String> {
     let mut words = vec![AGENT, "serve", "--listen", SOCKET];
     if profile == PodProfile::Hardened {
         words.extend(["--close", MESSAGE_FILE]);
     }
-    if takes_network_down {
-        words.push(CUT_NETWORK);
-    }
+    words.extend(cut);
     words.into_iter().map(ToOwned::to_owned).collect()
 }
 

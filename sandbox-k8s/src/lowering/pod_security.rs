@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, SecurityContext};
+use sandbox_core::policy::EgressRules;
 use sandbox_core::{CapabilityPolicy, SandboxSpec};
 use serde_json::Value;
 
@@ -267,6 +268,9 @@ fn pods(profile: PodProfile) -> Vec<Pod> {
     let mut narrow = CapabilityPolicy::new();
     narrow.subprocess_execution = Some(false);
     narrow.disk = Some(ByteSize::mib(1));
+    let mut rules = CapabilityPolicy::new();
+    let allowed = EgressRules::parse(["one.test"]).expect("rules");
+    rules.network = Some(NetworkPolicy::Allow(allowed.into_rules()));
     let spec = SandboxSpec::new("job");
     let specs = [
         spec.clone(),
@@ -281,7 +285,7 @@ fn pods(profile: PodProfile) -> Vec<Pod> {
     let template = PodTemplate::parse("spec: {runtimeClassName: x, serviceAccountName: puller, containers: [{env: [{name: A, value: b}]}]}").expect("a template");
     let mut pods = Vec::new();
     for spec in &specs {
-        for policy in [&CapabilityPolicy::new(), &full, &narrow] {
+        for policy in [&CapabilityPolicy::new(), &full, &narrow, &rules] {
             for template in [None, Some(&template)] {
                 for denial in [None, Some(&proven)] {
                     pods.push(

@@ -1,4 +1,5 @@
 use super::*;
+use sandbox_core::policy::EgressRules;
 use sandbox_core::{CapabilityPolicy, ImageRetention, SandboxSpec};
 
 pub(crate) fn plan(spec: &SandboxSpec, policy: &CapabilityPolicy) -> Plan {
@@ -152,6 +153,45 @@ fn no_profile_exposes_the_cluster() {
         let command = main.command.as_ref().expect("a command");
         assert_eq!(command.contains(&CUT_NETWORK.to_owned()), cuts);
         assert_eq!(spec.init_containers, None);
+    }
+}
+
+#[test]
+fn with_egress_rules() {
+    let mut policy = CapabilityPolicy::new();
+    let rules = EgressRules::parse(["one.test", "203.0.113.0/24:5432"]).expect("rules");
+    policy.network = Some(NetworkPolicy::Allow(rules.into_rules()));
+    let spec = SandboxSpec::new("job");
+    let with = lowered(&spec, &policy, PodProfile::Hardened).expect("a pod");
+    let parts = |pod: &Pod| {
+        let spec = pod.spec.clone().expect("a specification");
+        let command = spec.containers[0].command.clone();
+        (spec.security_context, spec.dns_config, command)
+    };
+    insta::assert_json_snapshot!(parts(&with));
+    // Everything else is as without rules, and a pod that cannot have them has no part of them.
+    let without = lowered(&spec, &CapabilityPolicy::new(), PodProfile::Hardened).expect("a pod");
+    let mut same = with.clone();
+    let spec_of = |pod: &mut Pod| pod.spec.take().expect("a specification");
+    let (mut same_spec, plain) = (spec_of(&mut same), spec_of(&mut without.clone()));
+    same_spec
+        .security_context
+        .clone_from(&plain.security_context);
+    same_spec.dns_config.clone_from(&plain.dns_config);
+    same_spec.containers[0]
+        .command
+        .clone_from(&plain.containers[0].command);
+    assert_eq!(same_spec, plain);
+    let detached = spec.clone().detached(true);
+    let template = PodTemplate::parse("spec: {runtimeClassName: gvisor}").expect("a template");
+    for (spec, profile, template) in [
+        (&spec, PodProfile::Restricted, None),
+        (&detached, PodProfile::Hardened, None),
+        (&spec, PodProfile::Hardened, Some(&template)),
+    ] {
+        let pod = lowered_with(spec, &policy, profile, template).expect("a pod");
+        let plain = lowered_with(spec, &CapabilityPolicy::new(), profile, template);
+        assert_eq!(parts(&pod), parts(&plain.expect("a pod")));
     }
 }
 

@@ -1,12 +1,13 @@
 //! Decides which sandboxes can share a pod.
 
 use k8s_openapi::api::core::v1::Pod;
+use sandbox_core::policy::NetworkPolicy;
 use sandbox_core::{Error, ErrorKind, Plan, PullPolicy, Result};
 use sandbox_host::{ClientKey, Sandbox};
 
 use crate::{TIER, labels};
 
-/// A hash of a plan's pod and settings, without what differs between all sandboxes.
+/// A hash of a plan's pod, settings and egress rules, without what differs between all sandboxes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Shape(blake3::Hash);
 
@@ -16,9 +17,14 @@ impl Shape {
     /// # Errors
     ///
     /// If the pod cannot be serialized.
-    pub(crate) fn of(mut pod: Pod, mut sandbox: Sandbox) -> Result<Self> {
+    pub(crate) fn of(plan: &Plan, mut pod: Pod, mut sandbox: Sandbox) -> Result<Self> {
         labels::remove_identity(&mut pod);
-        let pod = serde_json::to_vec(&pod).map_err(|error| {
+        // The host decides by the rules, of which the settings have a part only.
+        let rules = match &plan.network {
+            NetworkPolicy::Allow(_) => Some((&plan.network, &plan.network_ceiling)),
+            _ => None,
+        };
+        let pod = serde_json::to_vec(&(pod, rules)).map_err(|error| {
             Error::new(ErrorKind::Io, "compare pods", error.to_string()).on(TIER)
         })?;
         sandbox.settings.key = ClientKey::new([0; 32]);

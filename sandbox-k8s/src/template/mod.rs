@@ -68,6 +68,11 @@ impl PodTemplate {
         Self::of(template_of(value)?)
     }
 
+    /// The runtime class of the pods, if the template names one.
+    pub(crate) fn runtime_class(&self) -> Option<&str> {
+        self.template.spec.as_ref()?.runtime_class_name.as_deref()
+    }
+
     fn of(value: Value) -> Result<Self> {
         let value = rules::without_empty_values(value);
         rules::check(&value)?;

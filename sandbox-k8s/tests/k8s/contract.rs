@@ -49,7 +49,7 @@ const LIMITS_COME_FIRST: &str = "limits are read through the agent before the fi
 pub struct Pods;
 
 /// A configuration that waits until other tests' pods leave room.
-fn config() -> KubernetesConfig {
+pub fn config() -> KubernetesConfig {
     KubernetesConfig::default()
         .default_image("sandbox-test/busybox:latest")
         .scheduling_timeout(Duration::from_secs(60))

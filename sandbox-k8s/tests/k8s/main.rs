@@ -9,6 +9,7 @@ mod changed_pods;
 mod cluster;
 mod contract;
 mod detached;
+mod egress;
 mod failures;
 mod in_cluster;
 mod inspection;
@@ -49,6 +50,7 @@ const TESTS: &[&[ClusterTest]] = &[
     changed_pods::TESTS,
     network_cut::TESTS,
     detached::TESTS,
+    egress::TESTS,
     failures::TESTS,
     isolation::TESTS,
     in_cluster::TESTS,
@@ -92,6 +94,9 @@ fn main() -> ExitCode {
     if let Some(code) = many_clients::run_if_asked() {
         return code;
     }
+    if let Some(code) = sandbox_testing::contract::egress::run_owner_if_asked(&contract::Pods) {
+        return code;
+    }
     if pool::doomed() {
         return ExitCode::SUCCESS;
     }
@@ -110,8 +115,16 @@ fn main() -> ExitCode {
             with_room_on_nodes(name, || test(&contract::Pods))
         })
     });
+    let of_egress = sandbox_testing::contract::egress::TESTS
+        .iter()
+        .map(|(name, test)| {
+            Trial::test(*name, move || {
+                with_room_on_nodes(name, || test(&contract::Pods))
+            })
+        });
     let trials = of_pods
         .chain(of_contract)
+        .chain(of_egress)
         .map(|trial| ignored_if(trial.with_kind(TIER), missing.as_deref()));
     let trials = ignore(trials.collect(), contract::NOT_APPLICABLE);
     libtest_mimic::run(&arguments, trials).exit_code()

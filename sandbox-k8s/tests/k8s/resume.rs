@@ -12,11 +12,13 @@ use sandbox_core::{
     CapabilityPolicy, ErrorKind, ExecRequest, Outcome, SandboxClient, SandboxHandle,
 };
 use sandbox_k8s::{KubernetesBackend, KubernetesConfig};
+use sandbox_testing::contract::egress::ONE;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 
 use crate::cluster::{run, small};
+use crate::egress::{with_one, with_rules};
 use crate::{ClusterTest, TestResult};
 
 pub const TESTS: &[ClusterTest] = &[
@@ -27,6 +29,10 @@ pub const TESTS: &[ClusterTest] = &[
     ),
     ("resume::short_executions_keep_their_exit_codes", short),
     ("resume::files_are_complete", files),
+    (
+        "resume::connections_that_rules_allow_are_complete",
+        connections,
+    ),
     (
         "resume::an_execution_of_a_removed_pod_is_unknown",
         removed_pod,
@@ -110,6 +116,11 @@ struct RelayedClient {
 
 impl RelayedClient {
     async fn new() -> Result<Self, Box<dyn std::error::Error>> {
+        Self::under(CapabilityPolicy::new()).await
+    }
+
+    /// The same under this policy, with more time for each execution.
+    async fn under(mut policy: CapabilityPolicy) -> Result<Self, Box<dyn std::error::Error>> {
         let mut config = Kubeconfig::read()?;
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
@@ -140,9 +151,9 @@ impl RelayedClient {
             cuts: AtomicUsize::new(0),
         });
         tokio::spawn(Arc::clone(&relay).listen(listener));
-        let backend = KubernetesBackend::new(KubernetesConfig::default().kubeconfig(file.path()));
+        let config = with_one(KubernetesConfig::default().kubeconfig(file.path()));
+        let backend = KubernetesBackend::new(config);
         // Streams that are cut repeatedly are slow on a busy node.
-        let mut policy = CapabilityPolicy::new();
         policy.timeout = Some(Duration::from_secs(120));
         let client = SandboxClient::with_backend(Arc::new(backend), policy)?;
         Ok(Self {
@@ -204,6 +215,38 @@ fn output() -> TestResult {
         let cuts = relayed.relay.cuts.load(Ordering::Relaxed);
         assert!(cuts > 5, "{cuts}");
         relayed.relay.cut_interval.store(0, Ordering::Relaxed);
+        sandbox.kill().await?;
+        Ok(())
+    })
+}
+
+/// A connection of code to an allowed host is carried on over each new stream.
+fn connections() -> TestResult {
+    run(async {
+        let total = 12 << 20;
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let port = listener.local_addr()?.port();
+        let server = tokio::spawn(async move {
+            let (mut peer, _) = listener.accept().await?;
+            let mut received = Vec::new();
+            peer.read_to_end(&mut received).await?;
+            peer.write_all(format!("{}\n", received.len()).as_bytes())
+                .await?;
+            Ok::<_, std::io::Error>(received)
+        });
+        let policy = with_rules(&[&format!("{ONE}:{port} tcp private")]);
+        let relayed = RelayedClient::under(policy).await?;
+        let sandbox = relayed.sandbox("connections").await?;
+        let interval = &relayed.relay.cut_interval;
+        interval.store(2_500_009, Ordering::Relaxed);
+        let send = format!("yes 1234567 | head -c {total} | nc {ONE} {port}");
+        let result = sandbox.shell(send.as_str()).await?;
+        interval.store(0, Ordering::Relaxed);
+        assert_eq!(result.output(), format!("{total}\n"));
+        let received = server.await??;
+        assert!(received.chunks(8).all(|line| line == b"1234567\n"));
+        let cuts = relayed.relay.cuts.load(Ordering::Relaxed);
+        assert!(cuts > 3, "{cuts}");
         sandbox.kill().await?;
         Ok(())
     })

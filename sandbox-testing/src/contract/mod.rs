@@ -35,7 +35,8 @@ pub use secrets::assert_one_execution_gets_a_secret;
 pub(crate) const BUSYBOX: &str = "sandbox-test/busybox:latest";
 pub(crate) const BUSYBOX_USER: &str = "sandbox-test/busybox-user:latest";
 pub(crate) const SCRATCH: &str = "sandbox-test/scratch:latest";
-pub(crate) const PYTHON: &str = "sandbox-test/python:latest";
+/// An image with Python, and `getent`.
+pub const PYTHON: &str = "sandbox-test/python:latest";
 
 /// What a test returns.
 pub type TestResult = Result<(), Failed>;

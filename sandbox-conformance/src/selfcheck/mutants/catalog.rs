@@ -9,6 +9,7 @@ use sandbox_local::LocalMutation;
 use super::altered::{
     Alteration, ExecAlteration, ExportAlteration, inherit_environment, leave_open, lose_exit_code,
 };
+use super::loosened_rules;
 
 /// A backend with one fault.
 #[derive(Debug, Clone, Copy)]
@@ -150,6 +151,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     )
     .may(&[
         "network::",
+        "egress::",
         "neighbors::unix_abstract",
         "denials::network",
         "packages::no_registry",
@@ -352,14 +354,23 @@ pub(super) const MUTANTS: &[Mutant] = &[
             plan: |plan| plan.network = NetworkPolicy::Full,
             ..Alteration::NONE
         },
-        &["network::tcp4_host_listener"],
+        &[
+            "network::tcp4_host_listener",
+            "egress::address_literal",
+            "egress::udp",
+        ],
     )
     .may(&[
         "network::",
+        "egress::",
         "neighbors::unix_abstract",
         "denials::network",
         "packages::no_registry",
     ]),
+    loosened_rules::NAMES,
+    loosened_rules::PORTS,
+    loosened_rules::PRIVATE,
+    loosened_rules::REQUESTS,
     altered(
         "timeouts ignored",
         Alteration {

@@ -27,7 +27,12 @@ pub(super) const ENGINE_MUTANTS: &[Mutant] = &[
         ContainerMutation::Network,
         &["network::tcp4_host_listener"],
     )
-    .may(&["network::", "neighbors::unix_abstract", "denials::network"]),
+    .may(&[
+        "network::",
+        "egress::",
+        "neighbors::unix_abstract",
+        "denials::network",
+    ]),
     of(ContainerMutation::Seccomp, shared_mutants::SECCOMP),
     of(
         ContainerMutation::EngineFilter,

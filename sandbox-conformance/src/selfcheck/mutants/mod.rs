@@ -11,6 +11,7 @@ mod catalog;
 #[cfg(feature = "engines")]
 mod engine_mutants;
 mod instance;
+mod loosened_rules;
 #[cfg(feature = "k8s")]
 mod pod_mutants;
 #[cfg(any(feature = "engines", feature = "k8s"))]

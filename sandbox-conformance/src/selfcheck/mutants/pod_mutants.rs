@@ -29,7 +29,7 @@ pub(super) const POD_MUTANTS: &[Mutant] = &[
         PodMutation::Network,
         &["network::tcp4_host_listener"],
     )
-    .may(&["network::", "denials::network"]),
+    .may(&["network::", "egress::", "denials::network"]),
     of(PodMutation::Seccomp, shared_mutants::SECCOMP),
     of(PodMutation::Memory, shared_mutants::MEMORY),
     pod(

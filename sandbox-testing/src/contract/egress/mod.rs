@@ -31,11 +31,13 @@ pub use reach::{
     request_for_another_host_is_refused_with_the_reason, unchanged_clients_reach_an_allowed_name,
 };
 
-#[cfg(feature = "engine")]
-pub(crate) use {reach::assert_no_power_over_the_network, servers::web_server};
+pub use servers::web_server;
 
-/// Names that lead to this host's loopback.
-pub(crate) const ONE: &str = "one.test";
+#[cfg(feature = "engine")]
+pub(crate) use reach::assert_no_power_over_the_network;
+
+/// A name that leads to this host's loopback.
+pub const ONE: &str = "one.test";
 const OTHER: &str = "other.test";
 
 /// A backend whose sandboxes can have egress rules. They have Python and `getent`.

@@ -14,7 +14,7 @@ pub(super) fn listener() -> (TcpListener, u16) {
 }
 
 /// A server that answers each request with `content`, as HTTP. Returns its port.
-pub(crate) fn web_server(content: &'static str) -> u16 {
+pub fn web_server(content: &'static str) -> u16 {
     let (listener, port) = listener();
     std::thread::spawn(move || {
         for peer in listener.incoming().flatten() {

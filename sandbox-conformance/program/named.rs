@@ -1,0 +1,105 @@
+//! Calls on hosts by their names, which only the name server of a sandbox with egress rules knows.
+
+use alloc::format;
+use alloc::vec::Vec;
+
+use crate::runtime::Errno;
+
+use crate::ProbeArguments;
+use crate::call::{close, poll};
+use crate::call_result::{self, CallResult, any};
+use crate::kernel;
+use crate::network::{Address, DATAGRAM, STREAM, addresses, connect};
+
+/// The name server of a sandbox with egress rules.
+const NAME_SERVER: &str = "198.18.0.1/53";
+
+/// The longest wait for an answer, in milliseconds. A busy host carries connections late.
+const WAIT: usize = 10_000;
+
+/// The answer of the suite's server. Others may answer in its place.
+const ANSWER: &[u8] = b"here";
+
+/// Sends a message to a port of a name, then to each of the addresses, until the suite's server
+/// answers. Arguments: the message in hexadecimal digits, a name or nothing, its port, addresses.
+fn reach(arguments: &ProbeArguments, kind: usize) -> CallResult {
+    let message = digits(arguments.text(0));
+    let (name, port) = (arguments.text(1), arguments.text(2));
+    let named = (!name.is_empty()).then(|| look_up(name, port));
+    let listed = addresses(arguments, 3).map(Ok);
+    let targets = named.into_iter().chain(listed);
+    any(targets.map(|address| exchange(&address?, kind, &message)))
+}
+
+pub fn tcp(arguments: &ProbeArguments) -> CallResult {
+    reach(arguments, STREAM)
+}
+
+pub fn udp(arguments: &ProbeArguments) -> CallResult {
+    reach(arguments, DATAGRAM)
+}
+
+/// The bytes of hexadecimal digits. Malformed ones end the program: they would be another message.
+fn digits(text: &str) -> Vec<u8> {
+    let byte = |at: usize| u8::from_str_radix(text.get(at..at + 2)?, 16).ok();
+    let bytes = (0..text.len()).step_by(2).map(byte);
+    let bytes: Option<Vec<u8>> = bytes.collect();
+    bytes.unwrap_or_else(|| call_result::give_up("not_a_number"))
+}
+
+fn exchange(address: &Address, kind: usize, message: &[u8]) -> Result<(), Errno> {
+    let socket = connect(address, kind)?;
+    let answer = ask(socket, message);
+    close(socket);
+    // Somebody else has answered, who says why not.
+    match answer?.starts_with(ANSWER) {
+        true => Ok(()),
+        false => Err(Errno::EACCES),
+    }
+}
+
+/// Sends a message and reads the beginning of the answer.
+fn ask(socket: i32, message: &[u8]) -> Result<Vec<u8>, Errno> {
+    // Without SIGPIPE.
+    const NO_SIGNAL: usize = 0o40000;
+    kernel!(
+        SENDTO,
+        socket,
+        message,
+        message.len(),
+        NO_SIGNAL,
+        0usize,
+        0usize
+    )?;
+    if !poll(socket, 1, WAIT)? {
+        return Err(Errno::ETIMEDOUT);
+    }
+    let mut answer = [0u8; 512];
+    match kernel!(READ, socket, answer.as_mut_slice(), answer.len())? {
+        0 => Err(Errno::ECONNRESET),
+        length => Ok(Vec::from(&answer[..length])),
+    }
+}
+
+/// Asks the sandbox's name server for the IPv4 address of a name. `ENOENT` means that it has none.
+fn look_up(name: &str, port: &str) -> Result<Address, Errno> {
+    let server = Address::parse(NAME_SERVER).ok_or(Errno::EINVAL)?;
+    // A number; the wish for recursion; one question, for an IPv4 address.
+    let mut question = Vec::from([0x50, 0x52, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
+    for label in name.split('.') {
+        question.push(label.len() as u8);
+        question.extend_from_slice(label.as_bytes());
+    }
+    question.extend_from_slice(&[0, 0, 1, 0, 1]);
+    let socket = connect(&server, DATAGRAM)?;
+    let answer = ask(socket, &question);
+    close(socket);
+    // Behind the repeated question: a pointer to the name, type, class, time to live, length.
+    let record = answer?.get(question.len()..).map(Vec::from);
+    match record.as_deref() {
+        Some([_, _, 0, 1, 0, 1, _, _, _, _, 0, 4, a, b, c, d, ..]) => {
+            Address::parse(&format!("{a}.{b}.{c}.{d}/{port}")).ok_or(Errno::EINVAL)
+        }
+        _ => Err(Errno::ENOENT),
+    }
+}
