@@ -15,6 +15,7 @@ mod ports;
 mod secrets;
 mod session;
 mod terminal;
+mod user;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -27,9 +28,11 @@ use sandbox_core::{
     CapabilityPolicy, ExecRequest, ExecResult, SandboxClient, SandboxHandle, SandboxSpec,
 };
 
+pub use hostile::{assert_agent_is_untouchable, attack_request};
 #[cfg(feature = "engine")]
 pub(crate) use limits::assert_memory_kills_are_attributed;
 pub use secrets::assert_one_execution_gets_a_secret;
+pub use user::{assert_own_user_may_be_named, assert_users_are_refused};
 
 #[cfg(feature = "engine")]
 pub(crate) const BUSYBOX: &str = "sandbox-test/busybox:latest";
@@ -133,6 +136,7 @@ pub fn tests() -> impl Iterator<Item = &'static ContractTest> {
         ports::TESTS,
         secrets::TESTS,
         terminal::TESTS,
+        user::TESTS,
     ];
     modules.into_iter().flatten()
 }
