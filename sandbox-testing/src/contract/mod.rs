@@ -9,6 +9,7 @@ mod exec;
 mod folders;
 mod hostile;
 mod isolation;
+mod languages;
 mod lifetime;
 mod limits;
 mod ports;
@@ -38,6 +39,8 @@ pub use user::{assert_own_user_may_be_named, assert_users_are_refused};
 pub(crate) const BUSYBOX: &str = "sandbox-test/busybox:latest";
 pub(crate) const BUSYBOX_USER: &str = "sandbox-test/busybox-user:latest";
 pub(crate) const SCRATCH: &str = "sandbox-test/scratch:latest";
+/// Has all languages of `sandbox-lang`.
+const LANGUAGES: &str = "sandbox-test/languages:latest";
 pub(crate) const PYTHON: &str = "sandbox-test/python:latest";
 
 /// What a test returns.
@@ -127,6 +130,7 @@ pub fn tests() -> impl Iterator<Item = &'static ContractTest> {
     let modules = [
         exec::TESTS,
         code::TESTS,
+        languages::TESTS,
         session::TESTS,
         isolation::TESTS,
         hostile::TESTS,
@@ -146,14 +150,22 @@ pub(crate) fn run<F>(test: F) -> TestResult
 where
     F: Future<Output = sandbox_core::Result<()>>,
 {
+    run_within(Duration::from_secs(120), test)
+}
+
+/// Runs a test on its own runtime for at most `limit`.
+fn run_within<F>(limit: Duration, test: F) -> TestResult
+where
+    F: Future<Output = sandbox_core::Result<()>>,
+{
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(2).enable_all().build();
     let runtime = runtime.map_err(|error| error.to_string())?;
-    let bounded = async { tokio::time::timeout(Duration::from_secs(120), test).await };
+    let bounded = async { tokio::time::timeout(limit, test).await };
     match runtime.block_on(bounded) {
         Ok(Ok(())) => Ok(()),
         Ok(Err(error)) => Err(error.to_string().into()),
-        Err(_) => Err("took longer than two minutes".into()),
+        Err(_) => Err(format!("took longer than {limit:?}").into()),
     }
 }
 
