@@ -7,8 +7,9 @@
 #   --check   changes nothing: fails where an engine lacks an image
 #   --force   builds the images again
 #
-# Without --engine every engine that runs gets them. The images are busybox, busybox-user, scratch
-# and python (which stands in for python:3.11-slim). DEBIAN_MIRROR names another Debian mirror.
+# Without --engine every engine that runs gets them. The images are busybox, busybox-user, scratch,
+# python (which stands in for python:3.11-slim) and languages (1.5 GB, which has a compiler or an
+# interpreter of every language; rootless engines do not get it). DEBIAN_MIRROR names another Debian mirror.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 engine=
@@ -16,6 +17,7 @@ engine=
 case ${1:-} in -h | --help) usage ;; esac
 folder=$cache/images
 label=sandbox-test.recipe
+all=(busybox busybox-user scratch python languages)
 search_path=PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 
 # The configuration of an image, as instructions of a Dockerfile.
@@ -27,8 +29,8 @@ config_of() {
                 'ENTRYPOINT ["/bin/sh", "-c", "echo image-entrypoint-ran >&2; exit 93"]' 'CMD ["image-command"]'
             ;;
         scratch) ;;
-        python) printf '%s\n' "ENV $search_path" "ENV LANG=C.UTF-8" 'CMD ["python3"]' ;;
-        *) fail "there is no image $1" "choose busybox, busybox-user, scratch or python" ;;
+        python | languages) printf '%s\n' "ENV $search_path" "ENV LANG=C.UTF-8" 'CMD ["python3"]' ;;
+        *) fail "there is no image $1" "choose ${all[*]}" ;;
     esac
 }
 
@@ -72,26 +74,55 @@ build_scratch() {
     pack "$1"
 }
 
-# Debian 12 with its Python 3.11 and pip. What only this machine's network needs is removed.
-build_python() {
+# debian ROOT PACKAGES OPTION…: Debian 12 with these packages. What only this machine's network needs is removed.
+debian() {
+    local root=$1 packages=$2
+    shift 2
     install mmdebstrap=mmdebstrap
-    say "running mmdebstrap; this takes about a minute"
-    apt_options >"$1.conf"
-    debian_sources | mmdebstrap --variant=minbase --include=python3,python3-pip --aptopt="$1.conf" \
+    say "running mmdebstrap with $packages"
+    apt_options >"$root.conf"
+    debian_sources | mmdebstrap --variant=minbase --include="$packages" --aptopt="$root.conf" \
         --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
         --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-include=/usr/share/doc/*/copyright' \
-        --customize-hook='ln -s python3 "$1/usr/bin/python"' \
         --customize-hook='rm -rf "$1/etc/apt/sources.list" "$1"/etc/apt/sources.list.d/* "$1/var/log/apt"' \
         --customize-hook='rm -f "$1/etc/apt/apt.conf.d/99mmdebstrap"; : >"$1/etc/hostname"; : >"$1/etc/resolv.conf"' \
-        --customize-hook='chroot "$1" python3 -c "import sys, http.client, json, ssl, pip; assert sys.version_info[:2] == (3, 11)"' \
-        --format=tar bookworm "$1.tar" - >&2 9>&-
-    rm -f "$1.conf"
+        "$@" --format=tar bookworm "$root.tar" - >&2 9>&-
+    rm -f "$root.conf"
+}
+
+# Python 3.11 and pip: about a minute.
+build_python() {
+    debian "$1" python3,python3-pip --customize-hook='ln -s python3 "$1/usr/bin/python"' \
+        --customize-hook='chroot "$1" python3 -c "import sys, http.client, json, ssl, pip; assert sys.version_info[:2] == (3, 11)"'
+}
+
+# A compiler or an interpreter of every language: some minutes. Debian's Node.js is too old for TypeScript, and npm's
+# package of it is one program. Left out are files that no small program needs.
+build_languages() {
+    local node=$cache/node/node_modules/node/bin/node program
+    [ -x "$node" ] || { install npm=npm && npm install --no-fund --no-audit --prefix "$cache/node" node@22 >&2 9>&-; }
+    # Java's packages make links in the folder of manual pages.
+    local options=(--aptopt='Apt::Install-Recommends "false"' --essential-hook='mkdir -p "$1/usr/share/man/man1"') excluded
+    for excluded in '/usr/lib/jvm/*/jmods/*' '/usr/lib/go-*/pkg/linux_*/cmd/*' '/usr/lib/go-*/pkg/linux_*_race/*' \
+        '/usr/share/go-*/test/*' '/usr/share/go-*/src/cmd/*' '/usr/share/go-*/src/*_test.go' '/usr/share/go-*/src/*/testdata/*' \
+        '/usr/lib/gcc/*/lto1' '/usr/bin/*lto-dump*' '/usr/share/fonts/*' '/usr/share/icons/*'; do
+        options+=("--dpkgopt=path-exclude=$excluded")
+    done
+    options+=("--customize-hook=cp '$node' \"\$1/usr/local/bin/node\"")
+    for program in gcc g++ go javac java rustc ruby Rscript node python3; do
+        options+=("--customize-hook=chroot \"\$1\" sh -c 'command -v $program' >/dev/null")
+    done
+    debian "$1" python3,gcc,g++,libc6-dev,golang-go,openjdk-17-jdk-headless,rustc,ruby,r-base-core "${options[@]}"
 }
 
 # The recipe of an image's files, and that of the whole image: a change of either makes it anew.
 files_of() { echo "${1%-user}"; }
 hash() { sha256sum | cut -c 1-16; }
-files_hash() { { uname -m && declare -f pack "build_$(files_of "$1")"; } | hash; }
+files_hash() {
+    local functions=(pack "build_$(files_of "$1")")
+    case $1 in python | languages) functions+=(debian) ;; esac
+    { uname -m && declare -f "${functions[@]}"; } | hash
+}
 recipe() { { files_hash "$1" && config_of "$1"; } | hash; }
 
 # archive IMAGE: the file system of the image in the cache, built where it is missing; prints its name.
@@ -184,10 +215,10 @@ mkdir -p "$folder"
 started=$(mktemp "$folder/building.XXXXXX")
 trap 'rm -rf "$folder"/building.*' EXIT
 if [ "${images[*]}" = archives ]; then
-    for image in busybox busybox-user scratch python; do node_archive "$image"; done
+    for image in "${all[@]}"; do node_archive "$image"; done
     exit
 fi
-[ ${#images[@]} -gt 0 ] || images=(busybox busybox-user scratch python)
+[ ${#images[@]} -gt 0 ] || images=("${all[@]}")
 for image in "${images[@]}"; do config_of "$image" >/dev/null; done
 if [ ${#engines[@]} -eq 0 ]; then
     for engine in docker podman podman-rootless; do
@@ -200,6 +231,8 @@ for engine in "${engines[@]}"; do
     words=$(client_of "$engine") || exit
     read -r -a client <<<"$words"
     for image in "${images[@]}"; do
+        # It is large, and rootless Podman differs from Podman in nothing that a language needs.
+        [ "$engine/$image" != podman-rootless/languages ] || continue
         if [ -n "$check" ]; then check_image "$image" "${client[@]}"; else import_image "$image" "${client[@]}"; fi
         [ -n "$check" ] || echo "$engine: sandbox-test/$image is current"
     done

@@ -77,6 +77,7 @@ proptest! {
             stdin: false,
             timeout_ms: 0,
             log: false,
+            root: false,
             terminal: Some(TerminalSize { rows, columns: 80 }),
         };
         prop_assert!(ExecRequest::decode(&request.encode()).is_err());
@@ -103,8 +104,8 @@ proptest! {
     }
 
     #[test]
-    fn welcomes_round_trip(split in any::<bool>(), landlock_abi in any::<u32>(), capabilities in any::<u64>()) {
-        check!(Welcome { split, landlock_abi, capabilities }, Welcome);
+    fn welcomes_round_trip((split, root) in any::<(bool, bool)>(), landlock_abi in any::<u32>(), capabilities in any::<u64>(), code in any::<(u32, u32)>()) {
+        check!(Welcome { split, landlock_abi, capabilities, code, root }, Welcome);
     }
 
     #[test]
@@ -315,12 +316,7 @@ fn list_length_is_bounded() {
 
 #[test]
 fn wrong_version_is_reported_with_its_number() {
-    let mut message = Welcome {
-        split: false,
-        landlock_abi: 0,
-        capabilities: 0,
-    }
-    .encode();
+    let mut message = Welcome::default().encode();
     message[0] = 9;
     assert_eq!(Welcome::decode(&message), Err(ProtocolError::Version(9)));
     // Whatever the length of the other version's message.

@@ -44,6 +44,11 @@ pub struct ContainerConfig {
     pub registry_credentials: bool,
     /// Name of the OCI runtime in the engine's configuration; `None` is the engine's default.
     pub runtime: Option<String>,
+    /// The conda environment that programs run in, such as `base`; `None` runs them as they are. The
+    /// image has the environment and micromamba (`mambaorg/micromamba`), and each program is run by
+    /// `micromamba run -n NAME`. `MAMBA_ROOT_PREFIX` is `/opt/conda` unless the specification's
+    /// variables say otherwise.
+    pub conda: Option<String>,
     /// Folder for the keys of detached sandboxes. Default: `/run/sandbox` for root, else
     /// `$XDG_RUNTIME_DIR/sandbox`, else `/tmp/sandbox-UID`. It is created with mode 0700, and
     /// refused if it belongs to another user or other users may enter. No sandbox sees it.
@@ -80,6 +85,7 @@ impl fmt::Debug for ContainerConfig {
             .field("image_timeout", &self.image_timeout)
             .field("registry_credentials", &self.registry_credentials)
             .field("runtime", &self.runtime)
+            .field("conda", &self.conda)
             .field("state_folder", &self.state_folder)
             .field("packages", &self.packages)
             .field("package_network", &self.package_network)
@@ -100,6 +106,7 @@ impl Default for ContainerConfig {
             image_timeout: IMAGE_TIMEOUT,
             registry_credentials: true,
             runtime: None,
+            conda: None,
             state_folder: None,
             packages: PackageSettings::default(),
             package_network: None,
@@ -186,6 +193,13 @@ impl ContainerConfig {
     #[must_use]
     pub fn runtime(mut self, runtime: impl Into<String>) -> Self {
         self.runtime = Some(runtime.into());
+        self
+    }
+
+    /// Runs programs in this conda environment: see [`ContainerConfig::conda`].
+    #[must_use]
+    pub fn conda(mut self, environment: impl Into<String>) -> Self {
+        self.conda = Some(environment.into());
         self
     }
 

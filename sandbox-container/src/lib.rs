@@ -14,6 +14,7 @@ mod backend;
 mod background_removal;
 mod cgroup;
 mod claim;
+mod conda;
 mod config;
 mod create;
 mod default_paths;

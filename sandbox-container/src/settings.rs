@@ -18,10 +18,15 @@ pub const SETTINGS: &[Setting] = &[
         name: PACKAGE_NETWORK,
         description: "the engine's network that packages are installed over",
     },
+    Setting {
+        name: CONDA,
+        description: "the image's conda environment that programs run in",
+    },
 ];
 
 const RUNTIME: &str = "runtime";
 const PACKAGE_NETWORK: &str = "package_network";
+const CONDA: &str = "conda";
 
 impl ContainerConfig {
     /// Applies these settings; each replaces the configured value.
@@ -42,6 +47,7 @@ impl ContainerConfig {
             match name.as_str() {
                 RUNTIME => self.runtime = Some(value.clone()),
                 PACKAGE_NETWORK => self.package_network = Some(value.clone()),
+                CONDA => self.conda = Some(value.clone()),
                 _ => {
                     let context = format!("unknown setting {name}");
                     return Err(Error::new(
@@ -117,7 +123,7 @@ mod tests {
     fn every_setting_is_applied() {
         for setting in SETTINGS {
             let config = set(setting.name, "mine").expect(setting.name);
-            let taken = [config.runtime, config.package_network];
+            let taken = [config.runtime, config.package_network, config.conda];
             let taken = taken.into_iter().flatten().collect::<Vec<_>>();
             assert_eq!(taken, ["mine"], "{}", setting.name);
         }

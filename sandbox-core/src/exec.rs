@@ -11,6 +11,7 @@ use serde::{Serialize, Serializer};
 
 use crate::escape::escape;
 use crate::secret::{self, Secret, SecretForm, SecretValue};
+use crate::user;
 use crate::{Denials, Error, ErrorKind, Outcome, Refusal};
 
 type Result<T, E = Error> = std::result::Result<T, E>;
@@ -48,6 +49,8 @@ pub struct ExecRequest {
     pub log: bool,
     /// The size of the program's terminal; `None` for pipes: see [`ExecRequest::terminal`].
     pub terminal: Option<TerminalSize>,
+    /// User that the program runs as; the sandbox's for `None`: see [`ExecRequest::user`].
+    pub user: Option<String>,
 }
 
 /// The size of a terminal in characters. 0 means unknown.
@@ -85,6 +88,7 @@ impl ExecRequest {
             timeout: None,
             log: true,
             terminal: None,
+            user: None,
         }
     }
 
@@ -189,6 +193,34 @@ impl ExecRequest {
         self
     }
 
+    /// Runs the program as this user of the sandbox: `root`, a number, or `uid:gid`.
+    ///
+    /// The sandbox's own user is always possible ([`crate::SandboxSpec::user`]). `root` is possible
+    /// where code and agent are users of a namespace of the sandbox's own: on the local tier of a
+    /// caller who is root. It is user 0 without any capability, confined like all code. It may
+    /// change what belongs to user 0 inside, and nothing else: not the files of the sandbox's user.
+    /// Elsewhere, and for every other user, the execution is refused with
+    /// [`ErrorKind::Unsupported`] and the reason.
+    ///
+    /// ```
+    /// use sandbox_core::ExecRequest;
+    ///
+    /// let request = ExecRequest::new("id").user("root");
+    /// assert!(request.validate().is_ok());
+    /// assert!(ExecRequest::new("id").user("nobody").validate().is_err());
+    /// ```
+    #[must_use]
+    pub fn user(mut self, user: impl Into<String>) -> Self {
+        self.user = Some(user.into());
+        self
+    }
+
+    /// The user and the group of the request, if it names them.
+    #[must_use]
+    pub fn user_ids(&self) -> Option<(u32, Option<u32>)> {
+        self.user.as_deref().and_then(user::parse)
+    }
+
     /// Checks for values that no sandbox can run.
     ///
     /// # Errors
@@ -212,6 +244,11 @@ impl ExecRequest {
             }
         }
         secret::check(self).or_else(bad)?;
+        if let Some(user) = &self.user
+            && self.user_ids().is_none()
+        {
+            return bad(format!("user {user:?}: {}", user::FORM));
+        }
         if let Some(workdir) = &self.workdir
             && (workdir.is_empty() || workdir.contains('\0'))
         {

@@ -46,6 +46,7 @@ mod stdin;
 pub mod support;
 mod unique_name;
 mod units;
+mod user;
 mod workspace;
 
 pub use artifact::{Artifact, ArtifactLimits, Copied, Export, SkipReason, SkippedArtifact};

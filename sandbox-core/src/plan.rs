@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::denial;
 use crate::policy::{CapabilityPolicy, NetworkPolicy, NetworkRule, Requirement};
+use crate::user;
 use crate::{
     ByteSize, Capability, Cpus, Error, ErrorKind, ImagePattern, ImageReference, ImageRetention,
     PullPolicy, Result, SandboxSpec, Workspace,
@@ -357,10 +358,8 @@ fn joined(rules: &[NetworkRule]) -> String {
 }
 
 fn parse_user(user: &str) -> (u32, u32) {
-    let mut parts = user.splitn(2, ':').map(|part| part.parse::<u32>());
-    let number = |part: Option<Result<u32, _>>| part.and_then(Result::ok);
-    let uid = number(parts.next()).expect("the specification was validated");
-    (uid, number(parts.next()).unwrap_or(uid))
+    let (uid, gid) = user::parse(user).expect("the specification was validated");
+    (uid, gid.unwrap_or(uid))
 }
 
 fn demands(plan: &Plan, policy: &CapabilityPolicy, memory: bool, cpus: bool) -> Vec<Demand> {

@@ -123,6 +123,12 @@ impl Running {
         if request.terminal.is_some() && !self.instance.has_terminals() {
             return Err(unsupported("open terminal", &self.tier));
         }
+        if let Some(user) = request.user_ids() {
+            let is_other = self.instance.check_user(user);
+            if is_other.map_err(|error| error.on(&self.tier))? {
+                secret::check_for_other_user(request)?;
+            }
+        }
         let audited = AuditedExecution::start(self, request);
         let result = self
             .run_checked(timeout, request, input, capture, live)
@@ -232,6 +238,7 @@ impl<'a> AuditedExecution<'a> {
                 .map(|word| String::from_utf8_lossy(word).into_owned())
                 .collect(),
             secrets: request.secrets.keys().cloned().collect(),
+            user: request.user.clone(),
         });
         Self {
             auditor: &running.auditor,

@@ -118,6 +118,16 @@ pub(crate) fn check(request: &ExecRequest) -> Result<(), String> {
     Ok(())
 }
 
+/// Refuses files for a program that is not the code's user, to whom they belong.
+pub(crate) fn check_for_other_user(request: &ExecRequest) -> Result<()> {
+    let mut secrets = request.secrets.iter();
+    let Some((name, _)) = secrets.find(|(_, secret)| secret.form == SecretForm::File) else {
+        return Ok(());
+    };
+    let context = format!("secret {name:?}: its file would belong to the sandbox's own user");
+    Err(Error::new(ErrorKind::Unsupported, "execute", context).with_fix(AS_VARIABLE))
+}
+
 impl SecretForm {
     /// The variable by which the program finds it.
     fn variable(self, name: &str) -> String {

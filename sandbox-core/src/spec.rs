@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::policy::EgressRules;
 use crate::unique_name::unique_name;
+use crate::user;
 use crate::{ByteSize, Cpus, Error, ErrorKind, ImageReference, ImageRetention, PullPolicy, Result};
 
 /// A request for a sandbox. The specification asks; the [`crate::CapabilityPolicy`] is the operator's ceiling.
@@ -54,7 +55,8 @@ pub struct SandboxSpec {
     /// Working folder inside the sandbox; for `None` `/workspace` if the sandbox has a workspace,
     /// else the sandbox's work folder.
     pub workdir: Option<String>,
-    /// User inside the sandbox as `uid` or `uid:gid`; for `None` the backend's unprivileged default.
+    /// User inside the sandbox as `uid`, `uid:gid` or `root`; for `None` the backend's unprivileged
+    /// default.
     pub user: Option<String>,
     /// How long the sandbox may live; for `None` as long as its handle, or
     /// [`crate::plan::defaults::DETACHED_LIFETIME`] if it is detached.
@@ -334,9 +336,8 @@ impl SandboxSpec {
         }
         self.egress_rules()?;
         if let Some(user) = &self.user {
-            let valid = user.splitn(2, ':').all(|part| part.parse::<u32>().is_ok());
-            if !valid {
-                return bad(format!("user {user:?}: write it as uid or uid:gid"));
+            if user::parse(user).is_none() {
+                return bad(format!("user {user:?}: {}", user::FORM));
             }
         }
         if self.lifetime == Some(Duration::ZERO) {

@@ -55,6 +55,7 @@ fn life_of_a_sandbox_is_told_with_its_labels() {
             execution,
             argv: argv.iter().map(|word| (*word).to_owned()).collect(),
             secrets: Vec::new(),
+            user: None,
         };
         let ended = |execution| AuditEvent::ExecEnded {
             execution,

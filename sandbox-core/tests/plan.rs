@@ -173,7 +173,7 @@ fn invalid_specification_is_refused_with_its_field() {
         (spec().workdir("relative"), "working folder"),
         (spec().workdir("/a\0"), "working folder"),
         (spec().image(""), "image"),
-        (spec().user("root"), "user"),
+        (spec().user("nobody"), "user"),
         (spec().user("1000:"), "user"),
         (spec().user("1:2:3"), "user"),
         (spec().user("-1"), "user"),
@@ -200,6 +200,7 @@ fn user_is_parsed_as_numbers() {
     };
     assert_eq!(user("1000"), Some((1000, 1000)));
     assert_eq!(user("1000:100"), Some((1000, 100)));
+    assert_eq!(user("root"), Some((0, 0)));
     assert_eq!(common::plan(&CapabilityPolicy::new()).unwrap().user, None);
 }
 

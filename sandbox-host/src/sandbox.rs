@@ -134,6 +134,7 @@ impl Sandbox {
                 .unwrap_or(WORK_FOLDER)
                 .as_bytes()
                 .to_vec(),
+            launcher: Vec::new(),
             placed: Vec::new(),
             give_dirs: Vec::new(),
             make_dirs: export_folders(&plan.export_paths)
@@ -184,6 +185,14 @@ impl Sandbox {
     pub fn with_egress(mut self, plan: &Plan, resolver: Option<Arc<dyn Resolver>>) -> Self {
         self.settings.egress = code::settings(plan);
         self.egress = code::egress(plan, resolver);
+        self
+    }
+
+    /// Makes the agent run each program by this command, with the program and its arguments as the
+    /// last words. File operations are not affected.
+    #[must_use]
+    pub fn launched_by(mut self, command: impl IntoIterator<Item = impl Into<Vec<u8>>>) -> Self {
+        self.settings.launcher = command.into_iter().map(Into::into).collect();
         self
     }
 

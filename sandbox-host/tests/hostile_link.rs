@@ -131,8 +131,7 @@ impl FakeLinkAgent {
         self.wait_for(FrameKind::Hello).await;
         let welcome = Welcome {
             split: true,
-            landlock_abi: 0,
-            capabilities: 0,
+            ..Welcome::default()
         };
         self.frame(0, FrameKind::Welcome, &welcome.encode()).await;
     }

@@ -6,6 +6,7 @@
 //! - `contract`: tests that every backend passes (feature `contract`).
 //! - `engine`: tests of a backend on a running engine with Docker's API (feature `engine`).
 //! - `faults`: tests that start their own engine and kill it (feature `engine`).
+//! - `programs`: programs of each language, for a sandbox that the caller makes (feature `sessions`).
 //! - `sessions`: tests of sessions in a sandbox that the caller makes (feature `sessions`).
 //!
 //! The other modules are fixtures.
@@ -23,6 +24,8 @@ pub mod owner;
 pub mod package_index;
 pub mod pip;
 pub mod processes;
+#[cfg(feature = "sessions")]
+pub mod programs;
 pub mod requirements;
 #[cfg(feature = "sessions")]
 pub mod sessions;

@@ -4,7 +4,7 @@ use alloc::{string::String, vec::Vec};
 
 use crate::runtime::{
     Errno, Fd,
-    credentials::Capabilities,
+    credentials::{Capabilities, effective_group, effective_user},
     fs,
     landlock::{self, RulesetAttributes},
     limits,
@@ -30,7 +30,8 @@ use crate::protocol::{AgentSettings, FailStep, Failure, LandlockRules, Welcome};
 /// IOCTL_DEV. The kernel refuses others in a rule for a file.
 const ACCESS_OF_FILES: u64 = 1 | 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15;
 
-/// Makes the folders, builds the Landlock ruleset and drops capabilities.
+/// Makes the folders, builds the Landlock ruleset and drops capabilities. `own_users`: in a user
+/// namespace that the agent made.
 ///
 /// # Errors
 ///
@@ -39,6 +40,7 @@ pub(super) fn prepare(
     settings: &AgentSettings,
     procfs: Option<Procfs>,
     oom: Option<OomScore>,
+    own_users: bool,
 ) -> Result<(PreparedSandbox, Welcome), Failure> {
     let confinement = &settings.confinement;
     let identity = confinement
@@ -64,9 +66,13 @@ pub(super) fn prepare(
     };
     let workdir = terminated(workdir)
         .map_err(|errno| failure(FailStep::Settings, errno, "working folder"))?;
+    // Elsewhere the agent is user 0 itself, or user 0 is one of the host.
+    let allows_root = own_users && identity.is_some() && effective_user() != 0;
     let sandbox = PreparedSandbox {
         workdir,
+        launcher: settings.launcher.clone(),
         identity,
+        allows_root,
         limits: confinement.limits.clone(),
         landlock,
         seccomp: filter(&confinement.seccomp),
@@ -83,6 +89,8 @@ pub(super) fn prepare(
         split: identity.is_some(),
         landlock_abi,
         capabilities: remaining.permitted,
+        code: identity.unwrap_or_else(|| (effective_user(), effective_group())),
+        root: allows_root,
     };
     Ok((sandbox, welcome))
 }

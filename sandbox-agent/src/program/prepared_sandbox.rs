@@ -7,13 +7,20 @@ use crate::runtime::{Fd, limits::Rlimit, seccomp::SockFilter};
 use super::{memory_kills::KillCount, oom_score::OomScore, procfs::Procfs};
 use crate::protocol::ResourceLimit;
 
+/// User and group of an execution that is root inside.
+pub(super) const ROOT: (u32, u32) = (0, 0);
+
 /// The prepared sandbox. Its descriptors are close-on-exec.
 #[derive(Debug)]
 pub(super) struct PreparedSandbox {
     /// Default working directory of executions.
     pub(super) workdir: CString,
+    /// Words before those of each command.
+    pub(super) launcher: Vec<Vec<u8>>,
     /// User and group of the code if they differ from the agent's (split mode).
     pub(super) identity: Option<(u32, u32)>,
+    /// Whether an execution may be user 0 instead of [`Self::identity`].
+    pub(super) allows_root: bool,
     /// Resource limits.
     pub(super) limits: Vec<ResourceLimit>,
     /// The Landlock ruleset.

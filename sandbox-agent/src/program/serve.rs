@@ -146,11 +146,12 @@ fn establish(
     // code have the same score.
     let oom = OomScore::open().ok();
     let (mut procfs, mut ipv6) = (None, None);
-    let mut die_with_parent = false;
+    let (mut die_with_parent, mut own_users) = (false, false);
     if options.setup {
         let message = expect(connection, &mut read_buffer, FrameKind::Setup)?;
         let setup = Setup::decode(&message)?;
         die_with_parent = setup.die_with_parent;
+        own_users = setup.user_namespace;
         (procfs, ipv6) = setup::build(&setup, connection, &mut read_buffer)?;
     }
     let message = expect_settings(connection, &mut read_buffer, listener.is_some())?;
@@ -158,7 +159,8 @@ fn establish(
     let procfs = procfs.or_else(|| Procfs::open().ok());
     // First of all, because it takes a capability that code must not have.
     let egress = start_egress(&settings, ipv6, options.cut_network).map_err(ExitReason::Refused)?;
-    let (sandbox, welcome) = prepare(&settings, procfs, oom).map_err(ExitReason::Refused)?;
+    let (sandbox, welcome) =
+        prepare(&settings, procfs, oom, own_users).map_err(ExitReason::Refused)?;
     let agent = Agent::new(sandbox, &settings, welcome, listener, read_buffer, egress)
         .map_err(ExitReason::Refused)?;
     // Clients connect to a named socket through `sandbox-agent connect`, a process beside the

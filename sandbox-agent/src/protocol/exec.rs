@@ -87,6 +87,9 @@ pub struct ExecRequest {
     /// all three standard streams. Its output is standard output. The end of standard input, or an
     /// input that is not open, is the terminal's end-of-file character.
     pub terminal: Option<TerminalSize>,
+    /// Whether the program is user and group 0, instead of the code's user. It has no capability
+    /// either way. Only where [`super::Welcome::root`] says so, and never for a builtin.
+    pub root: bool,
 }
 
 /// How an execution ended.
@@ -371,6 +374,7 @@ impl ExecRequest {
         if let Some(size) = self.terminal {
             size.write(&mut message);
         }
+        message.bool(self.root);
         message.finish()
     }
 
@@ -419,10 +423,13 @@ impl ExecRequest {
                 .bool()?
                 .then(|| TerminalSize::read(&mut reader))
                 .transpose()?,
+            root: reader.bool()?,
         };
         reader.end()?;
-        if request.terminal.is_some() && matches!(request.program, ExecProgram::Builtin(_)) {
-            return Err(ProtocolError::BadValue("terminal of a builtin"));
+        if (request.terminal.is_some() || request.root)
+            && matches!(request.program, ExecProgram::Builtin(_))
+        {
+            return Err(ProtocolError::BadValue("terminal or user of a builtin"));
         }
         Ok(request)
     }

@@ -80,12 +80,12 @@ pub use message::{Channel, FrameKind, MessageAssembler};
 pub use settings::{
     AgentSettings, Confinement, EgressSettings, ExpectedObject, ResourceLimit, Welcome,
 };
-pub use setup::{HostObject, Mount, Setup, UserLimit};
+pub use setup::{AGENT_ID, HostObject, Mount, Setup, UserLimit};
 pub use terminal::TerminalSize;
 
 /// The version that both sides send in their first message. Other versions are refused: host and
 /// agent are built together.
-pub const VERSION: u16 = 7;
+pub const VERSION: u16 = 8;
 
 /// How many bytes a channel may carry before the receiver grants more with [`FrameKind::Credit`]: the
 /// initial credit of every channel, on both sides.

@@ -69,6 +69,8 @@ pub struct AgentSettings {
     pub log_bytes: u32,
     /// Default working directory of executions.
     pub workdir: Vec<u8>,
+    /// Words before those of each command: a program that runs the command.
+    pub launcher: Vec<Vec<u8>>,
     /// Objects that must be in the sandbox; otherwise the agent refuses the settings, and nothing
     /// runs.
     pub placed: Vec<ExpectedObject>,
@@ -100,7 +102,7 @@ pub struct EgressSettings {
 }
 
 /// The agent's answer to [`AgentSettings`], and to [`super::Attach`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Welcome {
     /// Whether code has another identity than the agent.
     pub split: bool,
@@ -108,6 +110,10 @@ pub struct Welcome {
     pub landlock_abi: u32,
     /// The agent's remaining capabilities, as a bit set.
     pub capabilities: u64,
+    /// User and group of the code.
+    pub code: (u32, u32),
+    /// Whether an execution may be user 0 instead: [`super::ExecRequest::root`].
+    pub root: bool,
 }
 
 impl AgentSettings {
@@ -129,9 +135,15 @@ impl AgentSettings {
                 .u64(placed.device)
                 .u64(placed.inode);
         });
-        for paths in [&self.give_dirs, &self.make_dirs, &self.kill_count_files] {
-            message.list(paths, |message, path| {
-                message.bytes(path);
+        let lists = [
+            &self.launcher,
+            &self.give_dirs,
+            &self.make_dirs,
+            &self.kill_count_files,
+        ];
+        for list in lists {
+            message.list(list, |message, bytes| {
+                message.bytes(bytes);
             });
         }
         message.bool(self.egress.is_some());
@@ -186,6 +198,7 @@ impl AgentSettings {
                 inode: reader.u64()?,
             })
         })?;
+        let launcher = super::exec::byte_list(&mut reader)?;
         let give_dirs = super::exec::byte_list(&mut reader)?;
         let make_dirs = super::exec::byte_list(&mut reader)?;
         let kill_count_files = super::exec::byte_list(&mut reader)?;
@@ -235,6 +248,7 @@ impl AgentSettings {
             lifetime_ms,
             log_bytes,
             workdir,
+            launcher,
             placed,
             give_dirs,
             make_dirs,
@@ -258,7 +272,10 @@ impl Welcome {
             .u16(VERSION)
             .bool(self.split)
             .u32(self.landlock_abi)
-            .u64(self.capabilities);
+            .u64(self.capabilities)
+            .u32(self.code.0)
+            .u32(self.code.1)
+            .bool(self.root);
         message.finish()
     }
 
@@ -275,6 +292,8 @@ impl Welcome {
             split: reader.bool()?,
             landlock_abi: reader.u32()?,
             capabilities: reader.u64()?,
+            code: (reader.u32()?, reader.u32()?),
+            root: reader.bool()?,
         };
         reader.end()?;
         Ok(welcome)

@@ -5,6 +5,10 @@ use alloc::vec::Vec;
 
 use super::{IpRange, MessageReader, MessageWriter, ProtocolError, settings::write_ranges};
 
+/// User and group of the agent in a user namespace of the sandbox's own ([`Setup::user_namespace`]).
+/// No code has them, not even code of user 0.
+pub const AGENT_ID: u32 = 65_534;
+
 /// The object of the host that a path must lead to. The host holds it open until the agent has
 /// answered, so its numbers are not reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -163,7 +167,7 @@ pub struct Setup {
     pub loopback: bool,
     /// Whether to enter a new user namespace after the mounts: ask for its ID maps with
     /// [`super::FrameKind::NeedMaps`], wait for [`super::FrameKind::Mapped`], and become its user and group
-    /// 0.
+    /// [`AGENT_ID`].
     pub user_namespace: bool,
     /// Whether to make the addresses of names and these ranges local to the network namespace, and
     /// to open its low ports, for [`super::EgressSettings`].

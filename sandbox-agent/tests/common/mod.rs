@@ -108,6 +108,7 @@ pub fn settings() -> AgentSettings {
         workdir: b"/".to_vec(),
         placed: Vec::new(),
         give_dirs: Vec::new(),
+        launcher: Vec::new(),
         make_dirs: Vec::new(),
         kill_count_files: Vec::new(),
         egress: None,
@@ -133,6 +134,7 @@ pub fn command(argv: &[&str]) -> ExecRequest {
         timeout_ms: 0,
         log: false,
         terminal: None,
+        root: false,
     }
 }
 

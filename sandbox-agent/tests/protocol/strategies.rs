@@ -35,9 +35,11 @@ pub fn request() -> impl Strategy<Value = ExecRequest> {
         any::<u64>(),
         any::<bool>(),
         option::of(any::<(u16, u16)>()),
+        any::<bool>(),
     )
         .prop_map(
-            |(program, env, workdir, stdin, timeout_ms, log, size)| ExecRequest {
+            |(program, env, workdir, stdin, timeout_ms, log, size, root)| ExecRequest {
+                root: root && matches!(program, ExecProgram::Command { .. }),
                 terminal: size
                     .filter(|_| matches!(program, ExecProgram::Command { .. }))
                     .map(|(rows, columns)| TerminalSize { rows, columns }),
@@ -204,7 +206,12 @@ pub fn settings() -> impl Strategy<Value = AgentSettings> {
         any::<[bool; 2]>(),
         any::<u32>(),
         bytes(),
-        [vec(bytes(), 0..3), vec(bytes(), 0..3), vec(bytes(), 0..3)],
+        [
+            vec(bytes(), 0..3),
+            vec(bytes(), 0..3),
+            vec(bytes(), 0..3),
+            vec(bytes(), 0..3),
+        ],
     );
     let placed = (bytes(), any::<[u64; 2]>()).prop_map(|(path, [device, inode])| ExpectedObject {
         path,
@@ -222,7 +229,7 @@ pub fn settings() -> impl Strategy<Value = AgentSettings> {
             [owned, detached_after_attach],
             log_bytes,
             workdir,
-            [give_dirs, make_dirs, kill_count_files],
+            [launcher, give_dirs, make_dirs, kill_count_files],
         ) = rest;
         AgentSettings {
             key: ClientKey::new(key),
@@ -234,6 +241,7 @@ pub fn settings() -> impl Strategy<Value = AgentSettings> {
             workdir,
             placed,
             give_dirs,
+            launcher,
             make_dirs,
             kill_count_files,
             egress,

@@ -54,6 +54,10 @@ pub struct ExecArguments {
     #[command(flatten)]
     secrets: SecretOptions,
 
+    /// User of the program: the sandbox's own, or root where the tier allows that
+    #[arg(short, long, value_name = "UID[:GID]|root")]
+    user: Option<String>,
+
     /// Working directory in the sandbox [default: the sandbox's]
     #[arg(short, long, value_name = "PATH")]
     workdir: Option<OsString>,
@@ -99,6 +103,10 @@ pub struct ShellArguments {
     #[arg(short, long, value_name = "NAME=VALUE")]
     env: Vec<OsString>,
 
+    /// User of the program: the sandbox's own, or root where the tier allows that
+    #[arg(short, long, value_name = "UID[:GID]|root")]
+    user: Option<String>,
+
     /// Working directory in the sandbox [default: the sandbox's]
     #[arg(long, value_name = "PATH")]
     workdir: Option<OsString>,
@@ -115,6 +123,7 @@ pub fn run_shell(arguments: ShellArguments) -> Outcome {
         env: arguments.env.clone(),
         env_file: Vec::new(),
         secrets: SecretOptions::default(),
+        user: arguments.user.clone(),
         workdir: arguments.workdir.clone(),
         interactive: true,
         no_stdin: false,
@@ -181,6 +190,7 @@ impl ExecArguments {
             .map(|path| text("--workdir", path))
             .transpose()?;
         request.timeout = self.timeout;
+        request.user.clone_from(&self.user);
         self.secrets.read()?.give(&mut request);
         request.validate()?;
         Ok(match self.tty {

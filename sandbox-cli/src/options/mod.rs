@@ -103,8 +103,8 @@ pub struct PolicyOptions {
     #[arg(long, value_name = "FILE", help_heading = "Policy")]
     env_file: Vec<PathBuf>,
 
-    /// User in the sandbox, by number [default: the tier's unprivileged user]
-    #[arg(short, long, value_name = "UID[:GID]", help_heading = "Policy")]
+    /// User in the sandbox, by number, or root [default: the tier's unprivileged user]
+    #[arg(short, long, value_name = "UID[:GID]|root", help_heading = "Policy")]
     user: Option<String>,
 
     /// Label of the sandbox (repeatable)

@@ -16,6 +16,11 @@ pub struct SettingOptions {
     #[arg(long, value_name = "NAME", help_heading = "Engine")]
     package_network: Option<String>,
 
+    /// Conda environment of the image that programs run in, by `micromamba run`, such as base
+    /// [default: none]
+    #[arg(long, value_name = "NAME", help_heading = "Engine")]
+    conda: Option<String>,
+
     /// Context of the kubeconfig file, on k8s [default: its current context]
     #[arg(long, value_name = "NAME", help_heading = "Engine")]
     context: Option<String>,
@@ -31,6 +36,7 @@ impl SettingOptions {
         [
             ("runtime", &self.runtime),
             ("package_network", &self.package_network),
+            ("conda", &self.conda),
             ("context", &self.context),
             ("namespace", &self.namespace),
         ]

@@ -19,6 +19,7 @@ use sandbox_host::confinement::Kernel;
 use sandbox_host::{AgentInstance, Sandbox};
 
 use crate::Tier;
+use crate::conda;
 use crate::engine::Engine;
 use crate::error::{Operation, engine_error};
 use crate::stream::AttachStream;
@@ -37,6 +38,8 @@ pub(crate) struct Adoption<'a> {
     pub container: ForeignContainer,
     /// `None` without a policy.
     pub kernel: Option<Kernel>,
+    /// The conda environment of programs.
+    pub conda: Option<&'a str>,
     /// Options that disable isolation.
     holes: Vec<Hole>,
 }
@@ -54,6 +57,7 @@ impl<'a> Adoption<'a> {
         plan: &'a Plan,
         container: ForeignContainer,
         kernel: Option<Kernel>,
+        conda: Option<&'a str>,
     ) -> Result<Self> {
         let adoption = Self {
             tier,
@@ -62,6 +66,7 @@ impl<'a> Adoption<'a> {
             holes: holes(&container),
             container,
             kernel,
+            conda,
         };
         adoption.check_root()?;
         Ok(adoption)
@@ -178,6 +183,10 @@ impl<'a> Adoption<'a> {
             Some(kernel) => adopted::confinement(self.plan, kernel),
         };
         let workdir = &self.container.workdir;
-        adopted::sandbox(self.plan, confinement, self.report(), workdir)
+        let sandbox = adopted::sandbox(self.plan, confinement, self.report(), workdir)?;
+        match self.conda {
+            Some(environment) => conda::enter(self.tier, environment, self.plan, sandbox),
+            None => Ok(sandbox),
+        }
     }
 }

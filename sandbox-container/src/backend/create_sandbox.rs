@@ -12,6 +12,7 @@ use sandbox_lang::packages::writable_cache;
 use super::ContainerBackend;
 use super::container_plan::ContainerPlan;
 use crate::EngineFamily;
+use crate::conda;
 use crate::default_paths::default_paths;
 use crate::detached::{self, NewDetached, RecordStore};
 use crate::egress;
@@ -200,6 +201,9 @@ impl<F: EngineFamily> ContainerBackend<F> {
         )?;
         // The engine may run on another machine or in a virtual machine.
         let mut sandbox = sandbox.counting_memory_kills();
+        if let Some(environment) = &self.config.conda {
+            sandbox = conda::enter(tier, environment, plan, sandbox)?;
+        }
         if let Some(lifetime) = plan.lifetime {
             sandbox = sandbox.ending_after(lifetime);
         }

@@ -177,7 +177,7 @@ impl<F: EngineFamily> ContainerBackend<F> {
 
     /// Inspects a running container that this client did not create.
     async fn prepare_adoption<'a>(
-        &self,
+        &'a self,
         engine: &'a Engine,
         container: &str,
         plan: &'a Plan,
@@ -189,7 +189,14 @@ impl<F: EngineFamily> ContainerBackend<F> {
             true => Some(kernel(self.tier, &engine.facts)?),
             false => None,
         };
-        let adoption = Adoption::new(self.tier, engine, plan, container, kernel)?;
+        let adoption = Adoption::new(
+            self.tier,
+            engine,
+            plan,
+            container,
+            kernel,
+            self.config.conda.as_deref(),
+        )?;
         #[cfg(feature = "mutants")]
         if self.config.mutation == Some(crate::ContainerMutation::Adoption) {
             return Ok(adoption.ignoring_most_holes());

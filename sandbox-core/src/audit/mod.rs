@@ -81,6 +81,9 @@ pub enum AuditEvent {
         argv: Vec<String>,
         /// The names of its secrets.
         secrets: Vec<String>,
+        /// The user that the request names: [`crate::ExecRequest::user`].
+        #[serde(skip_serializing_if = "Option::is_none")]
+        user: Option<String>,
     },
     /// A program has ended, or did not start.
     ExecEnded {

@@ -79,6 +79,17 @@ pub trait Instance: Send + Sync {
         false
     }
 
+    /// Whether a program that runs as this user, and this group if one is named, is another user
+    /// than the sandbox's own. [`Instance::exec`] is called only with users that this accepts.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unsupported`] with the reason for a user that programs cannot have.
+    fn check_user(&self, user: (u32, Option<u32>)) -> Result<bool> {
+        let _ = user;
+        Err(unsupported("run as another user", "this backend"))
+    }
+
     /// Writes a file inside of the sandbox. Creates missing parent folders.
     async fn put(&self, path: &str, mode: u32, content: Source) -> Result<()>;
 

@@ -15,7 +15,7 @@ use sandbox_core::{
 };
 
 use super::outcome::HostAction;
-use super::{AgentInstance, DiscardSink};
+use super::{AgentInstance, DiscardSink, user};
 use crate::entries::{self, Entry};
 use crate::execution::{Finish, follow};
 use crate::failure::failure_error;
@@ -75,6 +75,10 @@ impl Instance for AgentInstance {
     // The connection ends if an execution is overdue: see `crate::watch`.
     fn bounds_executions(&self) -> bool {
         true
+    }
+
+    fn check_user(&self, user: (u32, Option<u32>)) -> Result<bool> {
+        user::check(user, &self.welcome)
     }
 
     fn has_terminals(&self) -> bool {

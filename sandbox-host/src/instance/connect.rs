@@ -102,7 +102,7 @@ impl AgentInstance {
                 let egress = sandbox.egress.clone();
                 let mut instance = Self::over(connection, sandbox.into(), owned, isolator);
                 instance.carry_code(egress);
-                instance.landlock_abi = welcome.landlock_abi;
+                instance.welcome = welcome;
                 Ok(instance)
             }
             Err(error) => {
@@ -186,7 +186,7 @@ impl AgentInstance {
         // Earlier denials are not this client's to report.
         let before = isolator.counters().await;
         let mut instance = Self::over(connection, sandbox, false, isolator);
-        instance.landlock_abi = welcome.landlock_abi;
+        instance.welcome = *welcome;
         *instance.known_counters() = before;
         instance
     }
@@ -211,7 +211,7 @@ impl AgentInstance {
             connection,
             sandbox,
             owned,
-            landlock_abi: 0,
+            welcome: Welcome::default(),
             isolator,
             running: AtomicUsize::new(0),
             counters: Mutex::new(Counters::FRESH),

@@ -3,6 +3,7 @@
 mod calls;
 mod connect;
 mod outcome;
+mod user;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use sandbox_agent::protocol::{
-    Builtin, ExecProgram, ExecRequest as AgentRequest, ExitKind, FrameKind, TerminalSize,
+    Builtin, ExecProgram, ExecRequest as AgentRequest, ExitKind, FrameKind, TerminalSize, Welcome,
 };
 use sandbox_core::spi::{Flow, Instance, OutputSink, OutputStream, Source};
 use sandbox_core::{ByteSize, EnforcementReport, Error, ErrorKind, ExecRequest, Result, Workspace};
@@ -40,8 +41,8 @@ pub struct AgentInstance {
     sandbox: AttachedSandbox,
     /// Whether dropping the instance ends the sandbox.
     owned: bool,
-    /// The Landlock ABI that the agent found, 0 without Landlock.
-    landlock_abi: u32,
+    /// What the agent said of itself.
+    welcome: Welcome,
     isolator: Arc<dyn Isolator>,
     /// The number of this client's running executions.
     running: AtomicUsize,
@@ -82,7 +83,7 @@ impl AgentInstance {
     /// cannot query it.
     #[must_use]
     pub fn landlock_abi(&self) -> u32 {
-        self.landlock_abi
+        self.welcome.landlock_abi
     }
 
     /// Whether the sandbox is known to have ended or to be unreachable.
@@ -162,6 +163,7 @@ impl AgentInstance {
                 rows: size.rows,
                 columns: size.columns,
             }),
+            root: request.is_some_and(|request| self.is_root(request)),
         }
     }
 

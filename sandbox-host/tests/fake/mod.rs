@@ -134,8 +134,7 @@ impl FakeAgent {
     pub async fn welcome(&mut self) {
         let welcome = Welcome {
             split: true,
-            landlock_abi: 0,
-            capabilities: 0,
+            ..Welcome::default()
         };
         assert!(self.frame(0, FrameKind::Welcome, &welcome.encode()).await);
     }

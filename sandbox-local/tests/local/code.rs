@@ -7,6 +7,7 @@ use sandbox_core::{ErrorKind, ExecRequest, ExecResult, OneShot, Outcome, Sandbox
 use sandbox_lang::{
     CodeRequest, CodeResult, Compilation, Language, Languages, RunCode, RunCodeOnce, Step,
 };
+use sandbox_testing::programs::assert_language_runs;
 
 use crate::harness::{Need, Test, test};
 use crate::support::{client, create, policy, sh, spec};
@@ -25,7 +26,6 @@ pub const TESTS: &[Test] = &[
     test!(async r_runs, Need::Program("Rscript")),
     test!(async shell_runs),
     test!(async bash_runs, Need::Program("bash")),
-    test!(async errors_have_the_lines_of_the_code, Need::Program("python3")),
     test!(async code_is_alone_in_its_folder, Need::Program("python3")),
     test!(async files_are_in_the_working_folder_and_modules_beside_the_code, Need::Program("python3")),
     test!(async folder_of_interpreted_code_is_removed),
@@ -47,49 +47,29 @@ async fn sandbox() -> SandboxHandle {
     create(policy().timeout(LIMIT)).await
 }
 
-/// Asserts that the code prints its argument and its input.
-async fn echoes(sandbox: &SandboxHandle, request: CodeRequest) {
-    let request = request
-        .arg("an argument")
-        .stdin(Stdin::from_bytes("a line\n"));
-    let result = sandbox.run_code(request).await.expect("it runs");
-    let result = result.check().expect("it succeeds");
-    assert_eq!(result.stdout_text(), "an argument: a line\n", "{result:?}");
-}
-
-async fn runs(language: &str, code: &str) {
+async fn runs(language: &str) {
     let sandbox = sandbox().await;
-    echoes(&sandbox, CodeRequest::new(language, code)).await;
+    assert_language_runs(&sandbox, language, |request| request).await;
     sandbox.kill().await.expect("it ends");
 }
 
 async fn python_runs() {
-    runs("python", "import sys\nprint(f'{sys.argv[1]}: {input()}')\n").await;
+    runs("python").await;
 }
 
 async fn javascript_runs() {
-    let code = "const line = require('fs').readFileSync(0, 'utf8').trim();\n\
-                console.log(`${process.argv[2]}: ${line}`);\n";
-    runs("js", code).await;
+    runs("js").await;
 }
-
-const TYPESCRIPT: &str = "import { readFileSync } from 'node:fs';\n\
-    const line: string = readFileSync(0, 'utf8').trim();\n\
-    console.log(`${process.argv[2] as string}: ${line}`);\n";
 
 async fn typescript_runs_on_a_node_that_strips_types() {
     let folder = crate::harness::node_for_typescript().expect("it is needed");
     let sandbox = create(policy().timeout(LIMIT).filesystem_read_root(&folder)).await;
     let path = format!("{}:/usr/bin:/bin", folder.display());
-    let request = || CodeRequest::new("ts", TYPESCRIPT).env("PATH", &path);
-    echoes(&sandbox, request()).await;
-    let result = run(&sandbox, request()).await;
-    assert_eq!(ran(&result).stderr_text(), "", "no warning about types");
+    assert_language_runs(&sandbox, "ts", |request| request.env("PATH", &path)).await;
     sandbox.kill().await.expect("it ends");
 }
 
 async fn typescript_runs_or_is_refused() {
-    let code = TYPESCRIPT;
     let sandbox = sandbox().await;
     let version = sandbox
         .exec(&ExecRequest::new("node").arg("--version"))
@@ -98,9 +78,9 @@ async fn typescript_runs_or_is_refused() {
     let numbers = version.trim().trim_start_matches('v').split('.');
     let numbers = numbers.map(|part| part.parse::<u32>().expect("a number"));
     if numbers.collect::<Vec<_>>() >= vec![22, 18, 0] {
-        return echoes(&sandbox, CodeRequest::new("ts", code)).await;
+        return assert_language_runs(&sandbox, "ts", |request| request).await;
     }
-    let error = sandbox.run_code(CodeRequest::new("ts", code)).await;
+    let error = sandbox.run_code(CodeRequest::new("ts", "")).await;
     let error = error.expect_err("too old");
     assert_eq!(error.kind(), ErrorKind::LanguageNotSupported, "{error}");
     assert!(error.context().contains(version.trim()), "{error}");
@@ -111,89 +91,53 @@ async fn typescript_runs_or_is_refused() {
 }
 
 async fn java_runs() {
-    let code = "import java.util.Scanner;\n\
-                // public class Decoy\n\
-                public class Echo {\n\
-                  public static void main(String[] arguments) {\n\
-                    System.out.println(Helper.join(arguments[0], new Scanner(System.in).nextLine()));\n\
-                  }\n\
-                }\n";
-    let helper =
-        "class Helper { static String join(String a, String b) { return a + \": \" + b; } }";
-    let sandbox = sandbox().await;
-    let request = CodeRequest::new("java", code).module("Helper.java", helper);
-    echoes(&sandbox, request).await;
-    sandbox.kill().await.expect("it ends");
+    runs("java").await;
 }
 
 async fn c_runs() {
-    let code = "#include <stdio.h>\n#include <math.h>\n#include \"format.h\"\n\
-                int main(int count, char **arguments) {\n\
-                  char line[99];\n\
-                  volatile double four = 4;\n\
-                  if (!fgets(line, sizeof line, stdin) || sqrt(four) != count) return 1;\n\
-                  printf(FORMAT, arguments[1], line);\n}\n";
-    let sandbox = sandbox().await;
-    let request = CodeRequest::new("c", code).module("format.h", "#define FORMAT \"%s: %s\"\n");
-    echoes(&sandbox, request).await;
-    sandbox.kill().await.expect("it ends");
+    runs("c").await;
 }
 
 async fn cpp_runs() {
-    let code = "#include <iostream>\n#include <string>\n\
-                int main(int, char **arguments) {\n\
-                  std::string line;\n\
-                  if (std::getline(std::cin, line)) std::cout << arguments[1] << \": \" << line << '\\n';\n}\n";
-    runs("c++", code).await;
+    runs("c++").await;
 }
 
 async fn go_runs() {
-    let code = "package main\nimport (\n\"bufio\"\n\"fmt\"\n\"os\"\n)\n\
-                func main() {\n\
-                line, _ := bufio.NewReader(os.Stdin).ReadString('\\n')\n\
-                fmt.Print(os.Args[1], \": \", line)\n}\n";
-    runs("golang", code).await;
+    runs("golang").await;
 }
 
 async fn rust_runs() {
-    let code = "fn main() {\n\
-                let mut line = String::new();\n\
-                std::io::stdin().read_line(&mut line).unwrap();\n\
-                print!(\"{}: {line}\", std::env::args().nth(1).unwrap());\n}\n";
     let toolchain = crate::harness::rust_toolchain().expect("it is needed");
     let mut policy = policy().timeout(LIMIT);
-    let mut request = CodeRequest::new("rust", code);
     // What rustup installs is not in /usr.
-    if !toolchain.starts_with("/usr") {
+    let outside = !toolchain.starts_with("/usr");
+    if outside {
         policy = policy.filesystem_read_root(&toolchain);
-        let path = format!("{}/bin:/usr/bin:/bin", toolchain.display());
-        request = request.env("PATH", path);
     }
+    let path = format!("{}/bin:/usr/bin:/bin", toolchain.display());
     let sandbox = create(policy).await;
-    echoes(&sandbox, request).await;
+    assert_language_runs(&sandbox, "rust", |request| match outside {
+        true => request.env("PATH", &path),
+        false => request,
+    })
+    .await;
     sandbox.kill().await.expect("it ends");
 }
 
 async fn ruby_runs() {
-    runs("ruby", "puts \"#{ARGV[0]}: #{STDIN.gets.chomp}\"\n").await;
+    runs("ruby").await;
 }
 
 async fn r_runs() {
-    let code = "line <- readLines(file('stdin'), 1)\n\
-                cat(commandArgs(trailingOnly = TRUE)[1], ': ', line, '\\n', sep = '')\n";
-    runs("r", code).await;
+    runs("r").await;
 }
 
 async fn shell_runs() {
-    runs("sh", "read -r line\necho \"$1: $line\"\n").await;
+    runs("sh").await;
 }
 
 async fn bash_runs() {
-    runs(
-        "bash",
-        "read -r line\ntexts=(\"$1\" \"$line\")\necho \"${texts[0]}: ${texts[1]}\"\n",
-    )
-    .await;
+    runs("bash").await;
 }
 
 async fn run(sandbox: &SandboxHandle, request: CodeRequest) -> CodeResult {
@@ -202,21 +146,6 @@ async fn run(sandbox: &SandboxHandle, request: CodeRequest) -> CodeResult {
 
 fn ran(result: &CodeResult) -> &ExecResult {
     result.ran().expect("it compiles")
-}
-
-async fn errors_have_the_lines_of_the_code() {
-    let sandbox = sandbox().await;
-    let code = "from __future__ import annotations\n\nraise ValueError('here')\n";
-    let result = run(&sandbox, CodeRequest::new("python", code)).await;
-    let stderr = ran(&result).stderr_text();
-    assert!(
-        stderr.contains("run-code.py\", line 3, in <module>"),
-        "{stderr}"
-    );
-    assert_eq!(
-        result.check().expect_err("it fails").kind(),
-        ErrorKind::ProgramFailed
-    );
 }
 
 async fn code_is_alone_in_its_folder() {

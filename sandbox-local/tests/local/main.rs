@@ -16,6 +16,7 @@ mod packages;
 mod paths;
 mod ports;
 mod residue;
+mod root_inside;
 mod roots;
 mod secrets;
 mod sessions;
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
         packages::TESTS,
         paths::TESTS,
         ports::TESTS,
+        root_inside::TESTS,
         roots::TESTS,
         secrets::TESTS,
         sessions::PYTHON,

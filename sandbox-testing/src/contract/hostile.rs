@@ -51,7 +51,7 @@ impl ScriptedAgent {
         let welcome = Welcome {
             split: true,
             landlock_abi: 7,
-            capabilities: 0,
+            ..Welcome::default()
         };
         let welcome = printf(&frame(0, FrameKind::Welcome, &welcome.encode()));
         let read_frame = "dd bs=65536 count=1 >/dev/null 2>&1";
@@ -266,47 +266,55 @@ for entry in os.listdir("/proc"):
 print("over")
 "#;
 
-fn attack(
-    sandbox: &SandboxHandle,
-) -> impl Future<Output = sandbox_core::Result<sandbox_core::ExecResult>> {
-    let request = ExecRequest::new("python3")
+/// Runs the attack on every process that code finds. Needs Python.
+#[must_use]
+pub fn attack_request() -> ExecRequest {
+    ExecRequest::new("python3")
         .args(["-c", ATTACK])
-        .timeout(Duration::from_secs(30));
-    async move { sandbox.exec(&request).await }
+        .timeout(Duration::from_secs(30))
 }
 
 fn code(backend: &'static dyn TestBackend) -> TestResult {
     run(async {
         let client = backend.client(CapabilityPolicy::new());
         let sandbox = client.create(&backend.spec().image(PYTHON)).await?;
-        let result = attack(&sandbox).await?;
-        assert!(result.success(), "{result:?}");
-        let printed = result.stdout_text();
-        let (own, others) = printed
-            .lines()
-            .filter(|line| *line != "over")
-            .partition::<Vec<_>, _>(|line| line.starts_with("child "));
-        for way in ["stop", "kill"] {
-            let line = format!("child {way}");
-            assert!(
-                own.contains(&line.as_str()),
-                "no control of {way}: {printed}"
-            );
-        }
-        // Setting limits and priorities of another process is denied, also for the code's child.
-        for way in ["limit", "nice"] {
-            let line = format!("child {way}");
-            assert!(!own.contains(&line.as_str()), "{way}: {printed}");
-        }
-        assert_eq!(others, [""; 0], "code affected its agent");
-        assert!(printed.ends_with("over\n"), "{printed}");
-        let after = sandbox
-            .exec(&ExecRequest::shell("echo alive; exit 7"))
-            .await?;
-        assert_eq!(after.stdout_text(), "alive\n");
-        assert_eq!(after.exit_code(), Some(7));
+        assert_agent_is_untouchable(&sandbox, attack_request()).await?;
         sandbox.kill().await
     })
+}
+
+/// Asserts that code cannot touch its agent. The `request` runs [`attack_request`], as any user.
+pub async fn assert_agent_is_untouchable(
+    sandbox: &SandboxHandle,
+    request: ExecRequest,
+) -> sandbox_core::Result<()> {
+    let result = sandbox.exec(&request).await?;
+    assert!(result.success(), "{result:?}");
+    let printed = result.stdout_text();
+    let (own, others) = printed
+        .lines()
+        .filter(|line| *line != "over")
+        .partition::<Vec<_>, _>(|line| line.starts_with("child "));
+    for way in ["stop", "kill"] {
+        let line = format!("child {way}");
+        assert!(
+            own.contains(&line.as_str()),
+            "no control of {way}: {printed}"
+        );
+    }
+    // Setting limits and priorities of another process is denied, also for the code's child.
+    for way in ["limit", "nice"] {
+        let line = format!("child {way}");
+        assert!(!own.contains(&line.as_str()), "{way}: {printed}");
+    }
+    assert_eq!(others, [""; 0], "code affected its agent");
+    assert!(printed.ends_with("over\n"), "{printed}");
+    let after = sandbox
+        .exec(&ExecRequest::shell("echo alive; exit 7"))
+        .await?;
+    assert_eq!(after.stdout_text(), "alive\n");
+    assert_eq!(after.exit_code(), Some(7));
+    Ok(())
 }
 
 /// Where the policy gives code the agent's privileges, an attack on the agent ends the sandbox, and
@@ -317,7 +325,7 @@ fn root(backend: &'static dyn TestBackend) -> TestResult {
         let spec = backend.spec().image(PYTHON).user("0");
         let sandbox = client.create(&spec).await?;
         let start = Instant::now();
-        let end = attack(&sandbox).await;
+        let end = sandbox.exec(&attack_request()).await;
         assert!(start.elapsed() < Duration::from_secs(60), "{end:?}");
         eprintln!("code of root: {end:?}");
         // After the attack, the outcome of the next execution is correct or unknown.

@@ -9,12 +9,14 @@ mod exec;
 mod folders;
 mod hostile;
 mod isolation;
+mod languages;
 mod lifetime;
 mod limits;
 mod ports;
 mod secrets;
 mod session;
 mod terminal;
+mod user;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -27,14 +29,18 @@ use sandbox_core::{
     CapabilityPolicy, ExecRequest, ExecResult, SandboxClient, SandboxHandle, SandboxSpec,
 };
 
+pub use hostile::{assert_agent_is_untouchable, attack_request};
 #[cfg(feature = "engine")]
 pub(crate) use limits::assert_memory_kills_are_attributed;
 pub use secrets::assert_one_execution_gets_a_secret;
+pub use user::{assert_own_user_may_be_named, assert_users_are_refused};
 
 #[cfg(feature = "engine")]
 pub(crate) const BUSYBOX: &str = "sandbox-test/busybox:latest";
 pub(crate) const BUSYBOX_USER: &str = "sandbox-test/busybox-user:latest";
 pub(crate) const SCRATCH: &str = "sandbox-test/scratch:latest";
+/// Has all languages of `sandbox-lang`.
+const LANGUAGES: &str = "sandbox-test/languages:latest";
 /// An image with Python, and `getent`.
 pub const PYTHON: &str = "sandbox-test/python:latest";
 
@@ -125,6 +131,7 @@ pub fn tests() -> impl Iterator<Item = &'static ContractTest> {
     let modules = [
         exec::TESTS,
         code::TESTS,
+        languages::TESTS,
         session::TESTS,
         isolation::TESTS,
         hostile::TESTS,
@@ -134,6 +141,7 @@ pub fn tests() -> impl Iterator<Item = &'static ContractTest> {
         ports::TESTS,
         secrets::TESTS,
         terminal::TESTS,
+        user::TESTS,
     ];
     modules.into_iter().flatten()
 }
@@ -143,14 +151,22 @@ pub(crate) fn run<F>(test: F) -> TestResult
 where
     F: Future<Output = sandbox_core::Result<()>>,
 {
+    run_within(Duration::from_secs(120), test)
+}
+
+/// Runs a test on its own runtime for at most `limit`.
+fn run_within<F>(limit: Duration, test: F) -> TestResult
+where
+    F: Future<Output = sandbox_core::Result<()>>,
+{
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(2).enable_all().build();
     let runtime = runtime.map_err(|error| error.to_string())?;
-    let bounded = async { tokio::time::timeout(Duration::from_secs(120), test).await };
+    let bounded = async { tokio::time::timeout(limit, test).await };
     match runtime.block_on(bounded) {
         Ok(Ok(())) => Ok(()),
         Ok(Err(error)) => Err(error.to_string().into()),
-        Err(_) => Err("took longer than two minutes".into()),
+        Err(_) => Err(format!("took longer than {limit:?}").into()),
     }
 }
 

@@ -23,7 +23,7 @@ pub const TESTS: &[EngineTest] = &[
     ("build::ignored_files_are_not_sent", ignored),
 ];
 
-fn context(files: &[(&str, &str)]) -> tempfile::TempDir {
+pub(super) fn context(files: &[(&str, &str)]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("temporary folder");
     for (name, content) in files {
         let path = folder.path().join(name);
@@ -37,7 +37,10 @@ fn client(engine: &'static TestEngine) -> SandboxClient {
     engine.client(CapabilityPolicy::new())
 }
 
-async fn build(engine: &'static TestEngine, request: &BuildRequest) -> Result<ImageInfo, Error> {
+pub(super) async fn build(
+    engine: &'static TestEngine,
+    request: &BuildRequest,
+) -> Result<ImageInfo, Error> {
     client(engine).build_image(request, &mut |_| {}).await
 }
 
@@ -47,7 +50,7 @@ async fn error_of(engine: &'static TestEngine, dockerfile: &str) -> Error {
     built.expect_err(dockerfile)
 }
 
-async fn remove(engine: &'static TestEngine, name: &str) {
+pub(super) async fn remove(engine: &'static TestEngine, name: &str) {
     let api = engine.api();
     let removed = api.remove_image(name, None::<RemoveImageOptions>, None);
     removed.await.expect("the image");

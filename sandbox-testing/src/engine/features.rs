@@ -38,6 +38,9 @@ const AS_ROOT: &[&str] = &[
     "folders::folders_of_two_owners_are_refused",
 ];
 
+/// Tests with the image of all languages, which is large: rootless engines do not get it.
+const LARGE: &[&str] = &["languages::"];
+
 /// The beginnings of the names of tests that this engine cannot run, each with the reason.
 pub fn unsupported_tests(engine: &TestEngine) -> Vec<(&'static str, String)> {
     let (limits, network) = block_on(async {
@@ -51,6 +54,10 @@ pub fn unsupported_tests(engine: &TestEngine) -> Vec<(&'static str, String)> {
         (LIMITED, limits),
         (NETWORKED, network),
         (AS_ROOT, needs_root().map(str::to_owned)),
+        (
+            LARGE,
+            needs_root().map(|_| "only engines of root have the image of all languages".to_owned()),
+        ),
         (WITH_COMMAND, missing_command(engine)),
     ] {
         if let Some(reason) = reason {

@@ -7,6 +7,7 @@
 mod adopt;
 mod build;
 mod clients;
+mod conda;
 mod containers;
 mod counter;
 mod detached;
@@ -50,6 +51,7 @@ const TESTS: &[&[EngineTest]] = &[
     detached::TESTS,
     egress::TESTS,
     clients::TESTS,
+    conda::TESTS,
     volume::TESTS,
     failures::WITH_ENGINE,
     images::TESTS,

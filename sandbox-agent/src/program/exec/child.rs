@@ -21,7 +21,7 @@ use crate::{
         descriptors::close_all_but,
         exec_once,
         failures::{failure, refusal, text},
-        prepared_sandbox::PreparedSandbox,
+        prepared_sandbox::{PreparedSandbox, ROOT},
     },
     protocol::{ExecProgram, ExecRequest, FailStep, Failure, MAX_MESSAGE},
 };
@@ -62,7 +62,8 @@ fn start(
     let pid = process::current().0.to_le_bytes();
     io::write_all(&ends.progress, &pid).map_err(spawn("report of the process id"))?;
     set_limits(sandbox)?;
-    if let Some((user, group)) = sandbox.identity {
+    let root = request.is_some_and(|request| request.root);
+    if let Some((user, group)) = sandbox.identity.map(|code| if root { ROOT } else { code }) {
         become_identity(user, group).map_err(|errno| {
             failure(
                 FailStep::Identity,
@@ -86,7 +87,7 @@ fn start(
     change_folder(sandbox, request)?;
     match &request.program {
         ExecProgram::Command { argv } => {
-            let prepared = PreparedProgram::new(argv, request)?;
+            let prepared = PreparedProgram::new(sandbox, argv, request)?;
             confine(sandbox, notify)?;
             prepared.execute()
         }
@@ -131,7 +132,7 @@ fn wait_and_execute(
     take_streams(stdin, ends)?;
     change_folder(sandbox, &request)?;
     match &request.program {
-        ExecProgram::Command { argv } => PreparedProgram::new(argv, &request)?.execute(),
+        ExecProgram::Command { argv } => PreparedProgram::new(sandbox, argv, &request)?.execute(),
         ExecProgram::Builtin(_) => Err(refusal(FailStep::Request, "a builtin does not wait")),
     }
 }
@@ -246,7 +247,12 @@ struct PreparedProgram {
 }
 
 impl PreparedProgram {
-    fn new(argv: &[Vec<u8>], request: &ExecRequest) -> Result<Self, Failure> {
+    fn new(
+        sandbox: &PreparedSandbox,
+        argv: &[Vec<u8>],
+        request: &ExecRequest,
+    ) -> Result<Self, Failure> {
+        let argv = &[&sandbox.launcher, argv].concat();
         let name = argv.first().map_or(&[][..], Vec::as_slice);
         let path = lookup::resolve(name, &request.env)
             .map_err(|(step, errno)| failure(step, errno, text(name)))?;

@@ -59,9 +59,10 @@ impl PreforkedExec {
 
     /// Whether it can run this request, encoded as `message`.
     pub(in crate::program) fn can_run(request: &ExecRequest, message: &[u8]) -> bool {
-        // Its streams are pipes, and its session has no terminal.
+        // Its streams are pipes, its session has no terminal, and it is the code's user.
         matches!(request.program, ExecProgram::Command { .. })
             && request.terminal.is_none()
+            && !request.root
             && message.len() <= MAX_REQUEST
             && check(request).is_ok()
     }

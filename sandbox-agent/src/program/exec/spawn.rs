@@ -17,7 +17,8 @@ use crate::{
     program::{
         descriptors::close_all_but,
         failures::{failure, refusal},
-        prepared_sandbox::PreparedSandbox,
+        prepared_sandbox::{PreparedSandbox, ROOT},
+        privilege::set_file_identity,
     },
     protocol::{Builtin, ExecProgram, ExecRequest, FailStep, Failure},
 };
@@ -70,6 +71,20 @@ pub(super) struct WaitingEnds {
 /// When the request is invalid, or processes, descriptors or memory run out.
 pub(super) fn spawn(sandbox: &PreparedSandbox, request: &ExecRequest) -> Result<Spawned, Failure> {
     check(request)?;
+    if !request.root {
+        return spawn_checked(sandbox, request);
+    }
+    let Some((user, group)) = sandbox.identity.filter(|_| sandbox.allows_root) else {
+        return Err(refusal(FailStep::Identity, "no root in this sandbox"));
+    };
+    // The program's pipes and terminal belong to its user, who may open them again.
+    set_file_identity(ROOT.0, ROOT.1);
+    let spawned = spawn_checked(sandbox, request);
+    set_file_identity(user, group);
+    spawned
+}
+
+fn spawn_checked(sandbox: &PreparedSandbox, request: &ExecRequest) -> Result<Spawned, Failure> {
     let failed = |errno| failure(FailStep::Spawn, errno, "pipes of the execution");
     let (agent_ends, child_ends) = match request.terminal {
         Some(size) => terminal_ends(terminal::open(size)?).map_err(failed)?,

@@ -29,7 +29,7 @@ use super::{
     procfs::Procfs,
     serve::expect,
 };
-use crate::protocol::{FailStep, Failure, FrameKind, Setup};
+use crate::protocol::{AGENT_ID, FailStep, Failure, FrameKind, Setup};
 
 /// Builds the environment. Returns a procfs of the sandbox's processes, if one could be mounted, and
 /// whether names have IPv6 addresses, if they have addresses.
@@ -114,8 +114,9 @@ fn enter_user_namespace(
         ));
     }
     set_groups(&[]).map_err(failed("setgroups"))?;
-    set_group(0).map_err(failed("setresgid to 0"))?;
-    set_user(0).map_err(failed("setresuid to 0"))
+    set_group(AGENT_ID).map_err(failed("setresgid"))?;
+    // The capabilities stay: the old user was not user 0 of this namespace.
+    set_user(AGENT_ID).map_err(failed("setresuid"))
 }
 
 /// How long the client may take to read a message during setup, in milliseconds.
