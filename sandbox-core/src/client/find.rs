@@ -26,7 +26,7 @@ impl SandboxClient {
         if let Some(running) = self.own.find(name) {
             return match own_sandboxes::info(&running).state {
                 SandboxState::Running => Ok(SandboxHandle::new(running)),
-                SandboxState::Ended => {
+                SandboxState::Ended | SandboxState::Unknown => {
                     let context = format!("the sandbox {name:?} has ended: its lifetime is over");
                     let error = Error::new(ErrorKind::SandboxEnded, "find sandbox", context);
                     Err(error.on(self.tier()))
