@@ -108,7 +108,7 @@ fn static_program() -> TestResult {
 fn pooled() -> TestResult {
     in_namespace(|namespace| async move {
         let port = web_server("pooled");
-        let config = with_one(namespace.patient_config().warm(WarmPool::new(1)));
+        let config = with_one(namespace.patient_config().warm(WarmPool::new(1).shapes(4)));
         let backend = Arc::new(KubernetesBackend::new(config));
         let client = |policy| SandboxClient::with_backend(backend.clone(), policy);
         let open = format!("{ONE}:{port} tcp private");
