@@ -168,6 +168,15 @@ fn bad_input_is_one_line_and_no_result() {
 }
 
 #[test]
+fn missing_file_is_told_before_its_language() {
+    let (_folder, file) = program("notes", "");
+    let (_, _, stderr) = run_text(["scan", &format!("{file}-missing")]);
+    assert!(stderr.contains("No such file"), "{stderr}");
+    let (_, _, stderr) = run_text(["scan", &file]);
+    assert!(stderr.contains("no known language"), "{stderr}");
+}
+
+#[test]
 fn invalid_and_large_code_is_unsafe() {
     for (name, code) in [
         ("a.py", b"x = 1\0".to_vec()),

@@ -18,7 +18,7 @@ pub struct CheckArguments {
     pub format: FormatOption,
 
     /// Check every tier, and explain why a tier cannot enforce the policy
-    #[arg(long, conflicts_with_all = ["backend", "runtime", "package_network"])]
+    #[arg(long, conflicts_with_all = ["backend", "runtime", "package_network", "conda"])]
     all: bool,
 
     #[command(flatten)]

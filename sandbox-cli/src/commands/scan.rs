@@ -92,8 +92,9 @@ pub fn run(arguments: &ScanArguments) -> Outcome {
     let policy = arguments.options.policy()?;
     let mut files = Vec::new();
     for path in &arguments.files {
-        let language = arguments.language_of(path)?;
-        let report = policy.scan(&language.name, read(path)?)?;
+        // A missing file is the first thing to say, whatever its name.
+        let code = read(path)?;
+        let report = policy.scan(&arguments.language_of(path)?.name, code)?;
         files.push(FileReport {
             file: path.to_string_lossy().into_owned(),
             safe: report.is_safe(),

@@ -7,6 +7,7 @@ use std::time::Duration;
 use sandbox_core::{Error, ErrorKind, ExecRequest, Result, SandboxHandle};
 
 use crate::Language;
+use crate::language::MinimumVersion;
 
 /// Prints the path of the first of its arguments that is a program.
 const FIND: &str = r#"for program do command -v "$program" && exit 0; done; exit 1"#;
@@ -22,11 +23,12 @@ pub(super) struct Found {
     pub(super) run: Option<String>,
 }
 
-/// What was found in a sandbox, by the candidates and the `PATH` of the request.
+/// What was found in a sandbox, by the candidates, the version that they need, and the `PATH` of the
+/// request. Languages with the same program may need different versions.
 #[derive(Debug, Default)]
 struct Known(Mutex<HashMap<Search, String>>);
 
-type Search = (Vec<String>, Option<String>);
+type Search = (Vec<String>, Option<MinimumVersion>, Option<String>);
 
 /// Finds the programs of a language.
 ///
@@ -58,7 +60,9 @@ async fn program(
         return Ok(None);
     };
     let known = sandbox.extension::<Known>();
-    let search = (candidates.to_vec(), env.get("PATH").cloned());
+    let is_run = candidates == language.run.candidates();
+    let minimum = language.minimum.clone().filter(|_| is_run);
+    let search = (candidates.to_vec(), minimum, env.get("PATH").cloned());
     let lock = || known.0.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(found) = lock().get(&search) {
         return Ok(Some(found.clone()));
@@ -76,7 +80,7 @@ async fn program(
         Err(error) if error.kind() == ErrorKind::ProgramNotFound => first.clone(),
         Err(error) => return Err(error),
     };
-    if candidates == language.run.candidates() {
+    if is_run {
         check_version(sandbox, language, &found, env).await?;
     }
     lock().insert(search, found.clone());

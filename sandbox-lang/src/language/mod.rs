@@ -97,7 +97,7 @@ impl Installer {
 }
 
 /// The oldest version of a program that runs a language.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct MinimumVersion {
     /// Arguments that make the program print its version.
     pub arguments: Vec<String>,

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use sandbox_agent::protocol::AGENT_ID;
 use sandbox_core::{Plan, Result};
 use sandbox_host::confinement::Mode;
 
@@ -22,6 +23,9 @@ pub(crate) struct IdMappedFolder {
     pub(crate) from: (u32, u32),
 }
 
+// Code is never the agent's user: it has a smaller number.
+const _: () = assert!(SHARED_ID <= AGENT_ID);
+
 /// The user that code runs as.
 pub(super) fn mode(plan: &Plan, context: &LoweringContext<'_>) -> Result<Mode> {
     match (context.isolation, plan.user) {
@@ -37,7 +41,7 @@ pub(super) fn mode(plan: &Plan, context: &LoweringContext<'_>) -> Result<Mode> {
                     "user {uid}:{gid}: code runs as one of 1 to {}",
                     SHARED_ID - 1
                 ),
-                "name such a user, or none",
+                "name such a user, or none; one execution can be root's (`ExecRequest::user`, `sandbox exec --user root`)",
             ))
         }
         (Isolation::UserNamespace, None | Some((SHARED_ID, SHARED_ID))) => Ok(Mode::Shared),
