@@ -23,6 +23,7 @@ pub mod owner;
 pub mod package_index;
 pub mod pip;
 pub mod processes;
+pub mod registries;
 pub mod requirements;
 #[cfg(feature = "sessions")]
 pub mod sessions;
