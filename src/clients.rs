@@ -22,11 +22,11 @@ pub use sandbox_podman::PodmanConfig;
 
 // Several backends share these types.
 #[cfg(feature = "docker")]
-pub use sandbox_docker::{EngineOptions, PackageSettings, PackageSource, Ulimit};
+pub use sandbox_docker::{EngineOptions, PackageSettings, PackageSource, RegistrySource, Ulimit};
 #[cfg(all(feature = "local", not(any(feature = "docker", feature = "podman"))))]
-pub use sandbox_local::{PackageSettings, PackageSource};
+pub use sandbox_local::{PackageSettings, PackageSource, RegistrySource};
 #[cfg(all(feature = "podman", not(feature = "docker")))]
-pub use sandbox_podman::{EngineOptions, PackageSettings, PackageSource, Ulimit};
+pub use sandbox_podman::{EngineOptions, PackageSettings, PackageSource, RegistrySource, Ulimit};
 
 /// Opens a client of the local Linux kernel, with the default configuration.
 ///

@@ -157,9 +157,9 @@ pub use sandbox_core::*;
 pub use sandbox_lang::{
     BlockingSession, BlockingSessions, CellError, CellEvent, CellOutcome, CellRequest, CellResult,
     CodeCheck, CodeRequest, CodeResult, Compilation, Display, FileName, Installer, Language,
-    LanguageChoice, Languages, Lost, MimeData, MinimumVersion, OneShotCode, Plot, PlotFormat,
-    Preparation, ReadyCode, RunCode, RunCodeOnce, Session, SessionRequest, SessionState, Sessions,
-    Step, TraceFrame,
+    LanguageChoice, Languages, LiveSandbox, Lost, MimeData, MinimumVersion, OneShotCode, Plot,
+    PlotFormat, Preparation, ReadyCode, RunCode, RunCodeOnce, Session, SessionRequest,
+    SessionState, Sessions, Step, TraceFrame,
 };
 #[cfg(feature = "scan")]
 #[doc(inline)]

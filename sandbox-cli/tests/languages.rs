@@ -138,6 +138,18 @@ fn languages_are_listed() {
     assert_eq!(python["name"], "python");
     assert_eq!(python["libraries"], "pip");
     assert_eq!(python["compiled"], false);
+    for (name, installer) in [
+        ("javascript", "npm"),
+        ("typescript", "npm"),
+        ("ruby", "gem"),
+    ] {
+        let rows = document["languages"].as_array().unwrap();
+        let row = rows.iter().find(|row| row["name"] == name).unwrap();
+        assert_eq!(row["libraries"], installer, "{name}");
+    }
+    let rows = document["languages"].as_array().unwrap();
+    let go = rows.iter().find(|row| row["name"] == "go").unwrap();
+    assert!(go["libraries"].is_null());
     assert!(python["found"].is_null() && document["tier"].is_null());
 }
 

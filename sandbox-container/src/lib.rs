@@ -56,7 +56,7 @@ pub use family::{EngineFamily, FactsCorrection, Family, NativeApi, PathOptions, 
 pub use mutation::ContainerMutation;
 pub use options::{EngineOptions, Ulimit};
 pub use sandbox_host::DEFAULT_IMAGE;
-pub use sandbox_lang::packages::{PackageSettings, PackageSource};
+pub use sandbox_lang::packages::{PackageSettings, PackageSource, RegistrySource};
 pub use settings::SETTINGS;
 
 pub(crate) use family::Tier;

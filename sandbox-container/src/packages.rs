@@ -5,7 +5,7 @@ use bollard::models::ImageInspect;
 use sandbox_core::spi::{Backend, Finding, Instance};
 use sandbox_core::{EnforcementReport, Error, ErrorKind, Plan, Result};
 use sandbox_host::{PATH, state};
-use sandbox_lang::packages::{self, InstallRequest, Interpreter, TARGET};
+use sandbox_lang::packages::{Interpreter, PackageProvider};
 
 use crate::engine::{Engine, EngineFacts};
 use crate::lowering;
@@ -40,31 +40,30 @@ pub(crate) struct Provisioner<'a, F> {
 }
 
 impl<F: EngineFamily> Provisioner<'_, F> {
-    /// Adds the folder with the installed packages and Python's search path variables to the plan.
-    /// Also returns a note for the report.
+    /// Adds the folders with the installed packages, and the variables that make code find them, to
+    /// the plan. Also returns notes for the report.
     ///
     /// # Errors
     ///
-    /// See [`packages::provide`]; `Unsupported` if the engine's containers would not see the
-    /// folder.
-    pub(crate) async fn provide(&self, plan: &Plan) -> Result<(Plan, Option<String>)> {
+    /// See [`PackageProvider::provide`]; `Unsupported` if the engine's containers would not see the
+    /// folders.
+    pub(crate) async fn provide(&self, plan: &Plan) -> Result<(Plan, Vec<String>)> {
         if let Some((why, fix)) = cache_unreachable(&self.engine.facts) {
             let error = Error::new(ErrorKind::Unsupported, "install packages", why);
             return Err(error.on(self.tier).with_fix(fix));
         }
-        let interpreter = Interpreter::of_image(self.image.id.as_deref().unwrap_or_default());
+        let image = self.image.id.as_deref().unwrap_or_default();
         let folder = state::folder(self.config.state_folder.as_deref(), state::user());
         state::prepare(self.tier.name, &folder, state::user())?;
-        let request = InstallRequest {
-            packages: &plan.packages,
-            interpreter: &interpreter,
+        let provider = PackageProvider {
             settings: &self.config.packages,
             state: &state::resolved(folder),
             failed: &self.backend.failed_packages,
+            find: &|installer| Some(Interpreter::of_image(installer, image)),
+            path: PATH,
+            own_root: true,
         };
-        let installed = packages::provide(self, &request).await?;
-        let plan = packages::with_packages(plan, installed.folder, TARGET.into(), PATH);
-        Ok((plan, installed.note))
+        provider.provide(self, plan).await
     }
 
     fn network_error(&self, network: &str, why: &Error) -> Error {

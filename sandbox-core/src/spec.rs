@@ -40,7 +40,7 @@ pub struct SandboxSpec {
     pub cpus: Option<Cpus>,
     /// A folder of the host that appears at `/workspace`.
     pub workspace: Option<Workspace>,
-    /// Python packages to install before code runs, in addition to the policy's. The policy must
+    /// Packages to install before code runs, in addition to the policy's. The policy must
     /// name them too or have `package_installation = true`.
     pub packages: Vec<String>,
     /// Names of secrets that executions may get: see [`crate::ExecRequest::secret`].
@@ -180,7 +180,7 @@ impl SandboxSpec {
         self
     }
 
-    /// Adds a Python package, as in the policy's `packages`.
+    /// Adds a package, as in the policy's `packages`.
     #[must_use]
     pub fn package(mut self, package: impl Into<String>) -> Self {
         self.packages.push(package.into());

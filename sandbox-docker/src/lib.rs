@@ -13,7 +13,9 @@ use sandbox_container::{
 };
 use sandbox_core::registry::Registration;
 
-pub use sandbox_container::{DEFAULT_IMAGE, EngineOptions, PackageSettings, PackageSource, Ulimit};
+pub use sandbox_container::{
+    DEFAULT_IMAGE, EngineOptions, PackageSettings, PackageSource, RegistrySource, Ulimit,
+};
 
 /// The family of Docker engines.
 const FAMILY: &Family = &Family {

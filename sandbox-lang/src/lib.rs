@@ -1,4 +1,4 @@
-//! What sandboxes need for languages: how code of each runs, and packages for Python.
+//! What sandboxes need for languages: how code of each runs, and packages of pip, npm and gem.
 //!
 //! - [`Language`] describes a language, and [`Languages`] is a set of them.
 //! - [`RunCode`] runs code of a language in a sandbox, and [`RunCodeOnce`] in a new one.
@@ -15,6 +15,7 @@ pub use code::{
     ReadyCode, RunCode, RunCodeOnce,
 };
 pub use language::{FileName, Installer, Language, Languages, MinimumVersion, Step};
+pub use packages::LiveSandbox;
 pub use session::{
     BlockingSession, BlockingSessions, CellError, CellEvent, CellOutcome, CellRequest, CellResult,
     Display, Lost, MimeData, Plot, PlotFormat, Session, SessionRequest, SessionState, Sessions,

@@ -188,10 +188,10 @@ impl Backend for LocalBackend {
         let folder = state::folder(&self.config, host.user.id);
         state::prepare(TIER, &folder, host.user.id)?;
         let state = self.state_folder(&host);
-        let (provided, note);
+        let (provided, notes);
         let plan = match plan.packages.is_empty() {
             true => {
-                note = None;
+                notes = Vec::new();
                 plan
             }
             false => {
@@ -204,7 +204,7 @@ impl Backend for LocalBackend {
                     &state,
                     plan,
                 );
-                (provided, note) = packages.await?;
+                (provided, notes) = packages.await?;
                 &provided
             }
         };
@@ -221,9 +221,11 @@ impl Backend for LocalBackend {
             true => detached::start(&request).await?,
             false => start::start(&request).await?,
         };
-        if let Some(note) = note {
+        if !notes.is_empty() {
             let mut report = instance.enforcement().clone();
-            report.note(note);
+            for note in notes {
+                report.note(note);
+            }
             instance.set_enforcement(report);
         }
         Ok(Box::new(instance))

@@ -52,7 +52,7 @@ pub use config::LocalConfig;
 #[cfg(feature = "mutants")]
 #[doc(hidden)]
 pub use mutation::LocalMutation;
-pub use sandbox_lang::packages::{PackageSettings, PackageSource};
+pub use sandbox_lang::packages::{PackageSettings, PackageSource, RegistrySource};
 pub use unsafe_tier::UnsafeLocalBackend;
 
 fn open() -> Result<Arc<dyn Backend>> {

@@ -26,6 +26,7 @@ pub mod pip;
 pub mod processes;
 #[cfg(feature = "sessions")]
 pub mod programs;
+pub mod registries;
 pub mod requirements;
 #[cfg(feature = "sessions")]
 pub mod sessions;

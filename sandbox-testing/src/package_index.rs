@@ -99,6 +99,11 @@ impl PackageIndex {
         }
     }
 
+    /// The address without a path, for other registries than Python's.
+    pub fn root(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
     /// The requested paths, in order.
     pub fn requests(&self) -> Vec<String> {
         self.requests

@@ -50,11 +50,13 @@ impl<F: EngineFamily> ContainerBackend<F> {
             engine,
             image: &image,
         };
-        let (plan, note) = provisioner.provide(plan).await?;
+        let (plan, notes) = provisioner.provide(plan).await?;
         let mut instance = self.create_sandbox(&plan, engine, &image, None).await?;
-        if let Some(note) = note {
+        if !notes.is_empty() {
             let mut report = instance.enforcement().clone();
-            report.note(note);
+            for note in notes {
+                report.note(note);
+            }
             instance.set_enforcement(report);
         }
         Ok(instance)

@@ -15,8 +15,8 @@ use crate::registry::{self, Settings};
 use crate::running::Running;
 use crate::spi::{Backend, Detached, Finding, Instance, unsupported};
 use crate::{
-    Capability, CapabilityPolicy, EnforcementReport, Error, ErrorKind, ImageProgress, Plan, Result,
-    SandboxHandle, SandboxSpec,
+    Capability, CapabilityPolicy, EnforcementReport, Error, ErrorKind, ImageProgress, Plan,
+    ProvidedFolder, Result, SandboxHandle, SandboxSpec,
 };
 use own_sandboxes::OwnSandboxes;
 
@@ -184,17 +184,32 @@ impl SandboxClient {
         progress: &mut ImageProgress<'_>,
     ) -> Result<SandboxHandle> {
         let auditor = self.auditor(spec);
-        let created = self.create_audited(spec, progress, &auditor).await;
+        let created = self.create_audited(spec, None, progress, &auditor).await;
+        created.inspect_err(|error| not_created(&auditor, error))
+    }
+
+    /// As [`SandboxClient::create`], with a folder of the host that code sees read-only.
+    pub(crate) async fn create_with_folder(
+        &self,
+        spec: &SandboxSpec,
+        folder: ProvidedFolder,
+    ) -> Result<SandboxHandle> {
+        let auditor = self.auditor(spec);
+        let created = self
+            .create_audited(spec, Some(folder), &mut |_| {}, &auditor)
+            .await;
         created.inspect_err(|error| not_created(&auditor, error))
     }
 
     async fn create_audited(
         &self,
         spec: &SandboxSpec,
+        folder: Option<ProvidedFolder>,
         progress: &mut ImageProgress<'_>,
         auditor: &Auditor,
     ) -> Result<SandboxHandle> {
-        let plan = self.plan(spec)?;
+        let mut plan = self.plan(spec)?;
+        plan.provided_folders.extend(folder);
         if self.applies_policy {
             let report = self.backend.measure(&plan).await?;
             admission::admit(self.tier(), &plan, &self.policy, &report)?;

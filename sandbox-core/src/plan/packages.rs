@@ -10,10 +10,10 @@ pub(super) fn packages(spec: &SandboxSpec, policy: &CapabilityPolicy) -> Result<
     let mut packages = policy.requirements()?;
     let asked = requirements(ErrorKind::InvalidSpec, "read specification", &spec.packages)?;
     for package in asked {
-        let named = packages.iter().find(|own| own.name() == package.name());
+        let named = packages.iter().find(|own| own.is_same_package(&package));
         let allowed = match (named, policy.package_installation) {
             (_, Some(false)) => "package_installation = false".to_owned(),
-            (Some(own), _) if *own == package || package.to_string() == package.name() => continue,
+            (Some(own), _) if own.provides(&package) => continue,
             (Some(own), _) => own.to_string(),
             (None, Some(true)) => {
                 packages.push(package);
@@ -65,6 +65,11 @@ mod tests {
         let any = named.package_installation(true);
         assert_eq!(planned(&any, &["a"]).expect("any"), ["a", "numpy==1.26.4"]);
         assert_eq!(kind(&any, &["numpy==2"]), ErrorKind::PolicyExceeded);
+        let npm = CapabilityPolicy::new().package("npm:a@^1");
+        assert_eq!(planned(&npm, &["npm:a"]).expect("named"), ["npm:a@^1"]);
+        assert_eq!(kind(&npm, &["a"]), ErrorKind::PolicyExceeded);
+        assert_eq!(kind(&npm, &["gem:a"]), ErrorKind::PolicyExceeded);
+        assert_eq!(kind(&npm, &["npm:a@1"]), ErrorKind::PolicyExceeded);
         let none = CapabilityPolicy::new().package_installation(false);
         assert_eq!(kind(&none, &["a"]), ErrorKind::PolicyExceeded);
         assert_eq!(kind(&any, &["--index-url=x"]), ErrorKind::InvalidSpec);

@@ -113,7 +113,7 @@ impl CapabilityPolicy {
         self
     }
 
-    /// Installs this Python package before code runs.
+    /// Installs this package before code runs: a [`Requirement`](super::Requirement).
     #[must_use]
     pub fn package(mut self, requirement: impl Into<String>) -> Self {
         self.packages.push(requirement.into());

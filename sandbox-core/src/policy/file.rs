@@ -75,7 +75,7 @@ pub struct PolicyFile {
     /// Absolute paths inside of the sandbox that may be exported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact_export_paths: Option<Vec<String>>,
-    /// Python packages that are installed before code runs.
+    /// Packages that are installed before code runs: `numpy`, `npm:lodash@^4`, `gem:rack`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packages: Option<Vec<String>>,
     /// Memory of a sandbox, like `"512MiB"`.

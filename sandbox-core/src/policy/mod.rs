@@ -15,8 +15,8 @@ pub use network::{
     NetworkRule, NotCovered, RuleLevel,
 };
 pub use preset::Preset;
-pub use requirement::Requirement;
 pub(crate) use requirement::requirements;
+pub use requirement::{Installer, Requirement};
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -75,7 +75,7 @@ pub struct CapabilityPolicy {
     /// What may be exported: paths inside the sandbox, with the patterns `*`, `?`, `[…]` and `**`. A
     /// relative one starts in the working folder.
     pub artifact_export_paths: Vec<String>,
-    /// Python packages to install before code runs, each a [`Requirement`]. A separate sandbox
+    /// Packages to install before code runs, each a [`Requirement`]. A separate sandbox
     /// installs them, only from wheels. So code of a package runs only in the sandbox that uses it.
     pub packages: Vec<String>,
     /// Memory of a sandbox. Unset: 512 MiB.

@@ -33,10 +33,24 @@ pub use inventory;
 
 use tokio::io::AsyncRead;
 
-use crate::{Error, ErrorKind};
+use crate::{Error, ErrorKind, ProvidedFolder, Result, SandboxClient, SandboxHandle, SandboxSpec};
 
 /// A byte stream that a backend reads from: standard input, or the content of a file.
 pub type Source = Box<dyn AsyncRead + Send + Unpin>;
+
+/// Creates a sandbox with a folder of the host that code sees read-only, as the folders of installed
+/// packages. Backends that show no folders of the host may ignore it: look whether it is there.
+///
+/// # Errors
+///
+/// As [`SandboxClient::create`].
+pub async fn create_with_folder(
+    client: &SandboxClient,
+    spec: &SandboxSpec,
+    folder: ProvidedFolder,
+) -> Result<SandboxHandle> {
+    client.create_with_folder(spec, folder).await
+}
 
 /// The error for an operation that a backend does not support.
 #[must_use]

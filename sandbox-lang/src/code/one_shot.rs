@@ -58,9 +58,8 @@ impl CodeRequest {
     /// libraries.
     pub fn complete_spec(&self, client: &SandboxClient, spec: &mut SandboxSpec) -> Result<()> {
         let language = self.language()?;
-        if !self.libraries.is_empty() {
-            language.require_installer()?;
-            spec.packages.extend(self.libraries.iter().cloned());
+        for library in &self.libraries {
+            spec.packages.push(language.library(library)?.to_string());
         }
         spec.secrets.extend(self.secrets.keys().cloned());
         if spec.image.is_none() && client.runs_images() {

@@ -7,6 +7,7 @@ use super::programs::{ProgramKey, ProgramUse, Programs};
 use super::toolchain::{self, Found};
 use super::{CodeRequest, Compilation, folder};
 use crate::language::{Language, Places, Source, Step};
+use crate::packages::{live_packages, live_variables};
 
 /// What became of the preparation.
 #[derive(Debug)]
@@ -79,27 +80,22 @@ pub(super) async fn prepare(sandbox: &SandboxHandle, request: &CodeRequest) -> R
     }
 }
 
-/// Libraries are packages, which were installed when the sandbox was created.
+/// Libraries are packages, which were installed when the sandbox was created or while it ran.
 fn check_libraries(
     sandbox: &SandboxHandle,
     language: &Language,
     request: &CodeRequest,
 ) -> Result<()> {
-    if request.libraries.is_empty() {
-        return Ok(());
-    }
-    language.require_installer()?;
     for library in &request.libraries {
-        let wanted = library.parse::<sandbox_core::policy::Requirement>()?;
-        let is_there = |own: &sandbox_core::policy::Requirement| {
-            *own == wanted || (own.name() == wanted.name() && wanted.to_string() == wanted.name())
-        };
-        if !sandbox.plan().packages.iter().any(is_there) {
+        let wanted = language.library(library)?;
+        let live = live_packages(sandbox);
+        let mut own = sandbox.plan().packages.iter().chain(&live);
+        if !own.any(|own| own.provides(&wanted)) {
             let context = format!("{wanted} was not installed when the sandbox was created");
             return Err(
                 Error::new(ErrorKind::Unsupported, "install libraries", context)
                     .on(sandbox.tier())
-                    .with_fix("name it in SandboxSpec::packages, or run the code in a new sandbox with SandboxClient::run_code"),
+                    .with_fix("name it in SandboxSpec::packages, install it with LiveSandbox::install, or run the code in a new sandbox with SandboxClient::run_code"),
             );
         }
     }
@@ -251,6 +247,7 @@ impl Code<'_> {
                 request.env.insert(name.clone(), places.fill(value));
             }
         }
+        request.env.extend(live_variables(self.sandbox));
         request.env.extend(self.request.env.clone());
         request
     }

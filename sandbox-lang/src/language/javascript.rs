@@ -1,6 +1,6 @@
 //! JavaScript, with Node.js.
 
-use super::{Language, Step};
+use super::{Installer, Language, Step};
 
 pub(super) fn language() -> Language {
     let run = Step::new(["node", "nodejs"]).args(["{file}"]);
@@ -14,4 +14,5 @@ pub(super) fn language() -> Language {
         .inline(["-e", "{code}", "--"])
         .image("node:22-slim")
         .package("nodejs")
+        .installer(Installer::Npm)
 }

@@ -17,9 +17,11 @@ mod typescript;
 
 use std::ffi::OsStr;
 
+use sandbox_core::policy::Requirement;
 use sandbox_core::{Error, ErrorKind, ExecRequest, Result};
 
 pub use languages::Languages;
+pub use sandbox_core::policy::Installer;
 pub use step::Step;
 pub(crate) use step::{Places, Source};
 
@@ -76,24 +78,6 @@ pub enum FileName {
     Main,
     /// As Java requires: the code's public type.
     JavaClass,
-}
-
-/// What installs a language's libraries.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Installer {
-    /// Python's pip: see [`crate::packages`].
-    Pip,
-}
-
-impl Installer {
-    /// `pip`.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Pip => "pip",
-        }
-    }
 }
 
 /// The oldest version of a program that runs a language.
@@ -238,6 +222,34 @@ impl Language {
                 context,
             )
             .with_fix("use an image that has them")
+        })
+    }
+
+    /// A library as a package of the language's installer, whose prefix may be left out.
+    ///
+    /// ```
+    /// let languages = sandbox_lang::Languages::new();
+    /// let library = languages.get("javascript")?.library("lodash@^4")?;
+    /// assert_eq!(library.to_string(), "npm:lodash@^4");
+    /// # Ok::<(), sandbox_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Language::require_installer`], and [`ErrorKind::InvalidRequest`] for what is not a
+    /// package of the installer.
+    pub fn library(&self, text: &str) -> Result<Requirement> {
+        let installer = self.require_installer()?;
+        Requirement::of_installer(installer, text).map_err(|error| {
+            let kind = match error.kind() {
+                ErrorKind::InvalidPolicy => ErrorKind::InvalidRequest,
+                kind => kind,
+            };
+            let typed = Error::new(kind, "install libraries", error.context());
+            match error.fix() {
+                Some(fix) => typed.with_fix(fix),
+                None => typed,
+            }
         })
     }
 

@@ -1,6 +1,6 @@
 //! Ruby.
 
-use super::{Language, Step};
+use super::{Installer, Language, Step};
 
 pub(super) fn language() -> Language {
     let run = Step::new(["ruby"]).args(["{file}"]);
@@ -9,4 +9,5 @@ pub(super) fn language() -> Language {
         .inline(["-e", "{code}", "--"])
         .image("ruby:3.3-slim")
         .package("ruby")
+        .installer(Installer::Gem)
 }

@@ -1,6 +1,6 @@
 //! TypeScript, with the type stripping of Node.js.
 
-use super::{Language, Step};
+use super::{Installer, Language, Step};
 
 /// The first version that strips types without an option.
 const FIRST: (u32, u32) = (22, 18);
@@ -17,5 +17,6 @@ pub(super) fn language() -> Language {
         .extension("cts")
         .minimum(["--version"], FIRST)
         .image("node:22-slim")
+        .installer(Installer::Npm)
         .fix("use an image that has Node.js 22.18 or newer, such as node:22-slim; on the local tiers install it in /usr")
 }

@@ -1,6 +1,6 @@
 //! The cache of installed packages on the host.
 //!
-//! - `entries/KEY/base`: a complete user base. The key is a hash of interpreter, indexes and
+//! - `entries/KEY/base`: a complete folder of packages. The key is a hash of interpreter, registries and
 //!   requirements.
 //! - `entries/KEY/contents.json`: a description for people.
 //! - `staging/KEY.UNIQUE`: an installation in progress, or the leftover of a killed one.
@@ -19,9 +19,10 @@ use sandbox_core::spi::unique_name;
 use sandbox_core::{Error, ErrorKind, Result};
 use serde::Serialize;
 
+use super::Interpreter;
 use super::entry_lock::EntryLock;
 use super::entry_records::EntryRecords;
-use super::{Interpreter, PackageSource};
+use super::recipe::Source;
 
 /// Changes with the layout of entries.
 const FORMAT: &str = "2";
@@ -34,12 +35,12 @@ const FOLDERS: [&str; 3] = ["entries", "staging", "locks"];
 pub(super) struct CacheKey(String);
 
 impl CacheKey {
-    /// The key of these packages for this interpreter and these indexes. Clients with different
+    /// The key of these packages for this interpreter and these registries. Clients with different
     /// state folders have different keys: neither could verify the other's entries, so they would
     /// replace them.
     pub(super) fn of(
         interpreter: &Interpreter,
-        source: &PackageSource,
+        source: &Source,
         packages: &[Requirement],
         state: &Path,
     ) -> Self {
@@ -51,8 +52,9 @@ impl CacheKey {
         part(FORMAT);
         part(std::env::consts::ARCH);
         part(interpreter.identity());
-        part(&source.identity());
+        part(&source.identity);
         part(&state.to_string_lossy());
+        // All are of one installer: its name is in each.
         for package in packages {
             part(&package.to_string());
         }
@@ -72,7 +74,7 @@ pub(super) struct Cache {
 pub(super) enum CacheLookup {
     /// No entry.
     Nothing,
-    /// The installed user base.
+    /// The installed packages.
     Genuine(PathBuf),
     /// An entry that does not match its record.
     Unproven,
@@ -90,15 +92,7 @@ impl Cache {
     /// could choose what sandboxes run. Records of its entries are in `state`, a folder that no
     /// code sees.
     pub(super) fn open(folder: &Path, state: &Path) -> Result<Self> {
-        let user = rustix::process::geteuid().as_raw();
-        prepare(folder, user).map_err(|(path, why, fix)| {
-            Error::new(
-                ErrorKind::InstallFailed,
-                "prepare the cache of packages",
-                format!("{}: {why}", path.display()),
-            )
-            .with_fix(fix)
-        })?;
+        prepare_private(folder)?;
         let failed = |cause: io::Error| folder_error(folder, &cause);
         let folder = folder.canonicalize().map_err(failed)?;
         for name in FOLDERS {
@@ -242,12 +236,12 @@ impl Staging {
         self.folder.join("work")
     }
 
-    /// The user base.
+    /// The folder of the packages.
     pub(super) fn base(&self) -> PathBuf {
         self.work().join("base")
     }
 
-    /// Temporary files of the installer, on the same disk: wheels may exceed the memory.
+    /// Temporary files of the installer, on the same disk: archives may exceed the memory.
     pub(super) fn temporary(&self) -> PathBuf {
         self.work().join("tmp")
     }
@@ -266,7 +260,7 @@ impl Drop for Staging {
     }
 }
 
-fn remove(folder: &Path) -> io::Result<()> {
+pub(super) fn remove(folder: &Path) -> io::Result<()> {
     // Code may have created a file or a link there.
     let removed = match std::fs::symlink_metadata(folder) {
         Ok(found) if !found.is_dir() => std::fs::remove_file(folder),
@@ -278,7 +272,7 @@ fn remove(folder: &Path) -> io::Result<()> {
     }
 }
 
-fn make(folder: &Path) -> io::Result<()> {
+pub(super) fn make(folder: &Path) -> io::Result<()> {
     match std::fs::DirBuilder::new().mode(0o700).create(folder) {
         Err(cause) if cause.kind() != io::ErrorKind::AlreadyExists => Err(cause),
         _ => Ok(()),
@@ -286,12 +280,25 @@ fn make(folder: &Path) -> io::Result<()> {
 }
 
 /// Whether the path is a folder and not a link to one.
-fn is_folder(path: &Path) -> bool {
+pub(super) fn is_folder(path: &Path) -> bool {
     std::fs::symlink_metadata(path).is_ok_and(|found| found.is_dir())
 }
 
-fn set_mode(folder: &Path, mode: u32) -> io::Result<()> {
+pub(super) fn set_mode(folder: &Path, mode: u32) -> io::Result<()> {
     std::fs::set_permissions(folder, std::fs::Permissions::from_mode(mode))
+}
+
+/// Creates the cache's folder. Refuses one that others may write to.
+pub(super) fn prepare_private(folder: &Path) -> Result<()> {
+    let user = rustix::process::geteuid().as_raw();
+    prepare(folder, user).map_err(|(path, why, fix)| {
+        Error::new(
+            ErrorKind::InstallFailed,
+            "prepare the cache of packages",
+            format!("{}: {why}", path.display()),
+        )
+        .with_fix(fix)
+    })
 }
 
 type CacheRefused = (PathBuf, String, String);
@@ -342,7 +349,7 @@ fn prepare(folder: &Path, user: u32) -> std::result::Result<(), CacheRefused> {
     Ok(())
 }
 
-fn folder_error(path: &Path, cause: &io::Error) -> Error {
+pub(super) fn folder_error(path: &Path, cause: &io::Error) -> Error {
     let kind = match cause.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::StorageFull,
         _ => ErrorKind::InstallFailed,

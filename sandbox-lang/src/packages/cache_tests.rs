@@ -1,6 +1,7 @@
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::time::Duration;
 
+use super::super::PackageSource;
 use super::*;
 
 fn interpreter(folder: &Path) -> Interpreter {
@@ -9,7 +10,7 @@ fn interpreter(folder: &Path) -> Interpreter {
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("set");
     let path = folder.to_str().expect("a path");
     let real = folder.canonicalize().expect("there");
-    Interpreter::find(path, &[real]).expect("found")
+    Interpreter::find(sandbox_core::policy::Installer::Pip, path, &[real]).expect("found")
 }
 
 fn packages(names: &[&str]) -> Vec<Requirement> {
@@ -45,7 +46,7 @@ impl CacheFolder {
 
     /// The key of these packages from the default source.
     fn key(&self, names: &[&str]) -> CacheKey {
-        let source = PackageSource::default();
+        let source = PackageSource::default().resolved();
         CacheKey::of(&self.python, &source, &packages(names), Path::new("/state"))
     }
 }
@@ -58,13 +59,13 @@ fn mode(path: &Path, mode: u32) {
 fn key_depends_on_packages_indexes_and_interpreter() {
     let folder = tempfile::tempdir().expect("a folder");
     let python = interpreter(folder.path());
-    let source = PackageSource::default();
+    let source = PackageSource::default().resolved();
     let state = Path::new("/state");
     let key = |names: &[&str]| CacheKey::of(&python, &source, &packages(names), state);
     assert_eq!(key(&["a", "b"]), key(&["A", "b"]));
     assert_ne!(key(&["a", "b"]), key(&["ab"]));
     assert_ne!(key(&["a"]), key(&["a==1"]));
-    let other = PackageSource::folder("/wheels");
+    let other = PackageSource::folder("/wheels").resolved();
     let a = packages(&["a"]);
     assert_ne!(key(&["a"]), CacheKey::of(&python, &other, &a, state));
     assert_ne!(
@@ -82,7 +83,7 @@ fn key_depends_on_packages_indexes_and_interpreter() {
     for source in trusting {
         assert_ne!(
             key(&["a"]),
-            CacheKey::of(&python, &source, &a, state),
+            CacheKey::of(&python, &source.resolved(), &a, state),
             "{source:?}"
         );
     }

@@ -4,23 +4,22 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use sandbox_core::policy::{NetworkPolicy, Requirement};
+use sandbox_core::policy::{Installer, NetworkPolicy, Requirement};
 use sandbox_core::spi::{Backend, Flow, OutputSink, OutputStream, unique_name};
 use sandbox_core::{
-    ByteSize, Capability, CapabilityPolicy, Error, ErrorKind, ExecRequest, Outcome, Plan, Result,
-    SandboxSpec, admission,
+    ByteSize, Capability, CapabilityPolicy, Error, ErrorKind, Outcome, Plan, Result, SandboxSpec,
+    admission,
 };
 
-use super::cache::{Cache, CacheKey, CacheLookup, Staging};
-use super::{
-    FailedPackages, Interpreter, PackageSettings, PackageSource, USER_BASE, failure, storage,
-};
+use super::cache::{Cache, CacheKey, CacheLookup, Staging, is_folder};
+use super::recipe::{InstallPlace, Recipe, Source, recipe};
+use super::{FailedPackages, Interpreter, PackageSettings, failure, storage};
 
-/// Maximum size of pip's output.
-const MAX_PIP_OUTPUT: ByteSize = ByteSize::mib(1);
+/// Maximum size of an installer's output.
+const MAX_OUTPUT: ByteSize = ByteSize::mib(1);
 
-/// How many bytes of pip's log to read, from its beginning.
-const MAX_PIP_LOG: u64 = 16 * 1024 * 1024;
+/// How many bytes of an installer's log to read, from its beginning.
+const MAX_LOG: u64 = 16 * 1024 * 1024;
 
 /// How much longer than its installation's time limit a provision sandbox may live.
 const CLEANUP_GRACE: Duration = Duration::from_secs(60);
@@ -31,9 +30,11 @@ const SIZE_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 /// What to install.
 #[derive(Debug, Clone, Copy)]
 pub struct InstallRequest<'a> {
-    /// The packages, sorted and unique ([`Plan::packages`]).
+    /// The packages of this installer, sorted and unique ([`Plan::packages`]).
     pub packages: &'a [Requirement],
-    /// The interpreter that they are for. Provision sandboxes must see the same one.
+    /// What installs them.
+    pub installer: Installer,
+    /// The program that installs them. Provision sandboxes must see the same one.
     pub interpreter: &'a Interpreter,
     /// The cache and the limits.
     pub settings: &'a PackageSettings,
@@ -48,21 +49,22 @@ pub struct InstallRequest<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Installed {
-    /// The folder of the host that is a Python user base.
+    /// The folder of the host with the packages, as code is to see it: for pip a Python user base,
+    /// for npm a `node_modules`, for gem a gem home.
     pub folder: PathBuf,
     /// A note for the user, for the sandbox's report.
     pub note: Option<String>,
 }
 
-/// Returns a Python user base with these packages: from the cache, or newly installed in a sandbox
-/// of `backend`.
+/// Returns a folder with these packages: from the cache, or newly installed in a sandbox of
+/// `backend`.
 ///
 /// # Errors
 ///
 /// - [`ErrorKind::PackageNotFound`], [`ErrorKind::PackageNeedsBuild`],
 ///   [`ErrorKind::RegistryUnreachable`], [`ErrorKind::InstallTimedOut`],
 ///   [`ErrorKind::StorageFull`], and [`ErrorKind::InstallFailed`] for everything else, each with
-///   the end of pip's output. The same client does not try again for a minute: see
+///   the end of the installer's output. The same client does not try again for a minute: see
 ///   [`FailedPackages`].
 /// - Errors of creating the provision sandbox.
 ///
@@ -75,15 +77,12 @@ pub struct Installed {
 ///   and [`Installed::note`] says so.
 /// - Must be called in a tokio runtime with time and I/O enabled.
 pub async fn provide(backend: &dyn Backend, wanted: &InstallRequest<'_>) -> Result<Installed> {
-    let source = match &wanted.settings.source {
-        Some(source) => source.clone(),
-        None => PackageSource::of_host(),
-    };
-    let genuine = |folder| Installed { folder, note: None };
+    let recipe = recipe(wanted.installer);
+    let source = recipe.source(wanted.settings);
     let cache = Cache::open(&wanted.settings.folder()?, wanted.state)?;
     let key = CacheKey::of(wanted.interpreter, &source, wanted.packages, wanted.state);
     if let CacheLookup::Genuine(folder) = cache.find(&key) {
-        return Ok(genuine(folder));
+        return installed(recipe, folder, None);
     }
     wanted.failed.check(&key)?;
     let deadline = Instant::now() + wanted.settings.timeout;
@@ -93,7 +92,7 @@ pub async fn provide(backend: &dyn Backend, wanted: &InstallRequest<'_>) -> Resu
         Err(_) => return Err(failure::too_slow(&names(wanted), wanted.settings.timeout)),
     };
     let note = match cache.find(&key) {
-        CacheLookup::Genuine(folder) => return Ok(genuine(folder)),
+        CacheLookup::Genuine(folder) => return installed(recipe, folder, None),
         CacheLookup::Nothing => None,
         CacheLookup::Unproven => Some(format!(
             "installed again: {}, because what the cache had is not proven to be what was installed",
@@ -111,11 +110,12 @@ pub async fn provide(backend: &dyn Backend, wanted: &InstallRequest<'_>) -> Resu
     })
     .await?;
     tracing::info!(packages = %names(wanted), "installing");
-    let installed = install(backend, wanted, &source, &staging, deadline).await;
+    let done = install(backend, wanted, &source, &staging, deadline).await;
     let (interpreter, packages) = (wanted.interpreter.clone(), wanted.packages.to_vec());
     let published = run_blocking(move || {
-        let published = match installed {
-            Ok(()) => cache.publish(&key, staging, &interpreter, &packages),
+        let checked = done.and_then(|()| inspect(recipe, &staging.base()));
+        let published = match checked {
+            Ok(_) => cache.publish(&key, staging, &interpreter, &packages),
             Err(error) => {
                 drop(staging);
                 Err(error)
@@ -129,7 +129,35 @@ pub async fn provide(backend: &dyn Backend, wanted: &InstallRequest<'_>) -> Resu
         None => error.on(backend.name()),
     });
     let folder = folder.inspect_err(|error| wanted.failed.record(failed_key, error))?;
-    Ok(Installed { folder, note })
+    installed(recipe, folder, note)
+}
+
+/// Refuses what is not usable. Returns a note about it.
+fn inspect(recipe: &dyn Recipe, base: &Path) -> Result<Option<String>> {
+    let folder = base.join(recipe.part());
+    // A link would show its target to every sandbox.
+    if !is_folder(base) || !is_folder(&folder) {
+        let context = format!("there is no folder {:?}", recipe.part());
+        return Err(Error::new(
+            ErrorKind::InstallFailed,
+            "install packages",
+            context,
+        ));
+    }
+    recipe.inspect(&folder)
+}
+
+/// What code sees of an entry.
+fn installed(recipe: &dyn Recipe, base: PathBuf, note: Option<String>) -> Result<Installed> {
+    let about = inspect(recipe, &base)?;
+    let notes = note.into_iter().chain(about).collect::<Vec<_>>();
+    Ok(Installed {
+        folder: match recipe.part() {
+            "" => base,
+            part => base.join(part),
+        },
+        note: (!notes.is_empty()).then(|| notes.join("; ")),
+    })
 }
 
 /// Runs blocking disk work outside of the runtime.
@@ -154,15 +182,22 @@ fn names(wanted: &InstallRequest<'_>) -> String {
 async fn install(
     backend: &dyn Backend,
     wanted: &InstallRequest<'_>,
-    source: &PackageSource,
+    source: &Source,
     staging: &Staging,
     deadline: Instant,
 ) -> Result<()> {
     let plan = plan(backend, wanted, source, staging, deadline).await?;
+    let recipe = recipe(wanted.installer);
+    write_files(&staging.base(), &recipe.files(wanted.packages))?;
     let instance = backend.create(&plan).await?;
-    let mut request = request(wanted, source, staging);
+    let mut request = recipe.command(&InstallPlace {
+        interpreter: wanted.interpreter,
+        source,
+        staging,
+        packages: wanted.packages,
+    });
     request.timeout = Some(plan.timeout);
-    let mut output = PipErrors::default();
+    let mut output = InstallerErrors::default();
     let ended = {
         let run = instance.exec(&request, None.into(), &mut output);
         let storage = wait_for_size(staging.work(), wanted.settings.storage.as_u64());
@@ -188,7 +223,7 @@ async fn install(
             "install packages",
             error.context(),
         )
-        .with_fix(wanted.interpreter.home().provide_python()),
+        .with_fix(recipe.provide_program(wanted.interpreter.home())),
         _ => error,
     })?;
     if end.outcome != (Outcome::Exited { code: 0 }) {
@@ -196,9 +231,9 @@ async fn install(
         let log = log(&staging.log());
         let home = wanted.interpreter.home();
         return Err(failure::installation_error(
+            wanted.installer,
             &end.outcome,
-            &stderr,
-            &log,
+            (&stderr, &log),
             &names,
             home,
         ));
@@ -215,7 +250,7 @@ async fn install(
 async fn plan(
     backend: &dyn Backend,
     wanted: &InstallRequest<'_>,
-    source: &PackageSource,
+    source: &Source,
     staging: &Staging,
     deadline: Instant,
 ) -> Result<Plan> {
@@ -228,21 +263,21 @@ async fn plan(
         Capability::Timeout,
     ];
     let mut policy = CapabilityPolicy::new();
-    policy.network = Some(match source.is_of_folders_alone() {
+    policy.network = Some(match source.is_local {
         true => NetworkPolicy::None,
         false => NetworkPolicy::Full,
     });
     policy.filesystem_write_roots = Some(vec![staging.work()]);
-    policy.filesystem_read_roots = Some(source.read_roots());
-    // The host's pip configuration names these paths.
+    policy.filesystem_read_roots = Some(source.read_roots.clone());
+    // The host's configuration of the installer names these paths.
     policy.follow_links = Some(true);
     policy.timeout = Some(
         deadline
             .saturating_duration_since(Instant::now())
             .max(SIZE_CHECK_INTERVAL),
     );
-    policy.stdout_max_bytes = Some(MAX_PIP_OUTPUT);
-    policy.stderr_max_bytes = Some(MAX_PIP_OUTPUT);
+    policy.stdout_max_bytes = Some(MAX_OUTPUT);
+    policy.stderr_max_bytes = Some(MAX_OUTPUT);
     policy.memory = Some(wanted.settings.memory);
     policy.disk = Some(wanted.settings.storage);
     policy.pids = Some(64);
@@ -258,48 +293,20 @@ async fn plan(
     Ok(plan)
 }
 
-fn request(wanted: &InstallRequest<'_>, source: &PackageSource, staging: &Staging) -> ExecRequest {
-    let path = |path: PathBuf| path.to_string_lossy().into_owned();
-    let mut request = ExecRequest::new(path(wanted.interpreter.program().to_owned())).args([
-        "-m",
-        "pip",
-        "install",
-        "--user",
-        "--ignore-installed",
-        "--only-binary=:all:",
-        "--no-input",
-        "--no-cache-dir",
-        "--no-warn-script-location",
-        "--disable-pip-version-check",
-        "--progress-bar=off",
-        "--retries=2",
-        "--log",
-    ]);
-    request = request.arg(path(staging.log()));
-    for folder in source.folders() {
-        request = request.arg("--find-links").arg(path(folder));
+/// Writes the installer's own files into its new folder.
+fn write_files(folder: &Path, files: &[(&str, String)]) -> Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    for (name, content) in files {
+        let path = folder.join(name);
+        let mode = std::fs::Permissions::from_mode(0o644);
+        let written =
+            std::fs::write(&path, content).and_then(|()| std::fs::set_permissions(&path, mode));
+        written.map_err(|cause| {
+            let context = format!("{}: {cause}", path.display());
+            Error::new(ErrorKind::InstallFailed, "install packages", context)
+        })?;
     }
-    request = request.arg("--");
-    for package in wanted.packages {
-        request = request.arg(package.to_string());
-    }
-    let own = [
-        (USER_BASE, path(staging.base())),
-        ("TMPDIR", path(staging.temporary())),
-        ("HOME", path(staging.temporary())),
-        ("LANG", "C.UTF-8".to_owned()),
-        // No platform file adds to the source settings.
-        ("PIP_CONFIG_FILE", "/dev/null".to_owned()),
-        // A user base must not use the platform's packages.
-        ("PIP_BREAK_SYSTEM_PACKAGES", "1".to_owned()),
-    ];
-    for (name, value) in source.environment() {
-        request = request.env(name, value);
-    }
-    for (name, value) in own {
-        request = request.env(name, value);
-    }
-    request
+    Ok(())
 }
 
 /// Completes once the disk usage of a folder exceeds the limit.
@@ -315,7 +322,7 @@ async fn wait_for_size(folder: PathBuf, limit: u64) {
     }
 }
 
-/// pip's log if it is a regular file: the sandbox wrote it.
+/// The installer's log if it is a regular file: the sandbox wrote it.
 fn log(path: &Path) -> String {
     use std::os::unix::fs::OpenOptionsExt;
     let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
@@ -327,27 +334,27 @@ fn log(path: &Path) -> String {
     // Without the log the error has less detail, and says so.
     if let Ok(file) = file
         && file.metadata().is_ok_and(|found| found.is_file())
-        && let Err(cause) = file.take(MAX_PIP_LOG).read_to_end(&mut bytes)
+        && let Err(cause) = file.take(MAX_LOG).read_to_end(&mut bytes)
     {
-        tracing::debug!(%cause, "pip's log");
+        tracing::debug!(%cause, "the installer's log");
     }
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Collects pip's error output and keeps its end.
+/// Collects the installer's error output and keeps its end.
 #[derive(Debug, Default)]
-struct PipErrors {
+struct InstallerErrors {
     stderr: Vec<u8>,
 }
 
 #[async_trait::async_trait]
-impl OutputSink for PipErrors {
+impl OutputSink for InstallerErrors {
     async fn write(&mut self, stream: OutputStream, bytes: &[u8]) -> Flow {
         if stream == OutputStream::Stdout {
             return Flow::Continue;
         }
         self.stderr.extend_from_slice(bytes);
-        let most = MAX_PIP_OUTPUT.as_usize();
+        let most = MAX_OUTPUT.as_usize();
         if self.stderr.len() > 2 * most {
             self.stderr.drain(..self.stderr.len() - most);
         }

@@ -1,9 +1,14 @@
-//! The Python interpreter of sandboxes.
+//! The programs of sandboxes that install packages, or that packages are for.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// A Python interpreter that sandboxes see: the host's or an image's.
+use sandbox_core::policy::Installer;
+
+use super::recipe::recipe;
+
+/// A program that installs packages and that sandboxes see: the host's or an image's. For pip it is
+/// the Python interpreter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interpreter {
     program: PathBuf,
@@ -21,14 +26,6 @@ pub(super) enum Home {
 }
 
 impl Home {
-    /// What to do if there is no Python.
-    pub(super) fn provide_python(self) -> &'static str {
-        match self {
-            Self::Host => "install Python where sandboxes see it, in /usr",
-            Self::Image => "use an image that has Python and pip",
-        }
-    }
-
     /// What to do if Python has no pip.
     pub(super) fn provide_pip(self) -> &'static str {
         match self {
@@ -40,7 +37,7 @@ impl Home {
     /// What to do if the package index is unreachable.
     pub(super) fn reach_registry(self) -> &'static str {
         match self {
-            Self::Host => "look whether the host's own pip reaches it",
+            Self::Host => "look whether the host's own installer reaches it",
             Self::Image => {
                 "look whether a container of the engine reaches it: a registry or a proxy on the host's own loopback it does not, \
                  unless the backend's configuration names the network \"host\""
@@ -50,17 +47,15 @@ impl Home {
 }
 
 impl Interpreter {
-    /// The first `python3`, else the first `python`, in the folders of `path` (as in `PATH`). With
-    /// links followed, it must be in one of the folders `visible`: sandboxes see no others.
+    /// The first program of the installer in the folders of `path` (as in `PATH`): for pip
+    /// `python3`, else `python`. With links followed, it must be in one of the folders `visible`:
+    /// sandboxes see no others.
     #[must_use]
-    pub fn find(path: &str, visible: &[PathBuf]) -> Option<Self> {
-        let named = |name: &'static str| {
-            path.split(':')
-                .map(move |folder| Path::new(folder).join(name))
-        };
-        named("python3")
-            .chain(named("python"))
-            .find_map(|program| Self::at(program, visible))
+    pub fn find(installer: Installer, path: &str, visible: &[PathBuf]) -> Option<Self> {
+        let folders = path.split(':').map(Path::new);
+        let names = recipe(installer).programs().iter();
+        let mut programs = names.flat_map(|name| folders.clone().map(move |at| at.join(name)));
+        programs.find_map(|program| Self::at(program, visible))
     }
 
     fn at(program: PathBuf, visible: &[PathBuf]) -> Option<Self> {
@@ -70,7 +65,7 @@ impl Interpreter {
         }
         let found = real.metadata().ok()?;
         let is_program = found.is_file() && found.mode() & 0o111 != 0;
-        // An update of Python changes these, and therefore the folder of its packages.
+        // An update changes these, and therefore the folder of its packages.
         let identity = format!(
             "{} {} {}.{:09}",
             real.display(),
@@ -85,12 +80,12 @@ impl Interpreter {
         })
     }
 
-    /// The `python3` in the `PATH` of an image's sandboxes. The image is identified by its id,
-    /// which changes with any of its files.
+    /// The installer's program in the `PATH` of an image's sandboxes. The image is identified by its
+    /// id, which changes with any of its files.
     #[must_use]
-    pub fn of_image(id: &str) -> Self {
+    pub fn of_image(installer: Installer, id: &str) -> Self {
         Self {
-            program: "python3".into(),
+            program: recipe(installer).programs()[0].into(),
             identity: format!("image {id}"),
             home: Home::Image,
         }
@@ -135,12 +130,14 @@ mod tests {
         symlink(base.join("hidden/python3"), base.join("bin/python3")).expect("a link");
         symlink(base.join("seen/python"), base.join("bin/python")).expect("a link");
         let path = format!("/no/such/folder:{}", base.join("bin").display());
-        let found = Interpreter::find(&path, &[base.join("seen")]).expect("one is seen");
+        let found =
+            Interpreter::find(Installer::Pip, &path, &[base.join("seen")]).expect("one is seen");
         assert_eq!(found.program(), base.join("bin/python"));
 
         std::fs::write(base.join("seen/python"), "updated").expect("written");
-        let updated = Interpreter::find(&path, &[base.join("seen")]).expect("still there");
+        let updated =
+            Interpreter::find(Installer::Pip, &path, &[base.join("seen")]).expect("still there");
         assert_ne!(found.identity(), updated.identity());
-        assert_eq!(Interpreter::find(&path, &[]), None);
+        assert_eq!(Interpreter::find(Installer::Pip, &path, &[]), None);
     }
 }

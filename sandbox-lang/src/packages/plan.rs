@@ -3,26 +3,139 @@
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path, PathBuf};
 
+use sandbox_core::policy::Installer;
+use sandbox_core::spi::Backend;
 use sandbox_core::{Error, ErrorKind, Plan, ProvidedFolder, Result};
 
-use super::{PackageSettings, TARGET, USER_BASE};
+use super::recipe::recipe;
+use super::{FailedPackages, InstallRequest, Installed, Interpreter, PackageSettings, provide};
 
 /// The kernel's limit.
 const MOST_LINKS: usize = 40;
 
-/// Adds a folder of [`super::provide`] to a plan. Code sees it at `seen`. Sets the variables that
-/// make Python find the packages, and their programs after those in `path` (as in `PATH`).
-/// Variables of the specification take precedence.
+/// How a backend installs the packages of a plan.
+#[derive(Clone, Copy)]
+pub struct PackageProvider<'a> {
+    /// The cache and the limits.
+    pub settings: &'a PackageSettings,
+    /// See [`InstallRequest::state`].
+    pub state: &'a Path,
+    /// The sets that failed in this client.
+    pub failed: &'a FailedPackages,
+    /// Finds the program of an installer that sandboxes see.
+    pub find: &'a (dyn Fn(Installer) -> Option<Interpreter> + Sync),
+    /// The folders in which sandboxes look for programs, as in `PATH`.
+    pub path: &'a str,
+    /// Whether sandboxes have a root of their own. Others see the folders of the host.
+    pub own_root: bool,
+}
+
+impl std::fmt::Debug for PackageProvider<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PackageProvider")
+            .field("settings", &self.settings)
+            .field("state", &self.state)
+            .finish_non_exhaustive()
+    }
+}
+
+impl PackageProvider<'_> {
+    /// Installs the packages of a plan with sandboxes of `backend`. Returns the plan with the
+    /// folders and the variables that make code find them, and notes for the report.
+    ///
+    /// # Errors
+    ///
+    /// See [`provide`].
+    pub async fn provide(&self, backend: &dyn Backend, plan: &Plan) -> Result<(Plan, Vec<String>)> {
+        let mut folders = Vec::new();
+        let mut notes = Vec::new();
+        for installer in installers(plan) {
+            let Installed { folder, note } = self.provide_of(installer, backend, plan).await?;
+            folders.push((installer, folder));
+            notes.extend(note);
+        }
+        Ok((
+            with_packages(plan, &folders, self.path, self.own_root),
+            notes,
+        ))
+    }
+
+    /// Installs the packages of one installer.
+    async fn provide_of(
+        &self,
+        installer: Installer,
+        backend: &dyn Backend,
+        plan: &Plan,
+    ) -> Result<Installed> {
+        let interpreter = (self.find)(installer).ok_or_else(|| {
+            let names = recipe(installer).programs().join(" or ");
+            let context = format!("sandboxes see no {names} in {}", self.path);
+            Error::new(ErrorKind::InstallFailed, "install packages", context)
+                .on(backend.name())
+                .with_fix(recipe(installer).provide_program(super::interpreter::Home::Host))
+        })?;
+        let own = plan.packages.iter();
+        let own = own.filter(|package| package.installer() == installer);
+        let packages = own.cloned().collect::<Vec<_>>();
+        let request = InstallRequest {
+            packages: &packages,
+            installer,
+            interpreter: &interpreter,
+            settings: self.settings,
+            state: self.state,
+            failed: self.failed,
+        };
+        // Boxed: it creates a sandbox, so its future would otherwise contain itself.
+        Box::pin(provide(backend, &request)).await
+    }
+}
+
+/// The installers of a plan's packages.
+fn installers(plan: &Plan) -> impl Iterator<Item = Installer> {
+    Installer::ALL.into_iter().filter(|installer| {
+        plan.packages
+            .iter()
+            .any(|own| own.installer() == *installer)
+    })
+}
+
+/// The paths of package folders in a sandbox of this plan that has its own root.
+pub fn targets(plan: &Plan) -> impl Iterator<Item = &'static str> {
+    let pip = std::iter::once(Installer::Pip);
+    let others = installers(plan).filter(|installer| *installer != Installer::Pip);
+    pip.chain(others)
+        .map(|installer| recipe(installer).target())
+}
+
+/// Adds folders of [`super::provide`] to a plan, and the variables that make code find the
+/// packages, and their programs after those in `path` (as in `PATH`). Variables of the
+/// specification take precedence. Code sees each folder at the path of its installer, or without
+/// a root of its own at the host's path.
 #[must_use]
-pub fn with_packages(plan: &Plan, source: PathBuf, seen: String, path: &str) -> Plan {
+pub fn with_packages(
+    plan: &Plan,
+    folders: &[(Installer, PathBuf)],
+    path: &str,
+    own_root: bool,
+) -> Plan {
     let mut plan = plan.clone();
-    let path = format!("{path}:{seen}/bin");
+    let mut path = path.to_owned();
+    for (installer, source) in folders {
+        let recipe = recipe(*installer);
+        let seen = match own_root {
+            true => recipe.target().to_owned(),
+            false => source.to_string_lossy().into_owned(),
+        };
+        path = format!("{path}:{seen}/{}", recipe.bin());
+        for (name, value) in recipe.variables(&seen) {
+            plan.env.entry(name.into()).or_insert(value);
+        }
+        plan.provided_folders.push(ProvidedFolder {
+            source: source.clone(),
+            target: recipe.target().into(),
+        });
+    }
     plan.env.entry("PATH".into()).or_insert(path);
-    plan.env.entry(USER_BASE.into()).or_insert(seen);
-    plan.provided_folders.push(ProvidedFolder {
-        source,
-        target: TARGET.into(),
-    });
     plan
 }
 
@@ -138,10 +251,35 @@ mod tests {
     #[test]
     fn variables_of_the_specification_take_precedence() {
         let spec = SandboxSpec::new("test").env("PATH", "/mine");
-        let plan = with_packages(&plan(&spec), "/cache/base".into(), TARGET.into(), "/bin");
-        assert_eq!(plan.env["PATH"], "/mine");
-        assert_eq!(plan.env[USER_BASE], TARGET);
-        assert_eq!(plan.provided_folders.len(), 1);
+        let folders = [
+            (Installer::Pip, "/cache/base".into()),
+            (Installer::Npm, "/cache/npm/node_modules".into()),
+        ];
+        let seen = with_packages(&plan(&spec), &folders, "/bin", true);
+        assert_eq!(seen.env["PATH"], "/mine");
+        assert_eq!(seen.env["PYTHONUSERBASE"], "/packages");
+        assert_eq!(seen.env["NODE_PATH"], "/node_modules");
+        let targets = seen.provided_folders.iter().map(|folder| &folder.target);
+        assert!(targets.eq(["/packages", "/node_modules"].map(Path::new)));
+
+        let on_host = with_packages(&plan(&SandboxSpec::new("test")), &folders, "/bin", false);
+        assert_eq!(on_host.env["NODE_PATH"], "/cache/npm/node_modules");
+        assert_eq!(
+            on_host.env["PATH"],
+            "/bin:/cache/base/bin:/cache/npm/node_modules/.bin"
+        );
+    }
+
+    #[test]
+    fn target_is_reserved_only_for_packages_of_its_installer() {
+        let named = |package: &str| {
+            let policy = CapabilityPolicy::new().package(package);
+            let plan = Plan::resolve(&SandboxSpec::new("test"), &policy).expect("a plan");
+            targets(&plan).collect::<Vec<_>>()
+        };
+        assert_eq!(named("a"), ["/packages"]);
+        assert_eq!(named("npm:a"), ["/packages", "/node_modules"]);
+        assert_eq!(named("gem:a"), ["/packages", "/gems"]);
     }
 
     fn settings(folder: PathBuf) -> PackageSettings {

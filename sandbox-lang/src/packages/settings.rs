@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use sandbox_core::{ByteSize, Error, ErrorKind, Result};
 
-use super::PackageSource;
+use super::{PackageSource, RegistrySource};
 
-/// The cache folder, the package index, and the limits of an installation.
+/// The cache folder, the registries, and the limits of an installation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PackageSettings {
@@ -17,6 +17,12 @@ pub struct PackageSettings {
     /// The package index. Default: that of the host's pip ([`PackageSource::of_host`]), read at
     /// each installation.
     pub source: Option<PackageSource>,
+    /// npm's registry. Default: that of the host's npm ([`RegistrySource::npm_of_host`]), read at
+    /// each installation.
+    pub npm: Option<RegistrySource>,
+    /// gem's registry. Default: that of the host's gem ([`RegistrySource::gem_of_host`]), read at
+    /// each installation.
+    pub gem: Option<RegistrySource>,
     /// Time limit of an installation, including the wait for a concurrent one of the same packages.
     pub timeout: Duration,
     /// Maximum size on disk of one sandbox's packages, including downloads. Checked a few times per
@@ -32,6 +38,8 @@ impl Default for PackageSettings {
         Self {
             folder: None,
             source: None,
+            npm: None,
+            gem: None,
             timeout: Duration::from_secs(600),
             storage: ByteSize::mib(4096),
             memory: ByteSize::mib(2048),

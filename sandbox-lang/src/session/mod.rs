@@ -84,7 +84,10 @@ impl Sessions for SandboxHandle {
         // Before the program is looked for: a language without sessions has none either way.
         command("")?;
         let program = crate::code::program_of(self, &language, &request.env).await?;
-        let command = command(&program)?;
+        let mut command = command(&program)?;
+        for (name, value) in crate::packages::live_variables(self) {
+            command.env.entry(name).or_insert(value);
+        }
         let plan = self.plan();
         let output = [plan.stdout_max, plan.stderr_max].map(|most| {
             let asked = request.output_limit.unwrap_or(most);

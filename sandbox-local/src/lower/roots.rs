@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use sandbox_core::{Error, Plan, Result};
 use sandbox_host::WORK_FOLDER;
-use sandbox_lang::packages::TARGET;
+use sandbox_lang::packages::targets;
 
 use super::LoweringContext;
 use crate::error;
@@ -59,7 +59,7 @@ impl<'a> Roots<'a> {
             .iter()
             .flat_map(|(role, roots)| roots.iter().map(|r| (*role, r)))
         {
-            check(context, role, root)?;
+            check(plan, context, role, root)?;
             wanted.push(Bind {
                 path: &root.path,
                 read_only: role == PathRole::Read,
@@ -308,7 +308,7 @@ fn below(root: &Root, (path, object): (&Path, Option<&OpenObject>)) -> Option<Pa
     }
 }
 
-fn check(context: &LoweringContext<'_>, role: PathRole, root: &Root) -> Result<()> {
+fn check(plan: &Plan, context: &LoweringContext<'_>, role: PathRole, root: &Root) -> Result<()> {
     check_state(context, role, root)?;
     check_own(context, role, root)?;
     if context.isolation == Isolation::Landlock {
@@ -325,7 +325,10 @@ fn check(context: &LoweringContext<'_>, role: PathRole, root: &Root) -> Result<(
             "pass the folder as the workspace",
         ));
     }
-    if is_within(path, Path::new(TARGET)) {
+    let mut provided = plan.provided_folders.iter().map(|one| &one.target);
+    if targets(plan).any(|target| is_within(path, Path::new(target)))
+        || provided.any(|target| is_within(path, target))
+    {
         let why = "packages that a policy names are there";
         return Err(refused(
             context,

@@ -10,6 +10,7 @@ mod egress;
 mod harness;
 mod isolation;
 mod kernel_objects;
+mod libraries;
 mod lifetime;
 mod limits;
 mod packages;
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
         kernel_objects::TESTS,
         lifetime::TESTS,
         limits::TESTS,
+        libraries::TESTS,
         packages::TESTS,
         paths::TESTS,
         ports::TESTS,

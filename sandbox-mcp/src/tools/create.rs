@@ -25,7 +25,7 @@ pub(super) struct CreateArguments {
     memory: Option<ByteSize>,
     /// Processors of the whole sandbox.
     cpus: Option<Cpus>,
-    /// Python packages to install first.
+    /// Packages to install first: numpy==1.26.4, npm:lodash@^4, gem:rack.
     #[serde(default)]
     packages: Vec<String>,
     /// Destinations that code may reach, like example.org:443; an empty list for none.

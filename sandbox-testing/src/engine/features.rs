@@ -6,6 +6,7 @@ use futures_util::StreamExt;
 use sandbox_core::{Capability, CapabilityPolicy};
 
 use super::TestEngine;
+use super::libraries::missing_node;
 use super::test_engine::block_on;
 use crate::contract::BUSYBOX;
 use crate::users::needs_root;
@@ -27,6 +28,9 @@ const NETWORKED: &[&str] = &[
     "adopt::admission_checks_a_foreign_container",
     "packages::an_index_is_reached_over_the_configured_network",
 ];
+
+/// Tests that make an image with Node.js.
+const WITH_NODE: &[&str] = &["libraries::"];
 
 /// Tests that compare times with those of the engine's command.
 const WITH_COMMAND: &[&str] = &["speed::"];
@@ -59,6 +63,7 @@ pub fn unsupported_tests(engine: &TestEngine) -> Vec<(&'static str, String)> {
             needs_root().map(|_| "only engines of root have the image of all languages".to_owned()),
         ),
         (WITH_COMMAND, missing_command(engine)),
+        (WITH_NODE, missing_node()),
     ] {
         if let Some(reason) = reason {
             tests.extend(names.iter().map(|name| (*name, reason.clone())));

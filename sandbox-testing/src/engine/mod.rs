@@ -18,6 +18,7 @@ mod features;
 mod hardening;
 mod images;
 mod inherited;
+mod libraries;
 mod opened;
 mod owner;
 mod package_cache;
@@ -61,6 +62,7 @@ const TESTS: &[&[EngineTest]] = &[
     recipes::TESTS,
     exchanged::TESTS,
     workspaces::TESTS,
+    libraries::TESTS,
     packages::TESTS,
     speed::TESTS,
 ];

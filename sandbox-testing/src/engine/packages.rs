@@ -8,6 +8,7 @@ use bollard::query_parameters::RemoveImageOptions;
 use sandbox_container::PackageSource;
 use sandbox_core::spi::unique_name;
 use sandbox_core::{ByteSize, Enforcement, ErrorKind, ExecRequest, SandboxHandle, Workspace};
+use sandbox_lang::{CodeRequest, LiveSandbox, RunCode as _};
 
 use super::containers::everything_allowed;
 use super::package_cache::{
@@ -23,6 +24,7 @@ pub const TESTS: &[EngineTest] = &[
         "packages::outlive_the_creator_of_a_detached_sandbox",
         detached,
     ),
+    ("packages::appear_in_a_running_sandbox", live),
     ("packages::are_cached_per_image", of_images),
     (
         "packages::a_missing_package_is_an_error_on_every_call",
@@ -107,6 +109,39 @@ fn detached(engine: &'static TestEngine) -> TestResult {
         let found = client(&[]).get(&spec.name).await?;
         assert_eq!(python(&found, SHOW).await?, "1.0\n");
         client(&[]).remove(&spec.name).await
+    })
+}
+
+fn live(engine: &'static TestEngine) -> TestResult {
+    run(async {
+        let cache = TestCache::with_wheels(engine);
+        let policy = policy_with(&[]).package_installation(true);
+        let client = engine.client_with(cache.config(), policy);
+        let settings = cache.settings.clone();
+        let sandbox = LiveSandbox::create_with(&client, &engine.spec(), settings).await?;
+        sandbox.write("/tmp/state", "kept").await?;
+        let variables = sandbox.install(["demo==1.0"]).await?;
+        let request = CodeRequest::new("python", SHOW).library("demo==1.0");
+        let shown = sandbox.run_code(request).await?;
+        assert_eq!(shown.check()?.stdout_text(), "1.0\n");
+        let folder = &variables["PYTHONUSERBASE"];
+        let attack = format!(
+            "d={folder}; chmod -R 777 $d; touch $d/new || touch $d/../new || mkdir $d/../1 || rm -r $d || mv $d /tmp || \
+             for f in $d/lib/*/site-packages/demo.py; do echo > $f; done"
+        );
+        let tried = shell(&sandbox, &attack).await?;
+        assert!(!tried.success(), "{}", tried.output());
+        let error = sandbox
+            .install(["no-such-package"])
+            .await
+            .expect_err("none");
+        assert_eq!(error.kind(), ErrorKind::PackageNotFound, "{error}");
+        assert_eq!(sandbox.read("/tmp/state").await?, b"kept");
+        sandbox.kill().await?;
+        drop(sandbox);
+        assert_eq!(cache.left("live"), 0);
+        assert!(!is_mounted(engine, cache.folder.path()).await);
+        Ok(())
     })
 }
 

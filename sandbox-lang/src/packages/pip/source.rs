@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use super::super::recipe::Source;
 use super::configuration;
 
-/// Proxy and certificate variables, which pip reads itself.
-const PROXIES: [&str; 8] = [
+/// Proxy variables, which all installers read themselves.
+pub(in super::super) const PROXIES: [&str; 8] = [
     "http_proxy",
     "https_proxy",
     "all_proxy",
@@ -17,6 +18,8 @@ const PROXIES: [&str; 8] = [
     "ALL_PROXY",
     "NO_PROXY",
 ];
+
+/// Variables of certificates, which pip reads itself.
 const CERTIFICATES: [&str; 4] = [
     "SSL_CERT_FILE",
     "SSL_CERT_DIR",
@@ -142,8 +145,19 @@ impl PackageSource {
         }
     }
 
+    /// What an installation needs of these settings.
+    pub(in super::super) fn resolved(&self) -> Source {
+        Source {
+            environment: self.environment(),
+            folders: self.folders(),
+            read_roots: self.read_roots(),
+            is_local: self.is_of_folders_alone(),
+            identity: self.identity(),
+        }
+    }
+
     /// The environment of the installer.
-    pub(super) fn environment(&self) -> BTreeMap<String, String> {
+    fn environment(&self) -> BTreeMap<String, String> {
         let mut environment = self.variables.clone();
         let mut set = |name: &str, value: Option<String>| {
             if let Some(value) = value.filter(|value| !value.is_empty()) {
@@ -173,20 +187,20 @@ impl PackageSource {
     }
 
     /// The existing host folders in `find_links`.
-    pub(super) fn folders(&self) -> Vec<PathBuf> {
+    fn folders(&self) -> Vec<PathBuf> {
         let local = self.find_links.iter().filter_map(|link| local(link));
         local.filter(|path| path.exists()).collect()
     }
 
     /// Whether all wheels come from host folders, so that the installer needs no network. A page of
     /// links may lead anywhere.
-    pub(super) fn is_of_folders_alone(&self) -> bool {
+    fn is_of_folders_alone(&self) -> bool {
         let is_page = |link: &String| local(link).is_none_or(|path| path.is_file());
         self.no_index && !self.find_links.iter().any(is_page)
     }
 
     /// Files and folders of the host that the installer must read, if they exist.
-    pub(super) fn read_roots(&self) -> Vec<PathBuf> {
+    fn read_roots(&self) -> Vec<PathBuf> {
         let certificates = CERTIFICATES
             .iter()
             .filter_map(|name| self.variables.get(*name));
@@ -208,7 +222,7 @@ impl PackageSource {
     }
 
     /// Identifies a set of indexes and how to reach them, for the cache key.
-    pub(super) fn identity(&self) -> String {
+    fn identity(&self) -> String {
         let mut parts = vec![self.index_url.clone().unwrap_or_default()];
         parts.push(self.extra_index_urls.join(" "));
         parts.push(self.find_links.join(" "));
@@ -271,7 +285,7 @@ fn files(variable: impl Fn(&str) -> Option<String>, home: Option<&Path>) -> Vec<
 }
 
 /// A URL without its user and password.
-pub(super) fn without_password(text: &str) -> String {
+pub(in super::super) fn without_password(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find("://") {

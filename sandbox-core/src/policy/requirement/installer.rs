@@ -1,0 +1,62 @@
+//! What installs packages.
+
+use crate::{Error, ErrorKind, Result};
+
+/// What installs packages of a registry. Each has a prefix in requirements (`npm:lodash`), which
+/// pip's packages do not need.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Installer {
+    /// Python's pip.
+    Pip,
+    /// npm, of JavaScript and TypeScript.
+    Npm,
+    /// Ruby's gem.
+    Gem,
+}
+
+impl Installer {
+    /// All installers.
+    pub const ALL: [Self; 3] = [Self::Pip, Self::Npm, Self::Gem];
+
+    /// The name, which is the prefix of its requirements: `pip`, `npm` or `gem`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pip => "pip",
+            Self::Npm => "npm",
+            Self::Gem => "gem",
+        }
+    }
+}
+
+/// Installers that this library does not run, and where their packages can come from instead.
+const OTHERS: [(&str, &str); 5] = [
+    (
+        "apt",
+        "packages of the system change programs that run as root; derive an image that has them (a build file with `RUN apt-get install`, `sandbox image build`)",
+    ),
+    ("cargo", "use an image that has the vendored sources"),
+    ("go", "use an image that has them in its module cache"),
+    ("cran", "use an image that has them"),
+    ("conda", "use an image that has them"),
+];
+
+/// The installer that a requirement's prefix names, and the rest.
+pub(super) fn prefix(text: &str) -> Result<(Option<Installer>, &str)> {
+    let Some((prefix, rest)) = text.trim_start().split_once(':') else {
+        return Ok((None, text));
+    };
+    if let Some(installer) = Installer::ALL
+        .into_iter()
+        .find(|own| own.as_str() == prefix)
+    {
+        return Ok((Some(installer), rest));
+    }
+    let other = OTHERS.into_iter().find(|(name, _)| *name == prefix);
+    let Some((name, fix)) = other else {
+        return Ok((None, text));
+    };
+    let context = format!("{text:?}: packages of {name} are not installed into sandboxes");
+    Err(Error::new(ErrorKind::LibrariesNotSupported, "read package", context).with_fix(fix))
+}

@@ -1,0 +1,160 @@
+//! What differs between the installers of packages.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use sandbox_core::policy::{Installer, Requirement};
+use sandbox_core::{ErrorKind, ExecRequest, Result};
+
+use super::cache::Staging;
+use super::interpreter::Home;
+use super::{Interpreter, PackageSettings, gem, npm, pip};
+
+/// How one installer installs packages, and how code finds them.
+pub(super) trait Recipe: Sync {
+    /// The names of its program, in order of preference.
+    fn programs(&self) -> &'static [&'static str];
+
+    /// The path of the packages in a sandbox with its own root.
+    fn target(&self) -> &'static str;
+
+    /// The folder that code sees, in the folder that it installs into. Empty for all of it.
+    fn part(&self) -> &'static str {
+        ""
+    }
+
+    /// The folder with the packages' programs, in the one that code sees.
+    fn bin(&self) -> &'static str {
+        "bin"
+    }
+
+    /// The variables that make code find packages in the folder `seen`.
+    fn variables(&self, seen: &str) -> Vec<(&'static str, String)>;
+
+    /// Where it gets packages.
+    fn source(&self, settings: &PackageSettings) -> Source;
+
+    /// Files to write into the folder before, by name.
+    fn files(&self, _packages: &[Requirement]) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+
+    /// The command that installs.
+    fn command(&self, place: &InstallPlace<'_>) -> ExecRequest;
+
+    /// Finds out why it failed, from its standard error and its log.
+    fn classify(&self, stderr: &str, log: &str, home: Home) -> Failure;
+
+    /// The lines of its standard error that say why it failed.
+    fn errors<'a>(&self, stderr: &'a str) -> Vec<&'a str>;
+
+    /// Refuses packages that were installed without a part that only their own code makes, and
+    /// returns a note about the others. `folder` is what was installed, which nothing changes.
+    fn inspect(&self, _folder: &Path) -> Result<Option<String>> {
+        Ok(None)
+    }
+
+    /// What to do if its program is missing.
+    fn provide_program(&self, home: Home) -> &'static str;
+}
+
+/// The recipe of an installer.
+pub(super) fn recipe(installer: Installer) -> &'static dyn Recipe {
+    match installer {
+        Installer::Npm => &npm::Npm,
+        Installer::Gem => &gem::Gem,
+        // Installers are added here and there together.
+        _ => &pip::Pip,
+    }
+}
+
+/// Where and what to install.
+pub(super) struct InstallPlace<'a> {
+    pub interpreter: &'a Interpreter,
+    pub source: &'a Source,
+    pub staging: &'a Staging,
+    pub packages: &'a [Requirement],
+}
+
+impl InstallPlace<'_> {
+    /// The program of the installer, without arguments. Its environment has the settings of the
+    /// source and a home folder.
+    pub(super) fn program(&self) -> ExecRequest {
+        let mut request = ExecRequest::new(text(self.interpreter.program()));
+        for (name, value) in &self.source.environment {
+            request = request.env(name, value);
+        }
+        let temporary = text(&self.staging.temporary());
+        request
+            .env("TMPDIR", &temporary)
+            .env("HOME", &temporary)
+            .env("LANG", "C.UTF-8")
+    }
+}
+
+/// A path in an argument or a variable. Paths of the cache are in UTF-8 or fail to be found.
+pub(super) fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+/// Where an installer gets packages.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Source {
+    /// Variables of the installer. They may contain passwords.
+    pub environment: BTreeMap<String, String>,
+    /// Folders with packages, to be named in arguments.
+    pub folders: Vec<PathBuf>,
+    /// Files and folders of the host that the installer must read. They exist.
+    pub read_roots: Vec<PathBuf>,
+    /// Whether the installer needs no network.
+    pub is_local: bool,
+    /// Identifies the registries and how to reach them, without passwords.
+    pub identity: String,
+}
+
+/// Why an installer failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Failure {
+    pub kind: ErrorKind,
+    pub what: String,
+    pub fix: Option<&'static str>,
+}
+
+impl Failure {
+    pub(super) fn new(kind: ErrorKind, what: impl Into<String>) -> Self {
+        Self {
+            kind,
+            what: what.into(),
+            fix: None,
+        }
+    }
+
+    pub(super) fn fix(mut self, fix: &'static str) -> Self {
+        self.fix = Some(fix);
+        self
+    }
+
+    /// The registry cannot be reached.
+    pub(super) fn unreachable(why: &str, home: Home) -> Self {
+        let what = format!("the registry cannot be reached ({why})");
+        Self::new(ErrorKind::RegistryUnreachable, what).fix(home.reach_registry())
+    }
+
+    /// There is no space.
+    pub(super) fn no_space() -> Self {
+        Self::new(ErrorKind::StorageFull, "there is no space for it")
+            .fix("make space on the disk of the cache, or set XDG_CACHE_HOME to another one")
+    }
+
+    /// Whether a program's output says that there is no space.
+    pub(super) fn is_no_space(stderr: &str) -> bool {
+        const WORDS: [&str; 5] = [
+            "No space left on device",
+            "Disk quota exceeded",
+            "File too large",
+            "ENOSPC",
+            "EDQUOT",
+        ];
+        WORDS.iter().any(|word| stderr.contains(word))
+    }
+}

@@ -1,0 +1,132 @@
+//! Where npm and gem get packages.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use super::pip::{PROXIES, without_password};
+use super::recipe::Source;
+use super::{gem, npm};
+
+/// The registry of an installer other than pip, and how to reach it.
+///
+/// Only these settings reach a provision sandbox: no configuration file, token, key or client
+/// certificate. A password in a URL is passed on. It is in the environment of the installer only,
+/// never in an argument, file, report or error.
+///
+/// ```
+/// use sandbox_lang::packages::{PackageSettings, RegistrySource};
+///
+/// let mut settings = PackageSettings::default();
+/// settings.npm = Some(RegistrySource::npm("https://npm.example.org/"));
+/// settings.gem = Some(RegistrySource::gem(["https://gems.example.org/"]));
+/// ```
+#[derive(Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RegistrySource {
+    /// Variables of the installer.
+    pub environment: BTreeMap<String, String>,
+    /// Files of the host with certificate authorities.
+    pub certificates: Vec<PathBuf>,
+}
+
+impl fmt::Debug for RegistrySource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = self.environment.iter();
+        let shown = shown.map(|(name, value)| (name, without_password(value)));
+        f.debug_struct("RegistrySource")
+            .field("environment", &shown.collect::<BTreeMap<_, _>>())
+            .field("certificates", &self.certificates)
+            .finish()
+    }
+}
+
+impl RegistrySource {
+    /// This registry of npm.
+    #[must_use]
+    pub fn npm(url: impl Into<String>) -> Self {
+        Self::default().variable(npm::REGISTRY, url)
+    }
+
+    /// The settings of the host's npm: variables of the caller, then the files of the user and of
+    /// the machine. Used are the registries, also of scopes, proxies and certificate authorities.
+    #[must_use]
+    pub fn npm_of_host() -> Self {
+        npm::of_host()
+    }
+
+    /// These sources of gem.
+    #[must_use]
+    pub fn gem(urls: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        let urls = urls.into_iter().map(Into::into).collect::<Vec<String>>();
+        Self::default().variable(gem::SOURCES, urls.join(" "))
+    }
+
+    /// The settings of the host's gem: its `gemrc` files. Used are the sources and the certificate
+    /// authorities.
+    #[must_use]
+    pub fn gem_of_host() -> Self {
+        gem::of_host()
+    }
+
+    /// Adds a variable of the installer.
+    #[must_use]
+    pub(super) fn variable(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.environment.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// Adds those proxy variables that are set.
+    #[must_use]
+    pub(super) fn with_proxies(mut self, variable: impl Fn(&str) -> Option<String>) -> Self {
+        for name in PROXIES {
+            if let Some(value) = variable(name).filter(|value| !value.is_empty()) {
+                self.environment.insert(name.to_owned(), value);
+            }
+        }
+        self
+    }
+
+    /// Adds a file with certificate authorities, which this variable names.
+    #[must_use]
+    pub(super) fn with_certificates(mut self, variable: &str, file: &Path) -> Self {
+        self.certificates.push(file.to_owned());
+        self.variable(variable, file.to_string_lossy())
+    }
+
+    /// What an installation needs of these settings.
+    pub(super) fn resolved(&self) -> Source {
+        let variables = self.environment.iter();
+        let variables =
+            variables.map(|(name, value)| format!("{name}={}", without_password(value)));
+        let files = self.certificates.iter();
+        let files = files.filter(|path| path.is_absolute() && path.exists());
+        Source {
+            environment: self.environment.clone(),
+            folders: Vec::new(),
+            read_roots: files.cloned().collect(),
+            is_local: false,
+            identity: variables.collect::<Vec<_>>().join("\n"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_are_in_the_environment_alone() {
+        let source = RegistrySource::npm("https://u:p@r.example/");
+        let resolved = source.resolved();
+        assert!(
+            resolved
+                .environment
+                .values()
+                .any(|value| value.contains("u:p"))
+        );
+        assert!(!resolved.identity.contains("u:p") && !format!("{source:?}").contains("u:p"));
+        let other = RegistrySource::npm("https://other.example/").resolved();
+        assert_ne!(resolved.identity, other.identity);
+    }
+}
