@@ -75,6 +75,9 @@ impl From<&str> for SessionRequest {
 }
 
 impl SessionRequest {
+    /// The languages that have sessions.
+    pub const LANGUAGES: &[&str] = &["python", "javascript"];
+
     /// A session with the policy's limits for each cell, displays of up to 8 MiB, and plots as PNG.
     pub fn new(language: impl Into<LanguageChoice>) -> Self {
         Self {

@@ -105,6 +105,8 @@ impl Worker {
             };
             match command {
                 None => return,
+                // Its caller has left, and the cell has not begun.
+                Some(Command::Run { notes, .. }) if notes.is_closed() => {}
                 Some(Command::Run { request, notes }) => {
                     let end = self.run(&request, &notes).await;
                     // The caller may have dropped its future.
