@@ -164,6 +164,7 @@ fn outcome(outcome: &CellOutcome) -> Value {
     match outcome {
         CellOutcome::Completed => json!({ "kind": "completed" }),
         CellOutcome::Raised(_) => json!({ "kind": "raised" }),
+        CellOutcome::Failed { status } => json!({ "kind": "failed", "status": status }),
         CellOutcome::TimedOut { .. } => json!({ "kind": "timed_out" }),
         CellOutcome::Died { outcome, .. } => json!({ "kind": "died", "outcome": outcome }),
         CellOutcome::Broken { reason } => json!({ "kind": "broken", "reason": brief(reason) }),

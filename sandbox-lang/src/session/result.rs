@@ -54,12 +54,17 @@ pub enum CellOutcome {
     Completed,
     /// It raised an error.
     Raised(CellError),
+    /// The last command of a shell's cell failed.
+    Failed {
+        /// Its status, from 1: 128 and a number for a signal.
+        status: u8,
+    },
     /// The time limit was reached.
     TimedOut {
         /// Where it was interrupted, if the interpreter said so.
         error: Option<CellError>,
     },
-    /// The interpreter ended.
+    /// The interpreter ended, or the fork that ran the cell.
     Died {
         /// How.
         outcome: Outcome,
@@ -80,6 +85,7 @@ impl fmt::Display for CellOutcome {
             Self::Raised(error) => {
                 write!(f, "{}: {}", escape(&error.name), escape(&error.message))
             }
+            Self::Failed { status } => write!(f, "failed with status {status}"),
             Self::TimedOut { .. } => f.write_str("timed out"),
             Self::Died { outcome, .. } => write!(f, "the interpreter ended: {outcome}"),
             Self::Broken { reason } => {

@@ -50,6 +50,7 @@ fn main() -> ExitCode {
                 sandboxes::foreign_sandboxes_are_refused,
                 sandboxes::names_and_numbers_are_limited,
                 sandboxes::creation_decides_what_a_sandbox_has,
+                sessions::shell_keeps_its_variables,
                 http::token_is_required,
                 http::foreign_hosts_and_origins_are_refused,
                 http::other_paths_are_not_found,

@@ -54,6 +54,19 @@ pub fn javascript_keeps_its_variables() {
     ));
 }
 
+pub fn shell_keeps_its_variables() {
+    block_on(async {
+        let mut client = lab().await;
+        client.done("session_run", cell("shell", "x=6; cd /")).await;
+        let code = "echo $((x * 7)); pwd; echo wrong >&2; false";
+        let result = client.call("session_run", cell("shell", code)).await;
+        let said = "42\n/\nstderr:\nwrong\nfailed with status 1\nsession kept";
+        assert_eq!(text(&result), said, "{result}");
+        let outcome = &result["structuredContent"]["outcome"];
+        assert_eq!(*outcome, json!({ "kind": "failed", "status": 1 }));
+    });
+}
+
 pub fn failed_cell_is_a_result() {
     block_on(async {
         let mut client = lab().await;

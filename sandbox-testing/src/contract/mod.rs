@@ -14,6 +14,7 @@ mod limits;
 mod ports;
 mod secrets;
 mod session;
+mod stats;
 mod terminal;
 
 use std::future::Future;
@@ -30,12 +31,17 @@ use sandbox_core::{
 #[cfg(feature = "engine")]
 pub(crate) use limits::assert_memory_kills_are_attributed;
 pub use secrets::assert_one_execution_gets_a_secret;
+pub use stats::assert_stats_are_those_of_the_processes;
 
-#[cfg(feature = "engine")]
 pub(crate) const BUSYBOX: &str = "sandbox-test/busybox:latest";
 pub(crate) const BUSYBOX_USER: &str = "sandbox-test/busybox-user:latest";
 pub(crate) const SCRATCH: &str = "sandbox-test/scratch:latest";
 pub(crate) const PYTHON: &str = "sandbox-test/python:latest";
+/// Has Node.js.
+const LANGUAGES: &str = "sandbox-test/languages:latest";
+
+/// The beginnings of tests' names, each with an image that they need and that not every engine has.
+pub const OPTIONAL_IMAGES: &[(&str, &str)] = &[(session::JAVASCRIPT, LANGUAGES)];
 
 /// What a test returns.
 pub type TestResult = Result<(), Failed>;
@@ -54,6 +60,8 @@ pub struct Expectations {
     pub bounds_empty_files: bool,
     /// Whether the sandbox has network interfaces that are down, beside loopback.
     pub has_down_interfaces: bool,
+    /// Whether this host counts what a sandbox uses, where it can enforce limits.
+    pub has_stats: bool,
     /// A lifetime that a sandbox survives long enough to be used, and that a test can wait for.
     pub short_lifetime: Duration,
 }
@@ -125,6 +133,7 @@ pub fn tests() -> impl Iterator<Item = &'static ContractTest> {
         exec::TESTS,
         code::TESTS,
         session::TESTS,
+        stats::TESTS,
         isolation::TESTS,
         hostile::TESTS,
         limits::TESTS,

@@ -2,6 +2,7 @@
 import ast
 import builtins
 import faulthandler
+import importlib
 import importlib.abc
 import importlib.util
 import io
@@ -24,6 +25,11 @@ CHANNEL = Channel()
 STREAMS = Streams(CHANNEL)
 REQUESTS = queue.SimpleQueue()
 DRIVER = sys.modules["__main__"]
+# Those of the driver itself.
+THREADS = [threading.main_thread()]
+# Some versions warn of threads, but only code whose module is the main one. A copy that the driver
+# makes has none but those of the driver, and it needs none of them.
+fork = eval("lambda: os.fork()", {"os": os})
 USER = types.ModuleType("__main__")
 
 
@@ -268,7 +274,23 @@ def run_cell(request):
     INTERRUPTS.pending = False
     open_stdin(base64.b64decode(request["stdin"]))
     open_output()
+    if not request["fork"]:
+        STREAMS.begin(request["limits"])
+        STREAMS.end(finished_cell(request))
+        return
+    threads = [thread.name for thread in threading.enumerate() if thread not in THREADS]
+    if threads:
+        State.cell = None
+        message = {"type": "refused", "cell": request["cell"], "threads": threads[:10]}
+        with CHANNEL:
+            CHANNEL.send_message(message)
+        return
     STREAMS.begin(request["limits"])
+    STREAMS.end(forked_cell(request))
+
+
+def finished_cell(request):
+    """Runs a cell to its end. Returns what the host is told."""
     error = attempt(execute, request["code"], request["name"])
     if os.getpid() != PID:
         leave_child(error)
@@ -280,7 +302,63 @@ def run_cell(request):
     done["variables"] = names()
     done["displays_omitted"] = max(0, State.displays - MAX_DISPLAYS)
     State.cell = None
-    STREAMS.end(done)
+    return done
+
+
+def forked_cell(request):
+    """Runs a cell in a copy of this process. Returns what the host is told.
+
+    Only this process speaks with the host. The copy tells it through a pipe, and writes its output
+    into the same pipes as other child processes.
+    """
+    (source, sink), (crash, log) = high_pipe(), high_pipe()
+    # No other thread holds the channel meanwhile.
+    with CHANNEL:
+        INTERRUPTS.fork = fork()
+        if not INTERRUPTS.fork:
+            run_as_fork(request, sink, log)
+    os.close(sink)
+    os.close(log)
+    done = None
+    with open(source, "rb") as messages:
+        for line in messages:
+            if line[:1] == b"d":
+                done = json.loads(line[1:])
+                continue
+            with CHANNEL:
+                for stream in STREAMS.streams:
+                    stream.take(CHANNEL, STREAMS.is_cell)
+                CHANNEL.send(b"m", line[1:-1])
+    child, INTERRUPTS.fork = INTERRUPTS.fork, None
+    status = os.waitpid(child, 0)[1]
+    if done is None:
+        done = {"type": "done", "cell": State.cell, "error": None, "displays_omitted": 0}
+        code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
+        number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
+        os.set_blocking(crash, False)
+        try:
+            details = os.read(crash, MAX_TEXT).decode("utf-8", "replace")
+        except BlockingIOError:
+            details = ""
+        done["died"] = {"code": code, "signal": number, "details": details}
+    os.close(crash)
+    # Its variables are gone, and those of this process are what they were.
+    done["variables"] = State.cell = None
+    return done
+
+
+def run_as_fork(request, sink, log):
+    global PID
+    PID = os.getpid()
+    # A child of this process closes them, as it does with the channel of the first one.
+    CHANNEL.source, CHANNEL.sink, CHANNEL.log = sink, sink, log
+    CHANNEL.send = lambda kind, payload: CHANNEL.write(kind + payload + b"\n")
+    STREAMS.streams, State.loop = (), None
+    faulthandler.enable(log, all_threads=False)
+    INTERRUPTS.unmask()
+    done = finished_cell(request)
+    CHANNEL.send(b"d", encoded_message(done))
+    os._exit(0)
 
 
 def leave_child(error):
@@ -297,7 +375,7 @@ def control():
         if frame is not None and frame[0] == b"k":
             kill_processes()
         elif frame is not None and frame[0] == b"i":
-            pass  # A signal comes too.
+            pass  # A signal comes too, which reaches this process only.
         else:
             REQUESTS.put(frame)
             if frame is None:
@@ -328,8 +406,16 @@ def main():
     os.register_at_fork(after_in_child=forget_channel)
     open_stdin(b"")
     open_output()
-    for thread in (STREAMS.pump, control):
-        threading.Thread(target=thread, daemon=True).start()
+    try:
+        for module in OPTIONS["preload"]:
+            importlib.import_module(module)
+    except BaseException:
+        os.write(CHANNEL.log, traceback.format_exc().encode("utf-8", "replace"))
+        os._exit(1)
+    for function in (STREAMS.pump, control):
+        thread = threading.Thread(target=function, daemon=True)
+        thread.start()
+        THREADS.append(thread)
     with CHANNEL:
         CHANNEL.send_message({"type": "ready", "version": "%d.%d.%d" % sys.version_info[:3]})
     while True:
