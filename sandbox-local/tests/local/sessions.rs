@@ -50,6 +50,7 @@ pub const PYTHON: &[Test] = tests![
     python_hostile::forged_end_concerns_its_own_session_only,
     python_plots::figures_are_displayed_once,
     python_plots::figures_have_the_chosen_formats,
+    python_plots::figures_of_plotly_are_displayed,
     python_forks::fork_sees_variables_and_keeps_none,
     python_forks::preloaded_modules_are_loaded,
     python_forks::end_of_a_fork_is_told,

@@ -53,6 +53,7 @@ pub const TESTS: &[ContractTest] = tests![
     PYTHON: python_hostile::forged_end_concerns_its_own_session_only,
     PYTHON: python_plots::figures_are_displayed_once,
     PYTHON: python_plots::figures_have_the_chosen_formats,
+    PYTHON: python_plots::figures_of_plotly_are_displayed,
     PYTHON: python_forks::fork_sees_variables_and_keeps_none,
     PYTHON: python_forks::preloaded_modules_are_loaded,
     PYTHON: python_forks::end_of_a_fork_is_told,

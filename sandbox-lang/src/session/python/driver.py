@@ -2,8 +2,10 @@
 import ast
 import builtins
 import faulthandler
+import gc
 import importlib
 import importlib.abc
+import importlib.machinery
 import importlib.util
 import io
 import linecache
@@ -27,6 +29,8 @@ REQUESTS = queue.SimpleQueue()
 DRIVER = sys.modules["__main__"]
 # Those of the driver itself.
 THREADS = [threading.main_thread()]
+# Forks that have told the end of their cells.
+ENDING = []
 # Some versions warn of threads, but only code whose module is the main one. A copy that the driver
 # makes has none but those of the driver, and it needs none of them.
 fork = eval("lambda: os.fork()", {"os": os})
@@ -53,12 +57,45 @@ class FigureFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             chosen = dict.get(settings, "backend")
             if not isinstance(chosen, str) or chosen.lower() == "agg":
                 settings["backend"] = "module://" + FIGURES
+        if name == "plotly.io._renderers" and "PLOTLY_RENDERER" not in os.environ:
+            return with_plotly(importlib.machinery.PathFinder.find_spec(name, path))
         return importlib.util.spec_from_loader(name, self) if name == FIGURES else None
 
     def exec_module(self, module):
         module.formats = OPTIONS["plots"]
         module.send_figure = lambda data, plot: send_display(data, "display", plot)
         exec(compile(FIGURES_SOURCE, "<sandbox figures>", "exec"), module.__dict__)
+
+
+def with_plotly(spec):
+    """Chooses what shows figures of plotly, as it is imported: otherwise a browser would."""
+    if spec is None:
+        return None
+    execute_module = spec.loader.exec_module
+
+    def exec_module(module):
+        execute_module(module)
+        render = lambda self, figure, **options: send_display(plotly_bundle(figure), "display")
+        renderer = type("SandboxRenderer", (module.ExternalRenderer,), {"render": render})
+        module.renderers["sandbox"] = renderer()
+        module.renderers.default = "sandbox"
+
+    spec.loader.exec_module = exec_module
+    return spec
+
+
+def plotly_bundle(figure):
+    io = importlib.import_module("plotly.io")
+    return {
+        "text/html": io.to_html(figure, full_html=False, include_plotlyjs="cdn"),
+        "application/vnd.plotly.v1+json": json.loads(io.to_json(figure)),
+        "text/plain": "<Figure of plotly>",
+    }
+
+
+def is_plotly(value):
+    module = sys.modules.get("plotly.basedatatypes")
+    return module is not None and isinstance(value, module.BaseFigure)
 
 
 def figures():
@@ -90,6 +127,8 @@ def show(value, kind):
     figure = figures() and figures().take(value)
     if figure:
         send_display(figure[0], kind, figure[1])
+    elif OPTIONS["plots"] and is_plotly(value):
+        send_display(plotly_bundle(value), kind)
     else:
         send_display(bundle(value), kind)
 
@@ -268,6 +307,7 @@ def end_figures(is_interrupted):
 
 
 def run_cell(request):
+    reap()
     State.cell = request["cell"]
     State.displays, State.display_room = 0, OPTIONS["displays_limit"]
     signal.signal(signal.SIGINT, INTERRUPTS.handle)
@@ -324,14 +364,17 @@ def forked_cell(request):
         for line in messages:
             if line[:1] == b"d":
                 done = json.loads(line[1:])
-                continue
+                break
             with CHANNEL:
                 for stream in STREAMS.streams:
                     stream.take(CHANNEL, STREAMS.is_cell)
                 CHANNEL.send(b"m", line[1:-1])
     child, INTERRUPTS.fork = INTERRUPTS.fork, None
-    status = os.waitpid(child, 0)[1]
-    if done is None:
+    if done is not None:
+        # It exits now, which takes a while if it has much memory.
+        ENDING.append(child)
+    else:
+        status = os.waitpid(child, 0)[1]
         done = {"type": "done", "cell": State.cell, "error": None, "displays_omitted": 0}
         code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
         number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
@@ -345,6 +388,15 @@ def forked_cell(request):
     # Its variables are gone, and those of this process are what they were.
     done["variables"] = State.cell = None
     return done
+
+
+def reap():
+    for child in list(ENDING):
+        try:
+            if os.waitpid(child, os.WNOHANG)[0]:
+                ENDING.remove(child)
+        except ChildProcessError:
+            ENDING.remove(child)  # The code has waited for it.
 
 
 def run_as_fork(request, sink, log):
@@ -412,6 +464,8 @@ def main():
     except BaseException:
         os.write(CHANNEL.log, traceback.format_exc().encode("utf-8", "replace"))
         os._exit(1)
+    # The collector then writes to nothing of that, so forks share it.
+    gc.freeze()
     for function in (STREAMS.pump, control):
         thread = threading.Thread(target=function, daemon=True)
         thread.start()
