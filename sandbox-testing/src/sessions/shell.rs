@@ -154,9 +154,11 @@ pub async fn code_cannot_break_out_of_its_cell(sandbox: &SandboxHandle) {
             let code = format!("echo 1\n: <<'THE_END'\n{quoted}\nTHE_END\necho 2");
             assert_eq!(output(&session, &code).await, "1\n2\n", "{quoted}");
             run(&session, quoted).await;
+            if quoted == "$(" {
+                // bash 5.2.15 corrupts its memory when a file ends in a substitution.
+                session.restart().await.expect("it starts");
+            }
             assert_eq!(output(&session, "echo alive").await, "alive\n", "{quoted}");
-            // bash 5.2 corrupts its memory with the second open substitution.
-            session.restart().await.expect("it starts");
         }
         let text = "printf %s 'ä \\n \\0101 %b $HOME `x` \" \t'";
         assert_eq!(

@@ -1,7 +1,7 @@
 # What the shell of a session runs first. Its prompt tells the end of a cell: the shell shows it
 # after a cell that ended, that failed, and that was interrupted.
 unset PS1 PS2 MAIL MAILPATH MAILCHECK HISTFILE
-PS2= __sandbox_folder=$__sandbox_start __sandbox_cell=0 __sandbox_status= __sandbox_first=
+PS2='' __sandbox_folder=$__sandbox_start __sandbox_cell=0 __sandbox_status='' __sandbox_first=''
 if [ "${__sandbox_env+set}" ]; then export ENV="$__sandbox_env"; fi
 unset __sandbox_start __sandbox_env
 if [ "${BASH_VERSION-}" ]; then

@@ -61,7 +61,7 @@ kill_children() {
             r)
                 printf %b "$code" >"$folder/code"
                 printf %b "$input" >"$folder/input"
-                printf '__sandbox_cell=%s __sandbox_status= ' "$cell" >&3
+                printf '__sandbox_cell=%s __sandbox_status="" ' "$cell" >&3
                 printf "&& . '%s/code' <'%s/input'; " "$folder" "$folder" >&3
                 printf '__sandbox_status=$? PS1=$__sandbox_prompt\n' >&3
                 ;;
@@ -74,7 +74,7 @@ kill_children() {
 } &
 
 # An interactive shell goes on after errors and interrupts. It must not read files of its own.
-export __sandbox_start="$folder" PS1= PS2=
+export __sandbox_start="$folder" PS1='' PS2=''
 if [ "${ENV+set}" ]; then export __sandbox_env="$ENV"; fi
 unset ENV
 set -- -i
