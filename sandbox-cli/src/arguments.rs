@@ -25,6 +25,7 @@ use crate::commands::mcp::McpArguments;
 use crate::commands::policy::PolicyArguments;
 use crate::commands::run::RunArguments;
 use crate::commands::scan::ScanArguments;
+use crate::commands::stats::StatsArguments;
 use crate::commands::why::WhyArguments;
 use crate::output::Format;
 
@@ -61,6 +62,8 @@ pub enum Command {
     Ls(LsArguments),
     /// Show the output of the commands in a detached sandbox
     Logs(LogsArguments),
+    /// Show what a detached sandbox uses: processor time, memory, processes, disk
+    Stats(StatsArguments),
     /// Stop detached sandboxes: send SIGTERM, then SIGKILL
     Stop(EndArguments),
     /// Kill detached sandboxes immediately
@@ -110,6 +113,7 @@ impl Command {
             Self::Export(arguments) => arguments.format.format,
             Self::Ls(arguments) => arguments.format.format,
             Self::Logs(arguments) => arguments.format.format,
+            Self::Stats(arguments) => arguments.format.format,
             Self::Stop(arguments) | Self::Kill(arguments) | Self::Rm(arguments) => {
                 arguments.format.format
             }

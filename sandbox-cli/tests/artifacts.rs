@@ -232,3 +232,46 @@ fn output_folder_replaced_by_link_is_refused() {
         "{stderr}"
     );
 }
+
+#[test]
+fn page_shows_artifacts_and_replaces_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let script =
+        "mkdir -p /output; printf '<script>1</script>' >/output/a.html; echo x,y >/output/b.csv";
+    let arguments = [
+        "run",
+        "--artifacts-html",
+        "pages/all.html",
+        "--",
+        "sh",
+        "-c",
+        script,
+    ];
+    let output = run_in(folder.path(), &arguments);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let page = folder.path().join("pages/all.html");
+    let written = std::fs::read_to_string(&page).unwrap();
+    assert!(written.contains("<h2>/output/a.html</h2>"), "{written}");
+    assert!(written.contains("srcdoc=\"&lt;script&gt;1"), "{written}");
+    assert!(!written.contains("<script"), "{written}");
+    assert!(written.contains("x,y"), "{written}");
+    assert!(folder.path().join("artifacts/a.html").exists());
+    // It is a new file, never another one.
+    let output = run_in(folder.path(), &arguments);
+    assert_eq!(output.status.code(), Some(125), "{}", text(&output.stderr));
+    assert_eq!(std::fs::read_to_string(&page).unwrap(), written);
+    std::fs::remove_file(&page).unwrap();
+    std::os::unix::fs::symlink("/nowhere/file", &page).unwrap();
+    let output = run_in(folder.path(), &arguments);
+    assert_eq!(output.status.code(), Some(125), "{}", text(&output.stderr));
+    // Without a run there is no page.
+    let missing = [
+        "run",
+        "--artifacts-html",
+        "none.html",
+        "--",
+        "/no/such/program",
+    ];
+    assert!(!run_in(folder.path(), &missing).status.success());
+    assert!(!folder.path().join("none.html").exists());
+}

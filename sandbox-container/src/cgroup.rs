@@ -4,7 +4,8 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use sandbox_host::{CounterFiles, Counters, memory_kills};
+use sandbox_core::SandboxStats;
+use sandbox_host::{CounterFiles, Counters, cgroup_stats, memory_kills};
 
 use crate::Family;
 
@@ -14,6 +15,8 @@ pub(crate) struct ContainerCgroups {
     memory: Cgroup,
     pids: Option<Cgroup>,
     cpu: Option<Cgroup>,
+    /// Those that only count, where version 1 has them apart.
+    accounting: Vec<Cgroup>,
     first_process: Option<i32>,
     /// Kept open, like the counters: both are read around every execution.
     memory_events: Option<File>,
@@ -32,7 +35,9 @@ impl ContainerCgroups {
         let tables = family.cgroups.iter().flat_map(|pattern| {
             let path = pattern.replace("{id}", container);
             [
-                format!("1:memory:{path}\n2:pids:{path}\n3:cpu:{path}"),
+                format!(
+                    "1:memory:{path}\n2:pids:{path}\n3:cpu:{path}\n4:cpuacct:{path}\n5:blkio:{path}"
+                ),
                 format!("0::{path}"),
             ]
         });
@@ -77,6 +82,7 @@ impl ContainerCgroups {
             memory,
             pids,
             cpu: group("cpu"),
+            accounting: ["cpuacct", "blkio"].into_iter().filter_map(group).collect(),
             first_process,
         })
     }
@@ -104,6 +110,13 @@ impl ContainerCgroups {
     /// Number of processes killed for memory.
     pub(crate) fn oom_kills(&self) -> Option<u64> {
         memory_kills(self.memory_events.as_ref()?)
+    }
+
+    /// What all processes of the container have used.
+    pub(crate) fn stats(&self) -> SandboxStats {
+        let groups = [Some(&self.memory), self.pids.as_ref(), self.cpu.as_ref()];
+        let groups = groups.into_iter().flatten().chain(&self.accounting);
+        cgroup_stats(groups.map(|group| group.folder.as_path()))
     }
 
     /// The kernel's other refusals.

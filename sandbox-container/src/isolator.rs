@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bollard::errors::Error as EngineError;
-use sandbox_core::{ErrorKind, ImageInfo, ImageReference, Result};
+use sandbox_core::{ErrorKind, ImageInfo, ImageReference, Result, SandboxStats};
 use sandbox_host::{Counters, Isolator, StderrTail, lock};
 use tokio::sync::OnceCell;
 use tokio::task::JoinHandle;
@@ -245,6 +245,11 @@ impl Isolator for ContainerIsolator {
     async fn counters(&self) -> Counters {
         let cgroups = self.cgroups().await;
         cgroups.map(ContainerCgroups::counters).unwrap_or_default()
+    }
+
+    async fn stats(&self) -> SandboxStats {
+        let cgroups = self.cgroups().await;
+        cgroups.map(ContainerCgroups::stats).unwrap_or_default()
     }
 
     async fn post_mortem(&self) -> Option<String> {

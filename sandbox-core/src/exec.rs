@@ -307,7 +307,7 @@ fn milliseconds<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::
 }
 
 #[expect(clippy::ref_option, reason = "serde passes the field")]
-fn optional_milliseconds<S: Serializer>(
+pub(crate) fn optional_milliseconds<S: Serializer>(
     duration: &Option<Duration>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {

@@ -14,7 +14,7 @@ use crate::running::Running;
 use crate::spi::{Flow, OutputSink, OutputStream};
 use crate::{
     Denials, EnforcementReport, Error, ErrorKind, ExecRequest, ExecResult, Execution, Forward,
-    ImageInfo, ImageReference, Plan, Result, Stdin, Synced, WorkspaceCopies,
+    ImageInfo, ImageReference, Plan, Result, SandboxStats, Stdin, Synced, WorkspaceCopies,
 };
 
 /// How long [`SandboxHandle::stop`] waits between SIGTERM and SIGKILL.
@@ -297,6 +297,16 @@ impl SandboxHandle {
     /// As [`crate::spi::Instance::follow_logs`].
     pub async fn follow_logs(&self, tail: Option<u32>, sink: &mut dyn OutputSink) -> Result<()> {
         self.running.instance.follow_logs(tail, sink).await
+    }
+
+    /// Measures what the sandbox has used so far. What this host cannot measure is `None`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::SandboxEnded`] if the sandbox has ended.
+    pub async fn stats(&self) -> Result<SandboxStats> {
+        let stats = self.running.instance.stats().await;
+        stats.map_err(|error| error.on(self.tier()))
     }
 
     /// Copies files that the code changed in the workspace back to the host, on tiers whose

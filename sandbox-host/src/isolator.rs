@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use sandbox_core::spi::unsupported;
-use sandbox_core::{Error, ErrorKind, ImageInfo, ImageReference, Result};
+use sandbox_core::{Error, ErrorKind, ImageInfo, ImageReference, Result, SandboxStats};
 
 use crate::Counters;
 
@@ -54,6 +54,11 @@ pub trait Isolator: Send + Sync + 'static {
     /// What the kernel has denied the sandbox's code so far.
     async fn counters(&self) -> Counters {
         Counters::default()
+    }
+
+    /// What the kernel counted of all processes of the sandbox.
+    async fn stats(&self) -> SandboxStats {
+        SandboxStats::default()
     }
 
     /// Creates an image of the sandbox's files: see [`sandbox_core::spi::Instance::commit`].

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use rustix::process::{WaitId, WaitIdOptions, waitid};
-use sandbox_core::Result;
+use sandbox_core::{Result, SandboxStats};
 use sandbox_host::{CounterFiles, Counters, Isolator, lock};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -150,6 +150,11 @@ impl Isolator for LocalIsolator {
             CounterFiles::open(limit.as_deref(), agent)
         });
         files.read()
+    }
+
+    async fn stats(&self) -> SandboxStats {
+        let group = self.inner.group.as_ref();
+        group.map(|group| group.stats()).unwrap_or_default()
     }
 
     async fn post_mortem(&self) -> Option<String> {

@@ -19,6 +19,9 @@ use crate::store::ClientStore;
 /// The most of one stream that is part of a result, in bytes; longer ones lose their middle.
 const MAX_SHOWN: usize = 16 * 1024;
 
+/// The longest line that code decides about, in bytes; the same.
+const MAX_BRIEF: usize = 1024;
+
 /// What one export keeps.
 const EXPORT_LIMITS: ArtifactLimits = ArtifactLimits {
     count: 64,
@@ -156,12 +159,17 @@ impl Report {
         content::result(text, Value::Object(self.structured), self.more)
     }
 
+    /// Adds content that follows the text.
+    pub fn attach(&mut self, content: ContentBlock) {
+        self.more.push(content);
+    }
+
     /// Adds a stream to the text. Returns its structured form.
-    fn stream(&mut self, store: &ClientStore, name: &str, captured: &Captured) -> Value {
+    pub fn stream(&mut self, store: &ClientStore, name: &str, captured: &Captured) -> Value {
         let whole = captured.text();
-        let mut shown = shortened(&whole);
+        let mut shown = shortened(&whole, MAX_SHOWN);
         let resource = (shown.len() < whole.len()).then(|| {
-            let item = store.kept().add_output(name, &captured.bytes);
+            let item = store.kept().add_output(name, "text/plain", &captured.bytes);
             shown.middle = format!(
                 "\n[{} of {} bytes left out; all of it: {}]\n",
                 whole.len() - shown.len(),
@@ -228,10 +236,19 @@ impl Shortened {
     }
 }
 
-fn shortened(text: &str) -> Shortened {
+/// A text of the code as a part of a line.
+pub(crate) fn brief(text: &str) -> String {
+    let mut shown = shortened(text, MAX_BRIEF);
+    if shown.len() < text.len() {
+        shown.middle = " ... ".to_owned();
+    }
+    escape(&shown.joined())
+}
+
+fn shortened(text: &str, most: usize) -> Shortened {
     let (mut start, mut end) = (text.len(), text.len());
-    if text.len() > MAX_SHOWN {
-        (start, end) = (MAX_SHOWN / 2, text.len() - MAX_SHOWN / 2);
+    if text.len() > most {
+        (start, end) = (most / 2, text.len() - most / 2);
         while !text.is_char_boundary(start) {
             start -= 1;
         }
@@ -246,7 +263,7 @@ fn shortened(text: &str) -> Shortened {
     }
 }
 
-fn millis(duration: std::time::Duration) -> f64 {
+pub(crate) fn millis(duration: std::time::Duration) -> f64 {
     (duration.as_secs_f64() * 1e6).round() / 1e3
 }
 
@@ -257,10 +274,11 @@ mod tests {
     #[test]
     fn long_text_keeps_its_start_and_its_end() {
         let text = "ä".repeat(MAX_SHOWN);
-        let shown = shortened(&text);
+        let shown = shortened(&text, MAX_SHOWN);
         assert!(shown.len() <= MAX_SHOWN && shown.len() > MAX_SHOWN - 4);
         assert!(text.starts_with(&shown.start) && text.ends_with(&shown.end));
-        let short = shortened("text");
-        assert_eq!(short.joined(), "text");
+        assert_eq!(brief("te\nxt"), "te\\nxt");
+        let long = "x".repeat(2 * MAX_BRIEF);
+        assert_eq!(brief(&long).len(), MAX_BRIEF + " ... ".len());
     }
 }

@@ -17,7 +17,8 @@ use crate::{content, resources, tools};
 
 const INSTRUCTIONS: &str = "Runs untrusted code in sandboxes. run_code without `sandbox` uses a new \
 sandbox that is removed afterwards; files that code writes to an exported path are returned. \
-sandbox_create makes one that keeps its files until remove or the end of the connection. \
+sandbox_create makes one that keeps its files until remove or the end of the connection, and \
+session_run keeps variables in it. \
 The resource sandbox://policy says what is allowed. A call can ask for less, never for more.";
 
 /// Serves one client, or one request of a client without a session.

@@ -57,12 +57,12 @@ impl KeptItem {
 
 impl Kept {
     /// Keeps an output. Its URI ends with `name`.
-    pub fn add_output(&mut self, name: &str, bytes: &[u8]) -> KeptItem {
+    pub fn add_output(&mut self, name: &str, media_type: &str, bytes: &[u8]) -> KeptItem {
         let uri = format!("sandbox://outputs/{}/{name}", self.next);
         self.add(KeptItem {
             uri,
             name: name.to_owned(),
-            media_type: Some("text/plain".to_owned()),
+            media_type: Some(media_type.to_owned()),
             size: bytes.len() as u64,
             content: Content::Bytes(bytes.into()),
         })
@@ -116,7 +116,7 @@ mod tests {
     fn the_oldest_are_dropped_beyond_the_limits() {
         let mut kept = Kept::default();
         for _ in 0..MAX_ITEMS + 2 {
-            kept.add_output("stdout", b"text");
+            kept.add_output("stdout", "text/plain", b"text");
         }
         assert_eq!(kept.iter().count(), MAX_ITEMS);
         assert!(kept.find("sandbox://outputs/1/stdout").is_none());
@@ -124,8 +124,8 @@ mod tests {
         assert_eq!(found.read().expect("read"), b"text");
 
         let large = vec![0; MAX_BYTES.as_usize() / 2 + 1];
-        kept.add_output("stdout", &large);
-        let last = kept.add_output("stdout", &large);
+        kept.add_output("stdout", "text/plain", &large);
+        let last = kept.add_output("stdout", "text/plain", &large);
         let uris = kept.iter().map(|item| item.uri.clone());
         assert_eq!(uris.collect::<Vec<_>>(), [last.uri]);
     }

@@ -18,6 +18,7 @@
 //! ```
 
 mod call;
+mod cell;
 mod content;
 mod execution;
 mod handler;

@@ -6,11 +6,20 @@ use std::time::{Duration, Instant};
 
 use sandbox_core::plan::defaults::DETACHED_LIFETIME;
 use sandbox_core::{Error, ErrorKind, Result, SandboxClient, SandboxHandle, SandboxSpec};
+use sandbox_lang::Session;
+use tokio::sync::OnceCell;
 
 use crate::kept::Kept;
 
 /// How many sandboxes a client may have at once.
 const MAX_SANDBOXES: usize = 16;
+
+/// How many sessions a sandbox may have at once, and the longest name of one, in bytes.
+const MAX_SESSIONS: usize = 8;
+const MAX_SESSION_NAME: usize = 64;
+
+/// A session that is started when it is first used.
+pub(crate) type SessionSlot = Arc<OnceCell<Session>>;
 
 /// Sandboxes by name; `None` while one is created.
 type Sandboxes = BTreeMap<String, Option<OwnSandbox>>;
@@ -19,6 +28,7 @@ type Sandboxes = BTreeMap<String, Option<OwnSandbox>>;
 struct OwnSandbox {
     handle: Arc<SandboxHandle>,
     created: Instant,
+    sessions: BTreeMap<String, SessionSlot>,
 }
 
 impl OwnSandbox {
@@ -54,6 +64,31 @@ impl ClientStore {
         handle.ok_or_else(|| not_found(name))
     }
 
+    /// The session of this name in a sandbox, which may not have been started.
+    pub fn session(&self, sandbox: &str, name: &str) -> Result<SessionSlot> {
+        let mut sandboxes = self.lock();
+        let found = sandboxes.get_mut(sandbox).and_then(Option::as_mut);
+        let sessions = &mut found.ok_or_else(|| not_found(sandbox))?.sessions;
+        // Those that nobody starts any more: their start failed or was cancelled.
+        sessions.retain(|_, slot| slot.initialized() || Arc::strong_count(slot) > 1);
+        if let Some(slot) = sessions.get(name) {
+            return Ok(Arc::clone(slot));
+        }
+        let refused = |why| Err(Error::new(ErrorKind::InvalidRequest, "start session", why));
+        if name.is_empty() || name.len() > MAX_SESSION_NAME {
+            return refused(format!(
+                "the name of a session has 1 to {MAX_SESSION_NAME} bytes"
+            ));
+        }
+        if sessions.len() >= MAX_SESSIONS {
+            let why = format!("the sandbox has {MAX_SESSIONS} sessions, which is the limit");
+            return refused(why).map_err(|error| error.with_fix("use one of them"));
+        }
+        let slot = SessionSlot::default();
+        sessions.insert(name.to_owned(), Arc::clone(&slot));
+        Ok(slot)
+    }
+
     /// All sandboxes, by name.
     pub fn sandboxes(&self) -> Vec<Arc<SandboxHandle>> {
         let sandboxes = self.lock();
@@ -77,6 +112,7 @@ impl ClientStore {
         let sandbox = OwnSandbox {
             handle: Arc::clone(&handle),
             created: Instant::now(),
+            sessions: BTreeMap::new(),
         };
         self.lock().insert(spec.name, Some(sandbox));
         drop(reserved);

@@ -24,6 +24,7 @@ pub mod mcp;
 pub mod policy;
 pub mod run;
 pub mod scan;
+pub mod stats;
 pub mod why;
 
 use std::future::Future;

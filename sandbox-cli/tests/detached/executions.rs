@@ -62,6 +62,14 @@ pub fn consecutive_processes_share_a_detached_sandbox() {
         (&log["name"], &log["log"]),
         (&Value::from(sandbox.name.as_str()), &"err\n".into())
     );
+    let (code, stats, _) = run(&["stats", "-o", "json", &sandbox.name]);
+    let stats: Value = serde_json::from_str(&stats).unwrap();
+    assert_eq!((code, &stats["labels"]["team"]), (Some(0), &"a b".into()));
+    // What is not measured is not 0.
+    let peak = &stats["stats"]["memory_peak_bytes"];
+    assert!(peak.is_null() || peak.as_u64() > Some(0), "{stats}");
+    let (code, table, _) = run(&["stats", &sandbox.name]);
+    assert_eq!((code, table.lines().count()), (Some(0), 2), "{table}");
 
     assert_eq!(
         run(&["stop", &sandbox.name]),

@@ -12,7 +12,7 @@ use crate::policy::EgressRules;
 use super::{Input, OutputSink, Source, unsupported};
 use crate::{
     ArtifactLimits, Copied, EnforcementReport, Error, ErrorKind, ExecEnd, ExecRequest, Export,
-    FileEntry, Forward, ImageInfo, ImageReference, Result, Synced, WorkspaceCopies,
+    FileEntry, Forward, ImageInfo, ImageReference, Result, SandboxStats, Synced, WorkspaceCopies,
 };
 
 /// A running sandbox.
@@ -268,6 +268,15 @@ pub trait Instance: Send + Sync {
     /// What was copied of the workspace so far. `None` if [`Instance::sync`] has nothing to copy.
     fn workspace(&self) -> Option<WorkspaceCopies> {
         None
+    }
+
+    /// What the sandbox has used, as far as this host can measure it.
+    ///
+    /// # Behavior
+    ///
+    /// - What code or the agent says is no measurement.
+    async fn stats(&self) -> Result<SandboxStats> {
+        Ok(SandboxStats::default())
     }
 
     /// Ends every execution with SIGTERM, after `grace` with SIGKILL, and then the sandbox. Does

@@ -11,7 +11,7 @@ use sandbox_core::policy::EgressRules;
 use sandbox_core::spi::{Flow, Input, Instance, OutputSink, OutputStream, Source, unsupported};
 use sandbox_core::{
     ArtifactLimits, Copied, EnforcementReport, ExecEnd, ExecRequest, Export, FileEntry, Forward,
-    ImageInfo, ImageReference, Result, Synced, WorkspaceCopies,
+    ImageInfo, ImageReference, Result, SandboxStats, Synced, WorkspaceCopies,
 };
 
 use super::outcome::HostAction;
@@ -179,6 +179,13 @@ impl Instance for AgentInstance {
             return Err(self.ended_error(ended.reason));
         }
         self.isolator.commit(tag).await
+    }
+
+    async fn stats(&self) -> Result<SandboxStats> {
+        if let Some(ended) = self.connection.ended() {
+            return Err(self.ended_error(ended.reason));
+        }
+        Ok(self.isolator.stats().await)
     }
 
     async fn logs(&self, tail: Option<u32>) -> Result<Vec<u8>> {

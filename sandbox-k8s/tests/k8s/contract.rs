@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kube::api::{DeleteParams, ListParams};
 use kube::{Api, Client, Config};
 use sandbox_core::spi::Backend;
@@ -55,6 +55,25 @@ pub fn config() -> KubernetesConfig {
         .scheduling_timeout(Duration::from_secs(60))
 }
 
+/// Why tests that need an image cannot run; `None` where every node has it.
+pub async fn lacks(image: &str) -> Option<String> {
+    let nodes = Api::<Node>::all(cluster().await).list(&ListParams::default());
+    let nodes = nodes.await.expect("the nodes");
+    let lacking = nodes.iter().find(|node| {
+        let images = node
+            .status
+            .as_ref()
+            .and_then(|status| status.images.as_ref());
+        let mut names = images
+            .into_iter()
+            .flatten()
+            .filter_map(|image| image.names.as_ref());
+        !names.any(|names| names.iter().any(|name| name.ends_with(image)))
+    });
+    let name = lacking?.metadata.name.as_deref().unwrap_or_default();
+    Some(format!("needs the image {image} on node {name}"))
+}
+
 async fn cluster() -> Client {
     let config = Config::infer().await.expect("a cluster's configuration");
     Client::try_from(config).expect("a client")
@@ -90,6 +109,8 @@ impl TestBackend for Pods {
             limits_swap: false,
             bounds_empty_files: false,
             has_down_interfaces: true,
+            // The client may be anywhere.
+            has_stats: false,
             short_lifetime: SHORT_LIFETIME,
         }
     }

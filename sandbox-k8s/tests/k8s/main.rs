@@ -126,6 +126,16 @@ fn main() -> ExitCode {
         .chain(of_contract)
         .chain(of_egress)
         .map(|trial| ignored_if(trial.with_kind(TIER), missing.as_deref()));
-    let trials = ignore(trials.collect(), contract::NOT_APPLICABLE);
+    let not_applicable = contract::NOT_APPLICABLE.iter();
+    let mut reasons = not_applicable
+        .map(|(tests, reason)| (*tests, (*reason).to_owned()))
+        .collect::<Vec<_>>();
+    if missing.is_none() {
+        for (tests, image) in sandbox_testing::contract::OPTIONAL_IMAGES {
+            let reason = cluster::run(contract::lacks(image));
+            reasons.extend(reason.map(|reason| (*tests, reason)));
+        }
+    }
+    let trials = ignore(trials.collect(), &reasons);
     libtest_mimic::run(&arguments, trials).exit_code()
 }

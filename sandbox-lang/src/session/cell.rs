@@ -3,19 +3,17 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use sandbox_core::{Outcome, Result};
 use tokio::io::AsyncWriteExt as _;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::frame::{self, Frame};
 use super::interpreter::{Heard, Interpreter};
 use super::ladder::{Ladder, Step};
-use super::message::{self, DisplayKind, Done, Message, RunMessage};
+use super::message::{self, DisplayKind, Done, Message};
 use super::result::Display;
+use super::shell::Item;
 use super::worker::Note;
 use super::{CellEvent, CellRequest};
 
@@ -42,6 +40,8 @@ pub(super) enum End {
     Done { done: Box<Done>, was_late: bool },
     /// It did not end. The interpreter must be killed.
     Endless,
+    /// It did not begin: the interpreter cannot be copied, because it has these threads.
+    Refused(Vec<String>),
     /// The interpreter must be killed.
     Broken(String),
     /// The interpreter has ended.
@@ -82,7 +82,7 @@ pub(super) async fn run(
         displays: 0,
         displays_size: 0,
     };
-    let mut input = cell.request(request);
+    let mut input = output.channel.begin(number, request, limits.output);
     let mut written = 0;
     let mut ladder = Ladder::new(Instant::now() + limits.time);
     let mut is_abandoned = false;
@@ -92,11 +92,13 @@ pub(super) async fn run(
             biased;
             () = tokio::time::sleep_until(ladder.due()) => match ladder.climb() {
                 Step::Interrupt => {
-                    // Python takes the signal, JavaScript the frame.
-                    input.extend(frame::encode(b'i', b""));
-                    execution.signal(SIGINT).await?;
+                    let (message, has_signal) = output.channel.interrupt();
+                    input.extend(message);
+                    if has_signal {
+                        execution.signal(SIGINT).await?;
+                    }
                 }
-                Step::KillChildren => input.extend(frame::encode(b'k', b"")),
+                Step::KillChildren => input.extend(output.channel.kill_children()),
                 Step::Kill => break End::Endless,
             },
             () = notes.closed(), if !is_abandoned => {
@@ -115,13 +117,14 @@ pub(super) async fn run(
                 Err(_) => written = input.len(),
             },
             heard = output.hear(execution), if waiting.is_empty() => match heard? {
-                Heard::Frame(frame) => match cell.take(frame) {
+                Heard::Item(item) => match cell.take(item) {
                     Ok(Taken::Event(event)) if !is_abandoned => waiting.push_back(event),
                     Ok(Taken::Event(_)) => {}
                     Ok(Taken::Done(done)) => {
                         let was_late = ladder.has_begun();
                         break End::Done { done, was_late };
                     }
+                    Ok(Taken::Refused(threads)) => break End::Refused(threads),
                     Err(wrong) => break End::Broken(wrong),
                 },
                 Heard::Wrong(wrong) => break End::Broken(wrong),
@@ -144,37 +147,26 @@ pub(super) async fn run(
     Ok(end)
 }
 
-/// What a frame was.
+/// What an item was.
 enum Taken {
     Event(CellEvent),
     Done(Box<Done>),
+    Refused(Vec<String>),
 }
 
 impl Cell {
-    fn request(&self, request: &CellRequest) -> Vec<u8> {
-        let message = RunMessage {
-            cell: self.number,
-            name: format!("<cell {}>", self.number),
-            code: &request.code,
-            stdin: STANDARD.encode(&request.stdin),
-            limits: self.limits.output,
-        };
-        let message = serde_json::to_vec(&message).expect("texts and numbers");
-        frame::encode(b'r', &message)
-    }
-
-    /// Checks a frame; an error says how it is wrong.
-    fn take(&mut self, frame: Frame) -> Result<Taken, String> {
-        let message = match frame {
-            Frame::Stdout(bytes) => {
+    /// Checks what came; an error says how it is wrong.
+    fn take(&mut self, item: Item) -> Result<Taken, String> {
+        let message = match item {
+            Item::Stdout(bytes) => {
                 return Ok(Taken::Event(CellEvent::Stdout(self.output(0, bytes)?)));
             }
-            Frame::Stderr(bytes) => {
+            Item::Stderr(bytes) => {
                 return Ok(Taken::Event(CellEvent::Stderr(self.output(1, bytes)?)));
             }
-            Frame::Message(message) => message,
+            Item::Message(message) => message,
         };
-        match message::parse(&message)? {
+        match message {
             Message::Ready { .. } => Err("that it is ready, again".to_owned()),
             Message::Display {
                 cell,
@@ -190,6 +182,10 @@ impl Cell {
                     DisplayKind::Result => CellEvent::Result(display),
                     DisplayKind::Display => CellEvent::Display(display),
                 }))
+            }
+            Message::Refused { cell, threads } => {
+                self.check(cell)?;
+                Ok(Taken::Refused(threads))
             }
             Message::Done(done) => {
                 self.check(done.cell)?;

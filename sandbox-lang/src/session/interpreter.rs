@@ -6,9 +6,10 @@ use sandbox_core::spi::{ExecutionStarter, escape};
 use sandbox_core::{Error, ErrorKind, ExecEvent, ExecRequest, Execution, Outcome, Result};
 use sandbox_core::{Stdin, StdinWriter};
 
+use super::channel::{Channel, Form};
 use super::driver::NO_CHANNEL;
-use super::frame::{Frame, Frames};
-use super::message::{self, Message};
+use super::message::Message;
+use super::shell::Item;
 
 /// How long an interpreter may take to start.
 const START: Duration = Duration::from_secs(60);
@@ -26,17 +27,19 @@ pub(super) struct Interpreter {
 }
 
 /// What came from an interpreter.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Output {
-    frames: Frames,
+    pub(super) channel: Channel,
     /// What the interpreter itself wrote, such as where it crashed.
     log: Vec<u8>,
+    /// How it ended, while there is still output.
+    ended: Option<Outcome>,
 }
 
 /// What an interpreter did.
 #[derive(Debug)]
 pub(super) enum Heard {
-    Frame(Frame),
+    Item(Item),
     /// It sent what a driver never sends.
     Wrong(String),
     Ended(Outcome),
@@ -46,23 +49,33 @@ impl Output {
     /// The next thing. Dropping the future loses nothing.
     pub(super) async fn hear(&mut self, execution: &mut Execution) -> Result<Heard> {
         loop {
-            match self.frames.next() {
-                Ok(Some(frame)) => return Ok(Heard::Frame(frame)),
+            match self.channel.next() {
+                Ok(Some(item)) => return Ok(Heard::Item(item)),
                 Ok(None) => {}
                 Err(wrong) => return Ok(Heard::Wrong(wrong)),
             }
-            match execution.next_event().await? {
-                Some(ExecEvent::Stdout(bytes)) => self.frames.push(&bytes),
-                Some(ExecEvent::Stderr(bytes)) => {
-                    let room = MAX_LOG - self.log.len();
+            if let Some(outcome) = self.ended.take() {
+                return Ok(Heard::Ended(outcome));
+            }
+            let pushed = match execution.next_event().await? {
+                Some(ExecEvent::Stdout(bytes)) => self.channel.push_stdout(&bytes),
+                Some(ExecEvent::Stderr(bytes)) => self.channel.push_stderr(&bytes).map(|is_own| {
+                    let room = if is_own { MAX_LOG - self.log.len() } else { 0 };
                     self.log.extend_from_slice(&bytes[..bytes.len().min(room)]);
+                }),
+                Some(ExecEvent::Exited(result)) => {
+                    self.channel.finish();
+                    self.ended = Some(result.outcome);
+                    Ok(())
                 }
-                Some(ExecEvent::Exited(result)) => return Ok(Heard::Ended(result.outcome)),
-                Some(_) => {}
+                Some(_) => Ok(()),
                 None => {
                     let reason = "its end was reported before".to_owned();
                     return Ok(Heard::Ended(Outcome::Unknown { reason }));
                 }
+            };
+            if let Err(wrong) = pushed {
+                return Ok(Heard::Wrong(wrong));
             }
         }
     }
@@ -83,6 +96,7 @@ impl Interpreter {
         starter: &ExecutionStarter,
         lifetime: Duration,
         command: &ExecRequest,
+        form: &Form,
     ) -> Result<(Self, String)> {
         let failed = |why: String| {
             Error::new(ErrorKind::SetupFailed, "start session", why).on(starter.tier())
@@ -90,12 +104,17 @@ impl Interpreter {
         let started = async {
             let mut execution = starter.start(lifetime, command, Stdin::Piped).await?;
             let stdin = execution.take_stdin().expect("it is piped");
-            let mut output = Output::default();
+            let mut output = Output {
+                channel: Channel::new(form),
+                log: Vec::new(),
+                ended: None,
+            };
             let version = match output.hear(&mut execution).await? {
-                Heard::Frame(Frame::Message(bytes)) => match message::parse(&bytes) {
-                    Ok(Message::Ready { version }) => version,
-                    other => return Err(failed(format!("the interpreter sent {other:?}"))),
-                },
+                Heard::Item(Item::Message(Message::Ready { version })) => {
+                    // What was written before is of no interest any more.
+                    output.log.clear();
+                    version
+                }
                 Heard::Ended(outcome) => {
                     let details = output.details(&outcome);
                     let why = format!("the interpreter ended: {outcome}: {}", escape(&details));

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use sandbox_core::Outcome;
 use serde::{Deserialize, Serialize};
 
 use super::result::{CellError, Display, MimeData, Plot, TraceFrame};
@@ -22,6 +23,8 @@ pub(super) struct Options<'a> {
     pub(super) display_limit: usize,
     /// The most bytes of all displays of a cell.
     pub(super) displays_limit: usize,
+    /// The modules that are imported first.
+    pub(super) preload: &'a [String],
 }
 
 /// Asks for a cell.
@@ -33,6 +36,8 @@ pub(super) struct RunMessage<'a> {
     pub(super) stdin: String,
     /// How much of standard output and standard error is sent.
     pub(super) limits: [u64; 2],
+    /// Whether a copy of the interpreter runs it.
+    pub(super) fork: bool,
 }
 
 /// What a driver says.
@@ -50,6 +55,11 @@ pub(super) enum Message {
         plot: Option<Plot>,
     },
     Done(Box<Done>),
+    /// The interpreter cannot be copied, because it has these threads.
+    Refused {
+        cell: u64,
+        threads: Vec<String>,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -73,11 +83,40 @@ pub(super) enum Content {
 pub(super) struct Done {
     pub(super) cell: u64,
     pub(super) error: Option<WireError>,
+    /// Of a shell; no message has it.
+    #[serde(skip)]
+    pub(super) status: Option<u8>,
     /// `None` if they have not changed.
     pub(super) variables: Option<Variables>,
     pub(super) displays_omitted: u64,
     pub(super) stdout: u64,
     pub(super) stderr: u64,
+    /// How the copy that ran the cell ended, if it did not tell the end of the cell.
+    #[serde(default)]
+    pub(super) died: Option<WireEnd>,
+}
+
+/// The end of a process.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WireEnd {
+    code: Option<u8>,
+    signal: Option<u8>,
+    pub(super) details: String,
+}
+
+impl WireEnd {
+    pub(super) fn outcome(&self) -> Outcome {
+        match (self.code, self.signal) {
+            (Some(code), None) => Outcome::Exited { code: code.into() },
+            (None, Some(signal)) => Outcome::Signaled {
+                signal: signal.into(),
+            },
+            _ => Outcome::Unknown {
+                reason: "the interpreter did not say how its copy ended".to_owned(),
+            },
+        }
+    }
 }
 
 /// Variables of the code.

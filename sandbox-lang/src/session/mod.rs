@@ -2,10 +2,12 @@
 //!
 //! A driver of this library runs in the sandbox as an ordinary execution. Its channel to this
 //! process is the execution's standard input and output, which it hides from the code. The code's
-//! own standard streams are new ones, whose output the driver forwards in frames.
+//! own standard streams are new ones, whose output the driver forwards in frames. A shell has no
+//! driver that could do that: its output is the execution's, with a mark at the end of each cell.
 
 mod blocking;
 mod cell;
+mod channel;
 mod driver;
 mod frame;
 mod interpreter;
@@ -13,6 +15,7 @@ mod ladder;
 mod message;
 mod request;
 mod result;
+mod shell;
 mod worker;
 
 use std::fmt;
@@ -22,7 +25,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use sandbox_core::spi::{ExecutionStarter, unique_name};
-use sandbox_core::{Captured, Error, ErrorKind, Result, SandboxHandle};
+use sandbox_core::{ByteSize, Captured, Error, ErrorKind, Result, SandboxHandle};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
@@ -75,12 +78,13 @@ pub trait Sessions {
 impl Sessions for SandboxHandle {
     async fn session(&self, request: SessionRequest) -> Result<Session> {
         let language = request.language()?;
+        let mark = unique_name("cell");
         let folder = format!(
             "{}/{}",
             self.temporary_folder(),
             unique_name("sandbox-session")
         );
-        let command = |program: &str| driver::command(&language, program, &folder, &request);
+        let command = |program: &str| driver::command(&language, program, &folder, &mark, &request);
         // Before the program is looked for: a language without sessions has none either way.
         command("")?;
         let program = crate::code::program_of(self, &language, &request.env).await?;
@@ -96,6 +100,7 @@ impl Sessions for SandboxHandle {
         let now = Instant::now();
         let settings = Settings {
             starter: ExecutionStarter::new(self),
+            form: driver::form(&language, &mark),
             command,
             lifetime: plan.lifetime.unwrap_or(LIFETIME),
             idle_timeout: request.idle_timeout,
@@ -112,6 +117,7 @@ impl Sessions for SandboxHandle {
         let why = Arc::new(OnceLock::new());
         let task = tokio::spawn(worker.work(receiver, Arc::clone(&why)));
         Ok(Session {
+            request_limit: driver::request_limit(&language),
             language: language.name,
             version,
             tier,
@@ -143,6 +149,8 @@ pub enum CellEvent {
 pub struct Session {
     language: String,
     version: String,
+    /// The longest code and standard input of a cell.
+    request_limit: ByteSize,
     tier: String,
     commands: mpsc::Sender<Command>,
     /// Why the session has ended.
@@ -172,7 +180,7 @@ impl Session {
         &self.language
     }
 
-    /// The version of the interpreter, such as `3.11.2`.
+    /// The version of the interpreter, such as `3.11.2`; `unknown` for a shell other than bash.
     #[must_use]
     pub fn version(&self) -> &str {
         &self.version
@@ -207,7 +215,7 @@ impl Session {
         mut on_event: impl FnMut(&CellEvent),
     ) -> Result<CellResult> {
         let request = cell.into();
-        request.validate()?;
+        request.validate(&self.language, self.request_limit)?;
         let (sender, mut notes) = mpsc::channel(WAITING);
         let command = Command::Run {
             request,

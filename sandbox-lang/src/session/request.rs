@@ -5,10 +5,7 @@ use std::time::Duration;
 
 use sandbox_core::{ByteSize, Error, ErrorKind, Result};
 
-use crate::{Language, LanguageChoice, Languages};
-
-/// The longest code and standard input of a cell.
-pub(super) const MAX_REQUEST: ByteSize = ByteSize::mib(16);
+use crate::{Language, LanguageChoice, Languages, Step};
 
 /// An interpreter to start, and its limits.
 ///
@@ -25,7 +22,8 @@ pub(super) const MAX_REQUEST: ByteSize = ByteSize::mib(16);
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SessionRequest {
-    /// The language: Python or JavaScript.
+    /// The language: Python, JavaScript, `shell` (bash if the sandbox has it, else its `sh`), or
+    /// `bash`.
     pub language: LanguageChoice,
     /// Environment variables.
     pub env: BTreeMap<String, String>,
@@ -44,6 +42,9 @@ pub struct SessionRequest {
     pub display_limit: ByteSize,
     /// The formats of plots. Empty: plots are left to the code.
     pub plots: Vec<PlotFormat>,
+    /// Modules that the interpreter imports before it is ready, so that cells find them loaded.
+    /// Python only.
+    pub preload: Vec<String>,
 }
 
 /// A format of plots.
@@ -75,6 +76,9 @@ impl From<&str> for SessionRequest {
 }
 
 impl SessionRequest {
+    /// The languages that have sessions.
+    pub const LANGUAGES: &[&str] = &["python", "javascript", "shell"];
+
     /// A session with the policy's limits for each cell, displays of up to 8 MiB, and plots as PNG.
     pub fn new(language: impl Into<LanguageChoice>) -> Self {
         Self {
@@ -87,6 +91,7 @@ impl SessionRequest {
             output_limit: None,
             display_limit: ByteSize::mib(8),
             plots: vec![PlotFormat::Png],
+            preload: Vec::new(),
         }
     }
 
@@ -152,7 +157,15 @@ impl SessionRequest {
         self
     }
 
-    /// The language that was chosen, if the other values are valid.
+    /// Sets the modules that the interpreter imports first.
+    #[must_use]
+    pub fn preload<S: Into<String>>(mut self, modules: impl IntoIterator<Item = S>) -> Self {
+        self.preload = modules.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// The language that was chosen, if the other values are valid. The shell is bash if there is
+    /// one, unless the caller describes it.
     pub(super) fn language(&self) -> Result<Language> {
         if self.display_limit > ByteSize::mib(8) {
             let context = format!("a display limit of {}: at most 8 MiB", self.display_limit);
@@ -162,10 +175,25 @@ impl SessionRequest {
                 context,
             ));
         }
-        match &self.language {
-            LanguageChoice::Named(name) => Languages::new().get(name).cloned(),
-            LanguageChoice::Given(language) => Ok((**language).clone()),
+        let language = match &self.language {
+            LanguageChoice::Named(name) => {
+                let mut language = Languages::new().get(name)?.clone();
+                if language.name == "sh" {
+                    language.run = Step::new(["bash", "/bin/bash", "/bin/sh", "sh"]);
+                }
+                language
+            }
+            LanguageChoice::Given(language) => (**language).clone(),
+        };
+        if !self.preload.is_empty() && language.name != "python" {
+            let context = format!("a session of {} imports no modules", language.name);
+            return Err(Error::new(
+                ErrorKind::InvalidRequest,
+                "start session",
+                context,
+            ));
         }
+        Ok(language)
     }
 }
 
@@ -187,6 +215,8 @@ pub struct CellRequest {
     pub stdin: Vec<u8>,
     /// Time limit; the session's for `None`. A policy's shorter limit takes precedence.
     pub timeout: Option<Duration>,
+    /// Whether a fork of the interpreter runs the cell, and ends with it. Python only.
+    pub forked: bool,
 }
 
 impl From<&str> for CellRequest {
@@ -208,6 +238,7 @@ impl CellRequest {
             code: code.into(),
             stdin: Vec::new(),
             timeout: None,
+            forked: false,
         }
     }
 
@@ -225,11 +256,28 @@ impl CellRequest {
         self
     }
 
-    /// Checks for what no driver takes.
-    pub(super) fn validate(&self) -> Result<()> {
+    /// Runs the cell in a fork of the interpreter, which ends with the cell. The code sees the
+    /// session's variables and modules. What it changes in memory is not kept; files and connections
+    /// are shared. If the fork is killed or crashes, the session's variables are kept.
+    ///
+    /// Refused ([`ErrorKind::InvalidRequest`]) while the interpreter has threads that earlier
+    /// cells started, because a fork does not have them. Python only.
+    #[must_use]
+    pub fn forked(mut self) -> Self {
+        self.forked = true;
+        self
+    }
+
+    /// Checks for what the driver of a language does not take.
+    pub(super) fn validate(&self, language: &str, most: ByteSize) -> Result<()> {
+        if self.forked && language != "python" {
+            let context = format!("a session of {language} runs no cell in a fork");
+            return Err(Error::new(ErrorKind::InvalidRequest, "run cell", context)
+                .with_fix("run the cell in the interpreter itself"));
+        }
         let size = self.code.len().max(self.stdin.len());
-        if size > MAX_REQUEST.as_usize() {
-            let context = format!("{size} bytes of code or standard input: at most {MAX_REQUEST}");
+        if size > most.as_usize() {
+            let context = format!("{size} bytes of code or standard input: at most {most}");
             return Err(Error::new(ErrorKind::InvalidRequest, "run cell", context)
                 .with_fix("write it into a file of the sandbox"));
         }

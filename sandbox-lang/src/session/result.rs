@@ -1,6 +1,7 @@
 //! What became of a cell.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -53,12 +54,17 @@ pub enum CellOutcome {
     Completed,
     /// It raised an error.
     Raised(CellError),
+    /// The last command of a shell's cell failed.
+    Failed {
+        /// Its status, from 1: 128 and a number for a signal.
+        status: u8,
+    },
     /// The time limit was reached.
     TimedOut {
         /// Where it was interrupted, if the interpreter said so.
         error: Option<CellError>,
     },
-    /// The interpreter ended.
+    /// The interpreter ended, or the fork that ran the cell.
     Died {
         /// How.
         outcome: Outcome,
@@ -70,6 +76,24 @@ pub enum CellOutcome {
         /// What it sent.
         reason: String,
     },
+}
+
+impl fmt::Display for CellOutcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Completed => f.write_str("completed"),
+            Self::Raised(error) => {
+                write!(f, "{}: {}", escape(&error.name), escape(&error.message))
+            }
+            Self::Failed { status } => write!(f, "failed with status {status}"),
+            Self::TimedOut { .. } => f.write_str("timed out"),
+            Self::Died { outcome, .. } => write!(f, "the interpreter ended: {outcome}"),
+            Self::Broken { reason } => {
+                let reason = escape(reason);
+                write!(f, "the interpreter was killed: it sent {reason}")
+            }
+        }
+    }
 }
 
 /// An error that a cell raised.
@@ -209,16 +233,10 @@ impl CellResult {
     ///
     /// [`ErrorKind::ProgramFailed`].
     pub fn check(&self) -> Result<&Self> {
-        let why = match &self.outcome {
-            CellOutcome::Completed => return Ok(self),
-            CellOutcome::Raised(error) => format!("{}: {}", error.name, error.message),
-            CellOutcome::TimedOut { .. } => "timed out".to_owned(),
-            CellOutcome::Died { outcome, .. } => format!("the interpreter ended: {outcome}"),
-            CellOutcome::Broken { reason } => {
-                format!("the interpreter was killed: it sent {reason}")
-            }
-        };
-        let context = format!("cell {}: {}", self.cell, escape(&why));
+        if self.success() {
+            return Ok(self);
+        }
+        let context = format!("cell {}: {}", self.cell, self.outcome);
         Err(Error::new(ErrorKind::ProgramFailed, "run cell", context))
     }
 }

@@ -3,12 +3,13 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use sandbox_core::spi::ExecutionStarter;
-use sandbox_core::{Error, ExecRequest, Outcome, Result};
+use sandbox_core::spi::{ExecutionStarter, escape};
+use sandbox_core::{Error, ErrorKind, ExecRequest, Outcome, Result};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::cell::{self, CellLimits, End};
+use super::channel::Form;
 use super::interpreter::{Heard, Interpreter};
 use super::message::Variables;
 use super::result::{CellOutcome, Lost, SessionState};
@@ -46,6 +47,7 @@ pub(super) struct Ended {
 pub(super) struct Settings {
     pub(super) starter: ExecutionStarter,
     pub(super) command: ExecRequest,
+    pub(super) form: Form,
     /// How long an interpreter may run.
     pub(super) lifetime: Duration,
     pub(super) idle_timeout: Option<Duration>,
@@ -105,6 +107,8 @@ impl Worker {
             };
             match command {
                 None => return,
+                // Its caller has left, and the cell has not begun.
+                Some(Command::Run { notes, .. }) if notes.is_closed() => {}
                 Some(Command::Run { request, notes }) => {
                     let end = self.run(&request, &notes).await;
                     // The caller may have dropped its future.
@@ -137,7 +141,7 @@ impl Worker {
     fn idle(&mut self, heard: Result<Heard>) {
         let reason = match heard {
             Ok(Heard::Ended(outcome)) => format!("the interpreter ended between cells: {outcome}"),
-            Ok(Heard::Frame(_)) => "the interpreter sent a message while no cell ran".to_owned(),
+            Ok(Heard::Item(_)) => "the interpreter sent a message while no cell ran".to_owned(),
             Ok(Heard::Wrong(wrong)) => format!("the interpreter sent {wrong} while no cell ran"),
             Err(error) => error.to_string(),
         };
@@ -210,10 +214,15 @@ impl Worker {
                     .variables
                     .unwrap_or(std::mem::take(&mut self.variables));
                 let error = done.error.map(Into::into);
-                ended.outcome = match error {
-                    error if was_late => CellOutcome::TimedOut { error },
-                    Some(error) => CellOutcome::Raised(error),
-                    None => CellOutcome::Completed,
+                ended.outcome = match (error, done.died, done.status) {
+                    (error, _, _) if was_late => CellOutcome::TimedOut { error },
+                    (Some(error), _, _) => CellOutcome::Raised(error),
+                    (None, Some(died), _) => CellOutcome::Died {
+                        outcome: died.outcome(),
+                        details: died.details,
+                    },
+                    (None, None, Some(status)) if status != 0 => CellOutcome::Failed { status },
+                    (None, None, _) => CellOutcome::Completed,
                 };
                 None
             }
@@ -236,6 +245,10 @@ impl Worker {
                 };
                 Some(reason)
             }
+            End::Refused(threads) => {
+                self.lost = ended.lost_before;
+                return Err(refused(&threads));
+            }
             End::Broken(wrong) => {
                 let reason = format!("the interpreter sent {wrong}");
                 ended.outcome = CellOutcome::Broken { reason: wrong };
@@ -257,7 +270,7 @@ impl Worker {
 
 impl Settings {
     async fn start(&self) -> Result<(Interpreter, String)> {
-        Interpreter::start(&self.starter, self.lifetime, &self.command).await
+        Interpreter::start(&self.starter, self.lifetime, &self.command, &self.form).await
     }
 
     /// When the session ends if no cell comes, and what its users are told then.
@@ -283,6 +296,13 @@ impl Settings {
         }
         limits
     }
+}
+
+fn refused(threads: &[String]) -> Error {
+    let threads = escape(&threads.join(", "));
+    let context = format!("the interpreter cannot be copied: it has other threads: {threads}");
+    Error::new(ErrorKind::InvalidRequest, "run cell", context)
+        .with_fix("end the threads, or run the cell in the interpreter itself")
 }
 
 async fn sleep_until(deadline: Option<Instant>) {

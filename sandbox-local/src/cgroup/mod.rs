@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
-use sandbox_host::lock;
+use sandbox_core::SandboxStats;
+use sandbox_host::{cgroup_stats, lock};
 
 use crate::host::Cgroups;
 use crate::spawn::ScopeHelper;
@@ -241,6 +242,11 @@ impl Group {
     /// The folders of the groups.
     pub(crate) fn folders(&self) -> Vec<PathBuf> {
         self.parts.iter().map(|part| part.folder.clone()).collect()
+    }
+
+    /// What all processes of the groups have used.
+    pub(crate) fn stats(&self) -> SandboxStats {
+        cgroup_stats(self.parts.iter().map(|part| part.folder.as_path()))
     }
 
     /// The file with the counter of memory kills.

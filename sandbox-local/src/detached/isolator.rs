@@ -11,7 +11,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use rustix::process::{Signal, pidfd_send_signal};
 use sandbox_agent::protocol::keep::files;
-use sandbox_core::Result;
+use sandbox_core::{Result, SandboxStats};
 use sandbox_host::state::read_private;
 use sandbox_host::{CounterFiles, Counters, Isolator, lock};
 
@@ -214,6 +214,13 @@ impl Isolator for DetachedIsolator {
             .as_ref()
             .map(DetachedFacts::counters)
             .unwrap_or_default()
+    }
+
+    async fn stats(&self) -> SandboxStats {
+        let facts = lock(&self.0.facts);
+        let groups = facts.as_ref().map(|facts| &facts.record.parts.groups);
+        let group = groups.map(|groups| Group::existing(groups, None));
+        group.map(|group| group.stats()).unwrap_or_default()
     }
 
     async fn post_mortem(&self) -> Option<String> {

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use sandbox_core::{ByteSize, Capability, ExecRequest, Outcome};
+use sandbox_testing::contract::assert_stats_are_those_of_the_processes;
 use sandbox_testing::processes;
 use sandbox_testing::wait::wait_until;
 
@@ -19,7 +20,17 @@ pub const TESTS: &[Test] = &[
     test!(async number_of_empty_files_is_limited, Need::Namespaces),
     test!(async cpu_limit_is_enforced, Need::Enforced(Capability::Cpus)),
     test!(async minimal_limits_are_enforced),
+    test!(async stats_are_those_of_the_processes, Need::Enforced(Capability::Memory)),
 ];
+
+async fn stats_are_those_of_the_processes() {
+    let mut policy = policy();
+    policy.memory = Some(ByteSize::mib(128));
+    let sandbox = create(policy).await;
+    let stats = assert_stats_are_those_of_the_processes(&sandbox).await;
+    let stats = stats.expect("the sandbox works");
+    assert!(stats.memory_peak.is_some(), "{stats:?}");
+}
 
 async fn exceeding_memory_is_an_outcome() {
     let mut policy = policy();

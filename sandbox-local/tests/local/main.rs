@@ -60,6 +60,7 @@ fn main() -> ExitCode {
         secrets::TESTS,
         sessions::PYTHON,
         sessions::JAVASCRIPT,
+        sessions::SHELL,
         sessions::TESTS,
         streams::TESTS,
         terminal::TESTS,

@@ -3,7 +3,9 @@
 use sandbox_core::SandboxHandle;
 use sandbox_core::blocking::BlockingClient;
 use sandbox_lang::{BlockingSessions as _, Sessions as _};
-use sandbox_testing::sessions::{javascript, python, python_hostile, python_plots};
+use sandbox_testing::sessions::{
+    javascript, python, python_forks, python_hostile, python_plots, shell,
+};
 
 use crate::harness::{Need, Test, test};
 use crate::support::{client, create, policy, spec};
@@ -48,6 +50,13 @@ pub const PYTHON: &[Test] = tests![
     python_hostile::forged_end_concerns_its_own_session_only,
     python_plots::figures_are_displayed_once,
     python_plots::figures_have_the_chosen_formats,
+    python_plots::figures_of_plotly_are_displayed,
+    python_forks::fork_sees_variables_and_keeps_none,
+    python_forks::preloaded_modules_are_loaded,
+    python_forks::end_of_a_fork_is_told,
+    python_forks::endless_fork_is_ended,
+    python_forks::background_process_does_not_delay_a_fork,
+    python_forks::interpreter_with_threads_is_not_forked,
 ];
 
 pub const JAVASCRIPT: &[Test] = tests![
@@ -59,6 +68,26 @@ pub const JAVASCRIPT: &[Test] = tests![
     javascript::output_is_bounded,
     javascript::endless_cell_is_interrupted,
     javascript::end_of_the_interpreter_is_told,
+];
+
+pub const SHELL: &[Test] = tests![
+    Need::Program("sh");
+    shell::state_is_kept,
+    shell::failures_are_told_and_keep_the_state,
+    shell::code_cannot_break_out_of_its_cell,
+    shell::input_is_given_or_ends,
+    shell::output_is_live,
+    shell::output_is_bounded,
+    shell::endless_cell_is_interrupted,
+    shell::cell_that_waits_for_a_child_loses_it,
+    shell::cell_that_ignores_its_interrupt_is_killed,
+    shell::background_process_does_not_delay_a_cell,
+    shell::programs_get_no_descriptor_of_the_session,
+    shell::end_of_the_shell_is_told,
+    shell::closed_descriptors_do_not_end_the_session,
+    shell::forged_marks_end_the_shell,
+    shell::dropped_cell_leaves_a_known_state,
+    shell::closing_runs_exit_traps,
 ];
 
 pub const TESTS: &[Test] = &[

@@ -6,6 +6,7 @@ mod export;
 mod files;
 mod remove;
 mod run_code;
+mod session;
 mod why;
 
 use std::pin::Pin;
@@ -71,6 +72,7 @@ impl ToolEntry {
 static TOOLS: LazyLock<Vec<ToolEntry>> = LazyLock::new(|| {
     vec![
         entry!(run_code::RunCodeArguments),
+        entry!(session::SessionRunArguments),
         entry!(create::CreateArguments),
         entry!(exec::ExecArguments),
         entry!(files::ReadArguments),

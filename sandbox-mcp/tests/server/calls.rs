@@ -14,6 +14,7 @@ pub fn tools_are_listed() {
         let names = tools.iter().map(|tool| tool["name"].as_str().unwrap());
         let expected = [
             "run_code",
+            "session_run",
             "sandbox_create",
             "sandbox_exec",
             "file_read",

@@ -19,6 +19,9 @@ pub fn wider_requests_are_refused() {
         let code =
             |field: &str, value: Value| json!({ "language": "sh", "code": "", field: value });
         let egress = json!(["example.org:443"]);
+        client
+            .done("sandbox_create", json!({ "name": "lab" }))
+            .await;
         for (tool, arguments, says) in [
             ("run_code", code("egress", egress.clone()), "no network"),
             ("sandbox_create", json!({ "egress": egress }), "no network"),
@@ -27,6 +30,11 @@ pub fn wider_requests_are_refused() {
             ("sandbox_create", json!({ "memory": "1GiB" }), "512MiB"),
             ("sandbox_create", json!({ "cpus": 2 }), "cpus"),
             ("run_code", code("timeout_seconds", json!(31)), "30s"),
+            (
+                "session_run",
+                json!({ "sandbox": "lab", "language": "python", "code": "", "timeout_seconds": 31 }),
+                "30s",
+            ),
             ("run_code", code("libraries", json!(["numpy"])), ""),
             ("sandbox_create", json!({ "packages": ["numpy"] }), "numpy"),
         ] {
@@ -39,7 +47,7 @@ pub fn wider_requests_are_refused() {
         }
         let resources = client.request("resources/list", json!({})).await;
         let resources = resources["result"]["resources"].as_array().unwrap().len();
-        assert_eq!(resources, 2, "no sandbox was made");
+        assert_eq!(resources, 4, "no other sandbox was made");
     });
 }
 

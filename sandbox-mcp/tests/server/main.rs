@@ -7,6 +7,7 @@ mod http;
 mod http_client;
 mod limits;
 mod sandboxes;
+mod sessions;
 
 use std::process::ExitCode;
 
@@ -21,6 +22,8 @@ fn main() -> ExitCode {
     let missing = missing.as_deref();
     let python = std::path::Path::new("/usr/bin/python3").exists();
     let python = missing.or((!python).then_some("needs python3 in /usr"));
+    let node = std::path::Path::new("/usr/bin/node").exists();
+    let node = missing.or((!node).then_some("needs node in /usr"));
     trials::main(&[
         (
             missing,
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
                 sandboxes::foreign_sandboxes_are_refused,
                 sandboxes::names_and_numbers_are_limited,
                 sandboxes::creation_decides_what_a_sandbox_has,
+                sessions::shell_keeps_its_variables,
                 http::token_is_required,
                 http::foreign_hosts_and_origins_are_refused,
                 http::other_paths_are_not_found,
@@ -63,7 +67,14 @@ fn main() -> ExitCode {
                 code::python_runs_in_a_new_sandbox,
                 code::images_are_returned_inline,
                 code::files_arguments_and_input_reach_the_program,
+                sessions::python_keeps_its_variables,
+                sessions::failed_cell_is_a_result,
+                sessions::lost_variables_are_told,
+                sessions::cancelled_cell_is_interrupted,
+                sessions::displays_are_images_and_links,
+                sessions::sessions_are_separate_and_limited,
             ],
         ),
+        (node, named_tests![sessions::javascript_keeps_its_variables]),
     ])
 }

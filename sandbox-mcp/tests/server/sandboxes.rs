@@ -146,6 +146,10 @@ pub fn foreign_sandboxes_are_refused() {
                     json!({ "sandbox": name, "language": "sh", "code": "true" }),
                 ),
                 (
+                    "session_run",
+                    json!({ "sandbox": name, "language": "python", "code": "1" }),
+                ),
+                (
                     "file_read",
                     json!({ "sandbox": name, "path": "/etc/passwd" }),
                 ),

@@ -15,6 +15,7 @@ mod limits;
 mod ports;
 mod secrets;
 mod session;
+mod stats;
 mod terminal;
 mod user;
 
@@ -33,9 +34,9 @@ pub use hostile::{assert_agent_is_untouchable, attack_request};
 #[cfg(feature = "engine")]
 pub(crate) use limits::assert_memory_kills_are_attributed;
 pub use secrets::assert_one_execution_gets_a_secret;
+pub use stats::assert_stats_are_those_of_the_processes;
 pub use user::{assert_own_user_may_be_named, assert_users_are_refused};
 
-#[cfg(feature = "engine")]
 pub(crate) const BUSYBOX: &str = "sandbox-test/busybox:latest";
 pub(crate) const BUSYBOX_USER: &str = "sandbox-test/busybox-user:latest";
 pub(crate) const SCRATCH: &str = "sandbox-test/scratch:latest";
@@ -43,6 +44,9 @@ pub(crate) const SCRATCH: &str = "sandbox-test/scratch:latest";
 const LANGUAGES: &str = "sandbox-test/languages:latest";
 /// An image with Python, and `getent`.
 pub const PYTHON: &str = "sandbox-test/python:latest";
+
+/// The beginnings of tests' names, each with an image that they need and that not every engine has.
+pub const OPTIONAL_IMAGES: &[(&str, &str)] = &[(session::JAVASCRIPT, LANGUAGES)];
 
 /// What a test returns.
 pub type TestResult = Result<(), Failed>;
@@ -61,6 +65,8 @@ pub struct Expectations {
     pub bounds_empty_files: bool,
     /// Whether the sandbox has network interfaces that are down, beside loopback.
     pub has_down_interfaces: bool,
+    /// Whether this host counts what a sandbox uses, where it can enforce limits.
+    pub has_stats: bool,
     /// A lifetime that a sandbox survives long enough to be used, and that a test can wait for.
     pub short_lifetime: Duration,
 }
@@ -133,6 +139,7 @@ pub fn tests() -> impl Iterator<Item = &'static ContractTest> {
         code::TESTS,
         languages::TESTS,
         session::TESTS,
+        stats::TESTS,
         isolation::TESTS,
         hostile::TESTS,
         limits::TESTS,

@@ -92,6 +92,9 @@ pub fn main(engine: &'static TestEngine) -> ExitCode {
     if no_engine.is_none() {
         reasons.extend(features::unsupported_tests(engine));
         no_runtime = runtime::missing(engine);
+        for (tests, image) in contract::OPTIONAL_IMAGES {
+            reasons.extend(engine.lacks(image).map(|reason| (*tests, reason)));
+        }
     }
     let not_applicable = engine.not_applicable.iter();
     reasons.extend(not_applicable.map(|(name, reason)| (*name, (*reason).to_owned())));

@@ -132,6 +132,12 @@ impl TestEngine {
         })
     }
 
+    /// Why tests that need an image cannot run; `None` where they can.
+    pub(super) fn lacks(&self, image: &str) -> Option<String> {
+        let found = block_on(self.image(image));
+        found.is_none().then(|| format!("needs the image {image}"))
+    }
+
     /// Runs a command in a container that the backend has not made, waits for its end, and returns
     /// its ID.
     pub(super) async fn run_container(&self, image: &str, user: &str, command: &[&str]) -> String {
@@ -191,6 +197,7 @@ impl TestBackend for TestEngine {
             limits_swap: true,
             bounds_empty_files: self.family.full_tmpfs,
             has_down_interfaces: false,
+            has_stats: true,
             short_lifetime: Duration::from_secs(1),
         }
     }

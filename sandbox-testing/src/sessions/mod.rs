@@ -1,9 +1,11 @@
-//! Tests of sessions that every backend passes: they get a sandbox with Python.
+//! Tests of sessions that every backend passes: they get a sandbox with the language.
 
 pub mod javascript;
 pub mod python;
+pub mod python_forks;
 pub mod python_hostile;
 pub mod python_plots;
+pub mod shell;
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Plots of Python, with a stand-in for matplotlib that has the interface of its backends.
 
 use sandbox_core::SandboxHandle;
-use sandbox_lang::{CellRequest, PlotFormat, SessionRequest};
+use sandbox_lang::{CellRequest, MimeData, PlotFormat, SessionRequest};
 
 use super::{SHORT, completes, run, start};
 
@@ -70,6 +70,52 @@ pub async fn figures_are_displayed_once(sandbox: &SandboxHandle) {
     );
     let code = "import os\nos.environ.get('MPLBACKEND')";
     assert_eq!(completes(&session, code).await.result, None);
+}
+
+/// What plotly's modules have that a session uses.
+const PLOTLY: [(&str, &str); 4] = [
+    ("__init__.py", ""),
+    (
+        "basedatatypes.py",
+        "class BaseFigure:\n    def __init__(self, name): self.name = name\n    \
+         def show(self):\n        import plotly.io\n        plotly.io.show(self)\n",
+    ),
+    (
+        "io/__init__.py",
+        "from plotly.io._renderers import renderers, show\nimport json\n\
+         def to_html(figure, full_html, include_plotlyjs): return '<div>%s' % figure.name\n\
+         def to_json(figure): return json.dumps({'data': [figure.name]})\n",
+    ),
+    (
+        "io/_renderers.py",
+        "class ExternalRenderer:\n    pass\n\
+         class Renderers(dict):\n    default = 'browser'\n\
+         renderers = Renderers()\n\
+         def show(figure): renderers[renderers.default].render(figure)\n",
+    ),
+];
+
+/// A figure of plotly is displayed when it is shown, and when it is a value.
+pub async fn figures_of_plotly_are_displayed(sandbox: &SandboxHandle) {
+    let folder = format!("{}/plotly", sandbox.temporary_folder());
+    for (name, content) in PLOTLY {
+        let path = format!("{folder}/plotly/{name}");
+        sandbox.write(&path, content).await.expect("written");
+    }
+    let request = SessionRequest::new("python").env("PYTHONPATH", folder);
+    let session = start(sandbox, request).await;
+    let code = "import plotly.io\nfrom plotly.basedatatypes import BaseFigure\n\
+                BaseFigure('shown').show()\nBaseFigure('value')";
+    let cell = completes(&session, code).await;
+    let json = |name| MimeData::Json(serde_json::json!({ "data": [name] }));
+    let [shown] = cell.displays.as_slice() else {
+        panic!("{cell:?}");
+    };
+    assert_eq!(shown.text("text/html"), Some("<div>shown"));
+    assert_eq!(shown.data["application/vnd.plotly.v1+json"], json("shown"));
+    let value = cell.result.expect("a value");
+    assert_eq!(value.text("text/html"), Some("<div>value"));
+    assert_eq!(value.data["application/vnd.plotly.v1+json"], json("value"));
 }
 
 /// Figures have the formats of the session, or are left to the code.

@@ -1,5 +1,6 @@
 //! `sandbox run`: one execution in a new sandbox.
 
+mod artifacts_page;
 mod audit_file;
 mod code;
 pub(super) mod document;
@@ -18,6 +19,7 @@ pub(super) mod stdin;
 pub(super) mod summary;
 pub(super) mod terminal;
 
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -31,6 +33,7 @@ use crate::options::{
 };
 use crate::output::{LiveFormat, LiveFormatOption};
 use crate::print_status;
+use artifacts_page::ArtifactsPage;
 use audit_file::AuditFile;
 use output_folder::OutputFolder;
 use program::Program;
@@ -89,6 +92,11 @@ pub struct RunArguments {
     /// --artifact, copies what the code wrote to /output [default: artifacts]
     #[arg(long, value_name = "DIR", help_heading = "Artifacts")]
     out: Option<PathBuf>,
+
+    /// Also write a page with the artifacts to look at: one new HTML file without scripts. Without
+    /// --artifact, copies what the code wrote to /output
+    #[arg(long, value_name = "FILE", help_heading = "Artifacts")]
+    artifacts_html: Option<PathBuf>,
 
     /// Fail (exit code 125) if an artifact is missing or was not copied, although the program
     /// succeeded
@@ -161,13 +169,14 @@ pub fn run(arguments: &RunArguments) -> Outcome {
     let tier = registry::tier(&arguments.policy.backend)?;
     let scan = arguments.scan.policy()?;
     let mut request = arguments.request(scan.is_some())?;
-    let has_default_artifacts = arguments.out.is_some() && request.exports_are_open;
+    let wants_artifacts = arguments.out.is_some() || arguments.artifacts_html.is_some();
+    let has_default_artifacts = wants_artifacts && request.exports_are_open;
     if has_default_artifacts {
         request.policy.artifact_export_paths = vec![output_folder::DEFAULT_EXPORT.to_owned()];
     }
-    if arguments.out.is_some() && request.policy.artifact_export_paths.is_empty() {
+    if wants_artifacts && request.policy.artifact_export_paths.is_empty() {
         return Err(CommandError::argument(
-            "--out: the policy file says that nothing may be exported",
+            "--out and --artifacts-html: the policy file says that nothing may be exported",
         ));
     }
     let program = match &scan {
@@ -186,6 +195,15 @@ pub fn run(arguments: &RunArguments) -> Outcome {
             request.policy.follow_links.unwrap_or(false),
         )?),
     };
+    let page = arguments.artifacts_html.as_deref().map(|path| {
+        let writable = writable(&request.policy, request.spec.workspace.as_ref());
+        ArtifactsPage::prepare(
+            path,
+            &writable,
+            request.policy.follow_links.unwrap_or(false),
+        )
+    });
+    let page = page.transpose()?;
     let secrets = arguments.policy.secrets.read()?;
     let client = SandboxClient::open_with(tier.tier, request.policy.clone(), &request.settings)?;
     let audit = arguments.audit.as_deref().map(AuditFile::open);
@@ -212,6 +230,7 @@ pub fn run(arguments: &RunArguments) -> Outcome {
         program,
         secrets,
         output,
+        page: Cell::new(page),
         has_default_artifacts,
         backend: tier.backend,
         is_isolated: tier.applies_policy,

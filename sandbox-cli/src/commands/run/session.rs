@@ -1,5 +1,6 @@
 //! A run from the sandbox's creation to its end.
 
+use std::cell::Cell;
 use std::convert::Infallible;
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use sandbox::{
     SkippedArtifact,
 };
 
+use super::artifacts_page::ArtifactsPage;
 use super::document::RunDocument;
 use super::hints::{is_shell_line, shell_fix};
 use super::live::{LiveOutput, WrittenOutput, exec_live};
@@ -43,6 +45,8 @@ pub struct Run<'a> {
     pub secrets: Secrets,
     /// The folder for artifacts, if any may be exported.
     pub output: Option<OutputFolder>,
+    /// The page with the artifacts, until it is written.
+    pub page: Cell<Option<ArtifactsPage>>,
     /// Whether the artifacts are the default ones.
     pub has_default_artifacts: bool,
     /// The tier's backend.
@@ -312,6 +316,14 @@ impl Run<'_> {
         let is_incomplete = self.arguments.strict && !export.skipped.is_empty();
         if (artifacts_error.is_some() || is_incomplete) && result.success() {
             exit = Exit::FAILED;
+        }
+        if let Some(page) = self.page.take()
+            && let Err(error) = page.write(&export)
+        {
+            print_status(format_args!("warning: {error}"));
+            if result.success() {
+                exit = Exit::FAILED;
+            }
         }
         let document = || {
             let error = artifacts_error.as_ref();

@@ -33,6 +33,7 @@ fn run_on(backend: FakeBackend, line: &[&str], output: Option<OutputFolder>) -> 
         program,
         secrets: crate::options::Secrets::default(),
         output,
+        page: std::cell::Cell::default(),
         has_default_artifacts: false,
         backend: "fake",
         is_isolated: true,

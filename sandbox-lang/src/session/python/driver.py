@@ -2,7 +2,10 @@
 import ast
 import builtins
 import faulthandler
+import gc
+import importlib
 import importlib.abc
+import importlib.machinery
 import importlib.util
 import io
 import linecache
@@ -24,6 +27,13 @@ CHANNEL = Channel()
 STREAMS = Streams(CHANNEL)
 REQUESTS = queue.SimpleQueue()
 DRIVER = sys.modules["__main__"]
+# Those of the driver itself.
+THREADS = [threading.main_thread()]
+# Forks that have told the end of their cells.
+ENDING = []
+# Some versions warn of threads, but only code whose module is the main one. A copy that the driver
+# makes has none but those of the driver, and it needs none of them.
+fork = eval("lambda: os.fork()", {"os": os})
 USER = types.ModuleType("__main__")
 
 
@@ -47,12 +57,45 @@ class FigureFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             chosen = dict.get(settings, "backend")
             if not isinstance(chosen, str) or chosen.lower() == "agg":
                 settings["backend"] = "module://" + FIGURES
+        if name == "plotly.io._renderers" and "PLOTLY_RENDERER" not in os.environ:
+            return with_plotly(importlib.machinery.PathFinder.find_spec(name, path))
         return importlib.util.spec_from_loader(name, self) if name == FIGURES else None
 
     def exec_module(self, module):
         module.formats = OPTIONS["plots"]
         module.send_figure = lambda data, plot: send_display(data, "display", plot)
         exec(compile(FIGURES_SOURCE, "<sandbox figures>", "exec"), module.__dict__)
+
+
+def with_plotly(spec):
+    """Chooses what shows figures of plotly, as it is imported: otherwise a browser would."""
+    if spec is None:
+        return None
+    execute_module = spec.loader.exec_module
+
+    def exec_module(module):
+        execute_module(module)
+        render = lambda self, figure, **options: send_display(plotly_bundle(figure), "display")
+        renderer = type("SandboxRenderer", (module.ExternalRenderer,), {"render": render})
+        module.renderers["sandbox"] = renderer()
+        module.renderers.default = "sandbox"
+
+    spec.loader.exec_module = exec_module
+    return spec
+
+
+def plotly_bundle(figure):
+    io = importlib.import_module("plotly.io")
+    return {
+        "text/html": io.to_html(figure, full_html=False, include_plotlyjs="cdn"),
+        "application/vnd.plotly.v1+json": json.loads(io.to_json(figure)),
+        "text/plain": "<Figure of plotly>",
+    }
+
+
+def is_plotly(value):
+    module = sys.modules.get("plotly.basedatatypes")
+    return module is not None and isinstance(value, module.BaseFigure)
 
 
 def figures():
@@ -84,6 +127,8 @@ def show(value, kind):
     figure = figures() and figures().take(value)
     if figure:
         send_display(figure[0], kind, figure[1])
+    elif OPTIONS["plots"] and is_plotly(value):
+        send_display(plotly_bundle(value), kind)
     else:
         send_display(bundle(value), kind)
 
@@ -262,13 +307,30 @@ def end_figures(is_interrupted):
 
 
 def run_cell(request):
+    reap()
     State.cell = request["cell"]
     State.displays, State.display_room = 0, OPTIONS["displays_limit"]
     signal.signal(signal.SIGINT, INTERRUPTS.handle)
     INTERRUPTS.pending = False
     open_stdin(base64.b64decode(request["stdin"]))
     open_output()
+    if not request["fork"]:
+        STREAMS.begin(request["limits"])
+        STREAMS.end(finished_cell(request))
+        return
+    threads = [thread.name for thread in threading.enumerate() if thread not in THREADS]
+    if threads:
+        State.cell = None
+        message = {"type": "refused", "cell": request["cell"], "threads": threads[:10]}
+        with CHANNEL:
+            CHANNEL.send_message(message)
+        return
     STREAMS.begin(request["limits"])
+    STREAMS.end(forked_cell(request))
+
+
+def finished_cell(request):
+    """Runs a cell to its end. Returns what the host is told."""
     error = attempt(execute, request["code"], request["name"])
     if os.getpid() != PID:
         leave_child(error)
@@ -280,7 +342,75 @@ def run_cell(request):
     done["variables"] = names()
     done["displays_omitted"] = max(0, State.displays - MAX_DISPLAYS)
     State.cell = None
-    STREAMS.end(done)
+    return done
+
+
+def forked_cell(request):
+    """Runs a cell in a copy of this process. Returns what the host is told.
+
+    Only this process speaks with the host. The copy tells it through a pipe, and writes its output
+    into the same pipes as other child processes.
+    """
+    (source, sink), (crash, log) = high_pipe(), high_pipe()
+    # No other thread holds the channel meanwhile.
+    with CHANNEL:
+        INTERRUPTS.fork = fork()
+        if not INTERRUPTS.fork:
+            run_as_fork(request, sink, log)
+    os.close(sink)
+    os.close(log)
+    done = None
+    with open(source, "rb") as messages:
+        for line in messages:
+            if line[:1] == b"d":
+                done = json.loads(line[1:])
+                break
+            with CHANNEL:
+                for stream in STREAMS.streams:
+                    stream.take(CHANNEL, STREAMS.is_cell)
+                CHANNEL.send(b"m", line[1:-1])
+    child, INTERRUPTS.fork = INTERRUPTS.fork, None
+    if done is not None:
+        # It exits now, which takes a while if it has much memory.
+        ENDING.append(child)
+    else:
+        status = os.waitpid(child, 0)[1]
+        done = {"type": "done", "cell": State.cell, "error": None, "displays_omitted": 0}
+        code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
+        number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
+        os.set_blocking(crash, False)
+        try:
+            details = os.read(crash, MAX_TEXT).decode("utf-8", "replace")
+        except BlockingIOError:
+            details = ""
+        done["died"] = {"code": code, "signal": number, "details": details}
+    os.close(crash)
+    # Its variables are gone, and those of this process are what they were.
+    done["variables"] = State.cell = None
+    return done
+
+
+def reap():
+    for child in list(ENDING):
+        try:
+            if os.waitpid(child, os.WNOHANG)[0]:
+                ENDING.remove(child)
+        except ChildProcessError:
+            ENDING.remove(child)  # The code has waited for it.
+
+
+def run_as_fork(request, sink, log):
+    global PID
+    PID = os.getpid()
+    # A child of this process closes them, as it does with the channel of the first one.
+    CHANNEL.source, CHANNEL.sink, CHANNEL.log = sink, sink, log
+    CHANNEL.send = lambda kind, payload: CHANNEL.write(kind + payload + b"\n")
+    STREAMS.streams, State.loop = (), None
+    faulthandler.enable(log, all_threads=False)
+    INTERRUPTS.unmask()
+    done = finished_cell(request)
+    CHANNEL.send(b"d", encoded_message(done))
+    os._exit(0)
 
 
 def leave_child(error):
@@ -297,7 +427,7 @@ def control():
         if frame is not None and frame[0] == b"k":
             kill_processes()
         elif frame is not None and frame[0] == b"i":
-            pass  # A signal comes too.
+            pass  # A signal comes too, which reaches this process only.
         else:
             REQUESTS.put(frame)
             if frame is None:
@@ -328,8 +458,18 @@ def main():
     os.register_at_fork(after_in_child=forget_channel)
     open_stdin(b"")
     open_output()
-    for thread in (STREAMS.pump, control):
-        threading.Thread(target=thread, daemon=True).start()
+    try:
+        for module in OPTIONS["preload"]:
+            importlib.import_module(module)
+    except BaseException:
+        os.write(CHANNEL.log, traceback.format_exc().encode("utf-8", "replace"))
+        os._exit(1)
+    # The collector then writes to nothing of that, so forks share it.
+    gc.freeze()
+    for function in (STREAMS.pump, control):
+        thread = threading.Thread(target=function, daemon=True)
+        thread.start()
+        THREADS.append(thread)
     with CHANNEL:
         CHANNEL.send_message({"type": "ready", "version": "%d.%d.%d" % sys.version_info[:3]})
     while True:

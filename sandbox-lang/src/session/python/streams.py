@@ -31,10 +31,17 @@ class Interrupts:
 
     def __init__(self):
         self.open = self.masked = self.pending = False
+        # The process that runs the cell instead of this one.
+        self.fork = None
 
     def handle(self, number, frame):
         if self.masked:
             self.pending = True
+        elif self.fork:
+            try:
+                os.kill(self.fork, signal.SIGINT)
+            except OSError:
+                pass  # It has ended.
         elif self.open:
             self.open = False
             raise KeyboardInterrupt
@@ -54,6 +61,15 @@ class Interrupts:
 INTERRUPTS = Interrupts()
 
 
+def high_pipe():
+    """The ends of a pipe, which programs do not inherit."""
+    ends = os.pipe()
+    copies = [high(end) for end in ends]
+    for end in ends:
+        os.close(end)
+    return copies
+
+
 def high(descriptor):
     """A copy with a high number that programs do not inherit."""
     for least in (200, 20):
@@ -62,6 +78,11 @@ def high(descriptor):
         except OSError:
             pass
     return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
+
+
+def encoded_message(message):
+    # Without surrogates, which the host cannot read.
+    return json.dumps(message, ensure_ascii=False).encode("utf-8", "replace")
 
 
 class Channel:
@@ -81,7 +102,10 @@ class Channel:
 
     def send(self, kind, payload):
         """Sends a frame. The caller holds the channel."""
-        rest = memoryview(HEADER.pack(kind, len(payload)) + payload)
+        self.write(HEADER.pack(kind, len(payload)) + payload)
+
+    def write(self, data):
+        rest = memoryview(data)
         try:
             while rest:
                 rest = rest[os.write(self.sink, rest):]
@@ -89,8 +113,7 @@ class Channel:
             os._exit(NO_CHANNEL)
 
     def send_message(self, message):
-        # Without surrogates, which the host cannot read.
-        self.send(b"m", json.dumps(message, ensure_ascii=False).encode("utf-8", "replace"))
+        self.send(b"m", encoded_message(message))
 
     def read(self, length):
         data = b""
@@ -119,14 +142,11 @@ class Stream:
 
     def __init__(self, number, kind):
         self.number, self.kind = number, kind
-        reader, writer = os.pipe()
+        self.reader, self.writer = high_pipe()
         try:
-            fcntl.fcntl(writer, 1031, 1 << 20)  # F_SETPIPE_SZ: fewer switches between threads
+            fcntl.fcntl(self.writer, 1031, 1 << 20)  # F_SETPIPE_SZ: fewer switches between threads
         except OSError:
             pass
-        self.reader, self.writer = high(reader), high(writer)
-        os.close(reader)
-        os.close(writer)
         os.set_blocking(self.reader, False)
         self.held, self.room, self.total = b"", 0, 0
 

@@ -1,0 +1,82 @@
+# Starts a session of a shell: $0 is the shell, $1 the beginning of a folder's name, $2 what marks
+# the end of a cell, and $3 what the shell runs first.
+#
+# Two helpers share its process group, and the code's programs get no descriptor of theirs. One takes
+# requests of the host. The other tells the ends of cells, on both streams of output.
+set -e
+# What a killed shell of this session left. It may be ending, so the new folder has another name.
+rm -rf "$1"-*
+folder=$1-$$ mark=$2
+(
+    umask 077
+    mkdir "$folder"
+    mkfifo "$folder/control" "$folder/end"
+    printf %s "$3" >"$folder/init"
+)
+exec 5<&0 0</dev/null
+set +e
+
+{
+    trap '' INT HUP
+    exec 3<>"$folder/end" 5<&-
+    while IFS= read -r line <&3; do
+        printf '\000%s %s\n' "$mark" "$line"
+        printf '\000%s %s\n' "$mark" "${line%% *}" >&2
+    done
+} &
+teller=$!
+
+# Kills what the code started: descendants of the shell, and processes of its session.
+kill_children() {
+    all=
+    for entry in /proc/[0-9]*; do
+        pid=${entry#/proc/} stat=
+        while IFS= read -r part; do stat="$stat $part"; done 2>/dev/null <"$entry/stat" || continue
+        # After the name, which can have any characters: state, parent, group, session.
+        set -- ${stat##*) }
+        eval "parent_$pid=\$2 session_$pid=\$4"
+        all="$all $pid"
+    done
+    for pid in $all; do
+        above=$pid seen=
+        while [ "$above" != $$ ]; do
+            case " $seen " in *" $above "*) above=; esac
+            seen="$seen $above"
+            eval "above=\${parent_$above:-}"
+            [ "$above" ] || break
+        done
+        eval "session=\$session_$pid"
+        case $pid in $$ | "$self" | "$teller") continue ;; esac
+        if [ "$above" ] || [ "$session" = $$ ]; then kill -s KILL "$pid" 2>/dev/null || :; fi
+    done
+}
+
+{
+    trap '' INT HUP
+    read -r self rest </proc/self/stat || self=none
+    exec 3>"$folder/control"
+    printf ". '%s/init'\n" "$folder" >&3
+    while read -r kind cell code input <&5; do
+        case $kind in
+            r)
+                printf %b "$code" >"$folder/code"
+                printf %b "$input" >"$folder/input"
+                printf '__sandbox_cell=%s __sandbox_status="" ' "$cell" >&3
+                printf "&& . '%s/code' <'%s/input'; " "$folder" "$folder" >&3
+                printf '__sandbox_status=$? PS1=$__sandbox_prompt\n' >&3
+                ;;
+            i) kill -INT "-$$" ;;
+            k) kill_children ;;
+        esac
+    done
+    exec 3>&-
+    rm -rf "$folder"
+} &
+
+# An interactive shell goes on after errors and interrupts. It must not read files of its own.
+export __sandbox_start="$folder" PS1='' PS2=''
+if [ "${ENV+set}" ]; then export __sandbox_env="$ENV"; fi
+unset ENV
+set -- -i
+if "$0" -c '[ "${BASH_VERSION-}" ]'; then set -- --norc --noprofile --noediting -i; fi
+exec "$0" "$@" <"$folder/control" 5<&-
