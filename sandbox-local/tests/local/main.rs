@@ -12,6 +12,7 @@ mod isolation;
 mod kernel_objects;
 mod lifetime;
 mod limits;
+mod mounts;
 mod packages;
 mod paths;
 mod ports;
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
         kernel_objects::TESTS,
         lifetime::TESTS,
         limits::TESTS,
+        mounts::TESTS,
         packages::TESTS,
         paths::TESTS,
         ports::TESTS,

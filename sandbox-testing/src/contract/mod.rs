@@ -11,6 +11,7 @@ mod hostile;
 mod isolation;
 mod lifetime;
 mod limits;
+mod mounts;
 mod ports;
 mod secrets;
 mod session;
@@ -29,6 +30,7 @@ use sandbox_core::{
 
 #[cfg(feature = "engine")]
 pub(crate) use limits::assert_memory_kills_are_attributed;
+pub use mounts::assert_mounts_appear_at_their_targets;
 pub use secrets::assert_one_execution_gets_a_secret;
 
 #[cfg(feature = "engine")]

@@ -17,6 +17,7 @@ mod features;
 mod hardening;
 mod images;
 mod inherited;
+mod mounts;
 mod opened;
 mod owner;
 mod package_cache;
@@ -59,6 +60,7 @@ const TESTS: &[&[EngineTest]] = &[
     recipes::TESTS,
     exchanged::TESTS,
     workspaces::TESTS,
+    mounts::TESTS,
     packages::TESTS,
     speed::TESTS,
 ];
