@@ -422,10 +422,5 @@ fn bad_volumes_are_refused() {
         "--",
         "true",
     ];
-    refused_text(
-        &arguments,
-        125,
-        "invalid_request",
-        &["already has a workspace"],
-    );
+    refused_text(&arguments, 125, "usage", &["already has a workspace"]);
 }
