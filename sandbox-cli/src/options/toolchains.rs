@@ -90,7 +90,11 @@ impl Toolchains {
     /// Cargo's home also has `credentials.toml` and `config.toml`, so only its programs are shown.
     fn rust(&mut self, user: &UserEnvironment<'_>) {
         if let Some(folder) = user.folder_or("RUSTUP_HOME", ".rustup")
-            && self.add("rustup", &folder, &["toolchains", "settings.toml"])
+            && self.add(
+                "rustup",
+                &folder,
+                &["toolchains", "update-hashes", "settings.toml"],
+            )
         {
             self.variables.push(("RUSTUP_HOME", folder.into()));
         }
