@@ -377,3 +377,50 @@ fn misleading_tips_are_left_out() {
     let (_, _, stderr) = run_text(["run", "-Z", "--", "true"]);
     assert!(!stderr.contains("as a value"), "{stderr}");
 }
+
+#[test]
+fn bad_volumes_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().to_str().unwrap();
+    let missing = format!("{source}/missing:/data");
+    let with = |rest: &str| format!("{source}:{rest}");
+    for (volume, says) in [
+        (with("data"), "must be absolute"),
+        (missing, "No such file or directory"),
+        (with("/data:rw,z"), "SELinux"),
+        (with("/data:shared"), "the options are ro and rw"),
+        (source.to_owned(), "SRC:DST"),
+        (with("/a/../b"), "without '.', '..'"),
+        (with("/proc"), "a /proc of its own"),
+        (with("/usr"), "programs in the sandbox need this folder"),
+        (with("/etc/passwd"), "one of its own"),
+    ] {
+        let arguments = ["run", "-b", TIER, "-v", &volume, "--", "true"];
+        let output = run(arguments);
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(125), "{volume}: {stderr}");
+        assert_eq!(stderr.lines().count(), 1, "{volume}: {stderr}");
+        assert!(stderr.contains(says), "{volume}: {stderr}");
+    }
+    let (one, other) = (with("/data"), with("/data/deep"));
+    for (second, says) in [
+        (&one, "the same target"),
+        (&other, "overlaps another mount"),
+    ] {
+        let arguments = ["run", "-b", TIER, "-v", &one, "-v", second, "--", "true"];
+        refused_text(&arguments, 125, "invalid_spec", &[says]);
+    }
+    let workspace = with("/workspace");
+    let arguments = [
+        "run",
+        "-b",
+        TIER,
+        "-v",
+        &workspace,
+        "--workspace",
+        source,
+        "--",
+        "true",
+    ];
+    refused_text(&arguments, 125, "usage", &["already has a workspace"]);
+}

@@ -138,7 +138,7 @@ impl CodeIdentity {
         opened: &HostFolders,
     ) -> Result<()> {
         let host_user = self.on_host(facts);
-        for path in writable_folders(plan) {
+        for path in plan.writable_sources() {
             // A path that was not opened is reported elsewhere.
             let Ok(folder) = opened.owned(path) else {
                 continue;
@@ -192,21 +192,12 @@ fn can_keep_id(tier: Tier, facts: &EngineFacts) -> bool {
     tier.family.keeps_ids && facts.ids > 1
 }
 
-/// The host folders that code may write to.
-fn writable_folders(plan: &Plan) -> impl Iterator<Item = &Path> {
-    let workspace = plan
-        .workspace
-        .iter()
-        .filter(|workspace| !workspace.read_only);
-    let workspace = workspace.map(|workspace| workspace.path.as_path());
-    workspace.chain(plan.write_roots.iter().map(PathBuf::as_path))
-}
-
 /// The host folders that code sees.
 fn visible_folders(plan: &Plan) -> impl Iterator<Item = &Path> {
     let workspace = plan.workspace.iter();
     let workspace = workspace.map(|workspace| workspace.path.as_path());
     let roots = plan.write_roots.iter().chain(&plan.read_roots);
+    let roots = roots.chain(plan.mounts.iter().map(|mount| &mount.source));
     workspace.chain(roots.map(PathBuf::as_path))
 }
 
@@ -214,7 +205,9 @@ fn visible_folders(plan: &Plan) -> impl Iterator<Item = &Path> {
 /// and only root can write to one of them. Code then runs with root's uid but without capabilities;
 /// the report says what it can disturb.
 fn folders_owner(plan: &Plan, opened: &HostFolders) -> Option<(u32, u32)> {
-    let folders = writable_folders(plan).filter_map(|folder| opened.owned(folder).ok());
+    let folders = plan
+        .writable_sources()
+        .filter_map(|folder| opened.owned(folder).ok());
     let folders = folders.collect::<Vec<_>>();
     let ordinary = folders.iter().find(|folder| folder.user != 0);
     let roots = folders.iter().any(|folder| folder.mode & 0o002 == 0);

@@ -35,6 +35,7 @@ mod launch;
 mod lowering;
 #[cfg(feature = "mutants")]
 mod mutation;
+mod named_volumes;
 mod options;
 mod packages;
 mod quota;

@@ -241,7 +241,7 @@ fn disk(family: &Family, facts: &EngineFacts, mode: Mode, storage: &StorageSplit
         gaps.push(&excess);
     }
     if storage.host_folders {
-        gaps.push("folders of the host are writable without a bound");
+        gaps.push("folders of the host, or volumes, are writable without a bound");
     }
     if let RootFilesystem::Unbounded(why) = &storage.root {
         unbounded = format!("changes to the image's files have no bound: {why}");

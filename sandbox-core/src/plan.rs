@@ -2,11 +2,12 @@
 //! must be enforced.
 
 pub mod defaults;
+mod mounts;
 mod packages;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -15,8 +16,8 @@ use crate::denial;
 use crate::policy::{CapabilityPolicy, NetworkPolicy, NetworkRule, Requirement};
 use crate::user;
 use crate::{
-    ByteSize, Capability, Cpus, Error, ErrorKind, ImagePattern, ImageReference, ImageRetention,
-    PullPolicy, Result, SandboxSpec, Workspace,
+    ByteSize, Capability, Cpus, Error, ErrorKind, HostMount, ImagePattern, ImageReference,
+    ImageRetention, PullPolicy, Result, SandboxSpec, StorageVolume, Workspace,
 };
 
 /// Everything that a backend needs to build a sandbox, with every value decided and every demand
@@ -44,6 +45,12 @@ pub struct Plan {
     pub writable_root: bool,
     /// The workspace at `/workspace`.
     pub workspace: Option<Workspace>,
+    /// Folders and files of the host at paths of their own.
+    #[serde(default)]
+    pub mounts: Vec<HostMount>,
+    /// Volumes of the engine and claims of the cluster.
+    #[serde(default)]
+    pub volumes: Vec<StorageVolume>,
     /// Labels.
     pub labels: BTreeMap<String, String>,
     /// The whole environment.
@@ -201,6 +208,7 @@ impl Plan {
         if let Some(image) = &spec.image {
             check_image(images.as_deref(), &image.parse()?)?;
         }
+        let mounted = mounts::mounted(spec, policy)?;
         let network = network(spec, policy)?;
         let lifetime = lifetime(spec, policy)?;
         let mut plan = Self {
@@ -210,7 +218,9 @@ impl Plan {
             pull: spec.pull,
             image_retention: spec.image_retention,
             writable_root: spec.writable_root,
-            workspace: spec.workspace.clone(),
+            workspace: mounted.workspace,
+            mounts: mounted.mounts,
+            volumes: mounted.volumes,
             labels: spec.labels.clone(),
             env: spec.env.clone(),
             workdir: spec.workdir.clone(),
@@ -266,6 +276,17 @@ impl Plan {
     /// [`ErrorKind::PolicyExceeded`] with the image and the rule.
     pub fn check_image(&self, image: &ImageReference) -> Result<()> {
         check_image(self.images.as_deref(), image)
+    }
+
+    /// The host paths that code can write to: write roots, a writable workspace, and the sources
+    /// of writable mounts.
+    pub fn writable_sources(&self) -> impl Iterator<Item = &Path> {
+        let workspace = self.workspace.iter().filter(|it| !it.read_only);
+        let mounts = self.mounts.iter().filter(|it| !it.read_only);
+        let sources = workspace.map(|it| &it.path).chain(&self.write_roots);
+        sources
+            .chain(mounts.map(|it| &it.source))
+            .map(PathBuf::as_path)
     }
 
     /// The demand for a capability, if the plan has one.
@@ -376,27 +397,10 @@ fn demands(plan: &Plan, policy: &CapabilityPolicy, memory: bool, cpus: bool) -> 
             value,
         });
     };
-    let paths = |roots: &[PathBuf]| {
-        if roots.is_empty() {
-            "none".to_owned()
-        } else {
-            roots
-                .iter()
-                .map(|root| root.display().to_string())
-                .collect::<Vec<_>>()
-                .join(", ")
-        }
-    };
-    let read = match plan.read_roots.as_slice() {
-        [] => "platform".to_owned(),
-        roots => format!("platform, {}", paths(roots)),
-    };
+    let read = mounts::with_mounts(plan, true, vec!["platform".to_owned()], &plan.read_roots);
     push(Capability::FilesystemReadRoots, true, read);
-    push(
-        Capability::FilesystemWriteRoots,
-        true,
-        paths(&plan.write_roots),
-    );
+    let write = mounts::with_mounts(plan, false, Vec::new(), &plan.write_roots);
+    push(Capability::FilesystemWriteRoots, true, write);
     match &plan.network {
         NetworkPolicy::None => push(Capability::NetworkAccess, true, "none".into()),
         NetworkPolicy::Allow(rules) => {

@@ -6,10 +6,14 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::mount::WORKSPACE;
 use crate::policy::EgressRules;
 use crate::unique_name::unique_name;
 use crate::user;
-use crate::{ByteSize, Cpus, Error, ErrorKind, ImageReference, ImageRetention, PullPolicy, Result};
+use crate::{
+    ByteSize, Cpus, Error, ErrorKind, HostMount, ImageReference, ImageRetention, PullPolicy,
+    Result, StorageMount,
+};
 
 /// A request for a sandbox. The specification asks; the [`crate::CapabilityPolicy`] is the operator's ceiling.
 ///
@@ -40,6 +44,12 @@ pub struct SandboxSpec {
     pub cpus: Option<Cpus>,
     /// A folder of the host that appears at `/workspace`.
     pub workspace: Option<Workspace>,
+    /// More folders and files of the host, each at a path of its own: at most [`crate::MAX_MOUNTS`].
+    /// Their targets do not overlap. The policy must allow each source: see
+    /// [`crate::CapabilityPolicy::allows_mount`]. Pods have none.
+    pub mounts: Vec<HostMount>,
+    /// Storage that the policy's `storage` names, each at a path of its own.
+    pub storage: Vec<StorageMount>,
     /// Packages to install before code runs, in addition to the policy's. The policy must
     /// name them too or have `package_installation = true`.
     pub packages: Vec<String>,
@@ -107,6 +117,8 @@ impl SandboxSpec {
             memory: None,
             cpus: None,
             workspace: None,
+            mounts: Vec::new(),
+            storage: Vec::new(),
             packages: Vec::new(),
             secrets: Vec::new(),
             egress: None,
@@ -177,6 +189,20 @@ impl SandboxSpec {
     #[must_use]
     pub fn workspace(mut self, workspace: Workspace) -> Self {
         self.workspace = Some(workspace);
+        self
+    }
+
+    /// Adds a folder or file of the host at a path of the sandbox.
+    #[must_use]
+    pub fn mount(mut self, mount: HostMount) -> Self {
+        self.mounts.push(mount);
+        self
+    }
+
+    /// Adds storage that the policy names.
+    #[must_use]
+    pub fn storage(mut self, storage: StorageMount) -> Self {
+        self.storage.push(storage);
         self
     }
 
@@ -323,6 +349,11 @@ impl SandboxSpec {
             return bad(format!(
                 "workspace {path:?}: an absolute path of the host without NUL"
             ));
+        }
+        crate::mount::check(&self.mounts, &self.storage).or_else(bad)?;
+        let mut targets = self.storage.iter().map(|it| &it.target);
+        if self.workspace.is_some() && targets.any(|it| it == Path::new(WORKSPACE)) {
+            return bad("storage: the sandbox already has a workspace".into());
         }
         if let Some(image) = &self.image {
             image.parse::<ImageReference>().map_err(|error| {

@@ -161,6 +161,8 @@ fn invalid_values_are_refused() {
         "filesystem_read_roots = ['relative']",
         "filesystem_write_roots = ['/a/../etc']",
         "filesystem_read_roots = [\"/a\\u0000b\"]",
+        "mount_sources = [{ path = 'relative' }]",
+        "mount_sources = [{ path = '/a', writable = true }]",
         "artifact_export_paths = ['']",
         "artifact_export_paths = ['/output/../etc']",
         "artifact_export_paths = ['output/../../etc']",

@@ -7,7 +7,7 @@ use proptest::collection::vec;
 use proptest::option::of;
 use proptest::prelude::*;
 use sandbox_core::policy::{NetworkPolicy, PolicyFile};
-use sandbox_core::{ByteSize, Capability, CapabilityPolicy, Cpus};
+use sandbox_core::{ByteSize, Capability, CapabilityPolicy, Cpus, MountSource};
 
 fn path() -> impl Strategy<Value = PathBuf> {
     "/[a-zA-Z0-9 _é'\"\\\\-]{0,12}(/[a-z0-9]{1,8}){0,2}".prop_map(PathBuf::from)
@@ -74,6 +74,7 @@ prop_compose! {
     fn policies()(
         mut policy in limits(),
         roots in [of(vec(path(), 0..3)), of(vec(path(), 0..3))],
+        sources in of(vec((path(), any::<bool>()), 0..3)),
         network in of(network()),
         switches in [of(any::<bool>()), of(any::<bool>())],
         lists in [vec("[a-z]{1,8}", 0..3), vec("[A-Z_]{1,8}", 0..3)],
@@ -83,6 +84,13 @@ prop_compose! {
         loosened in [capabilities(), capabilities()],
     ) -> CapabilityPolicy {
         [policy.filesystem_read_roots, policy.filesystem_write_roots] = roots;
+        policy.mount_sources = sources.map(|sources| {
+            let source = |(path, read_only)| match read_only {
+                true => MountSource::read_only(path),
+                false => MountSource::read_write(path),
+            };
+            sources.into_iter().map(source).collect()
+        });
         policy.network = network;
         [policy.subprocess_execution, policy.env_var_access] = switches;
         [policy.packages, policy.secrets] = lists;

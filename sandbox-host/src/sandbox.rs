@@ -78,7 +78,7 @@ impl AttachedSandbox {
         Self {
             env,
             enforcement,
-            writable: writable(plan),
+            writable: plan.writable_sources().map(Into::into).collect(),
             follow_links: plan.follow_links,
             file_timeout: plan.file_timeout,
         }
@@ -151,7 +151,7 @@ impl Sandbox {
             env,
             enforcement,
             detached: false,
-            writable: writable(plan),
+            writable: plan.writable_sources().map(Into::into).collect(),
             follow_links: plan.follow_links,
             file_timeout: plan.file_timeout,
         })
@@ -233,14 +233,4 @@ pub(crate) fn random_key() -> Result<ClientKey> {
             "the system gave no random bytes",
         )),
     }
-}
-
-/// The folders of the host that a plan lets code write to.
-fn writable(plan: &Plan) -> Vec<PathBuf> {
-    let workspace = plan
-        .workspace
-        .iter()
-        .filter(|workspace| !workspace.read_only);
-    let workspace = workspace.map(|workspace| workspace.path.clone());
-    plan.write_roots.iter().cloned().chain(workspace).collect()
 }

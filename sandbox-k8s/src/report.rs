@@ -80,7 +80,7 @@ fn entry(capability: Capability, plan: &Plan, facts: &PodFacts<'_>) -> Enforceme
         }
         Capability::Cpus => limited(LimitOwner::Pod, CgroupController::Quota),
         Capability::Pids => pids(facts),
-        Capability::Disk => disk(facts),
+        Capability::Disk => disk(plan, facts),
         Capability::PackageInstallation if plan.packages.is_empty() => {
             match network(plan, facts) {
                 // A network that should be denied but is not allows package downloads.
@@ -172,8 +172,11 @@ fn pids(facts: &PodFacts<'_>) -> Enforcement {
 /// user of its own cannot close it.
 pub(crate) const MESSAGE_GAP: &str = "the kubelet's file for the last message takes as much again, on the node's disk (RLIMIT_FSIZE)";
 
-fn disk(facts: &PodFacts<'_>) -> Enforcement {
+fn disk(plan: &Plan, facts: &PodFacts<'_>) -> Enforcement {
     let mut gaps = Vec::new();
+    if plan.volumes.iter().any(|volume| !volume.read_only) {
+        gaps.push("claims are writable without a bound of the sandbox");
+    }
     if facts.mode == Mode::Shared {
         gaps.push(MESSAGE_GAP);
     }

@@ -85,6 +85,7 @@ impl LocalBackend {
         let cacheable = plan.read_roots.is_empty()
             && plan.write_roots.is_empty()
             && plan.workspace.is_none()
+            && plan.mounts.is_empty()
             && plan.provided_folders.is_empty()
             && !matches!(plan.network, NetworkPolicy::Full);
         // Detecting the host also reads the platform roots, so they come second.

@@ -26,6 +26,13 @@ pub(crate) fn invalid_spec(tier: &str, what: impl Into<String>, fix: impl Into<S
         .with_fix(fix)
 }
 
+/// This backend, or this host, has no such feature.
+pub(crate) fn unsupported(tier: &str, what: impl Into<String>, fix: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Unsupported, CREATE, what)
+        .on(tier)
+        .with_fix(fix)
+}
+
 /// The policy names something that this backend cannot provide.
 pub(crate) fn invalid_policy(tier: &str, what: impl Into<String>, fix: impl Into<String>) -> Error {
     Error::new(ErrorKind::InvalidPolicy, CREATE, what)

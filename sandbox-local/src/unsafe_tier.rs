@@ -19,7 +19,7 @@ use crate::detached::{DetachedSandboxes, UnconfinedStart, start_unconfined};
 use crate::error;
 use crate::host::{Host, findings, profile};
 use crate::isolator::LocalIsolator;
-use crate::lower::check_no_image;
+use crate::lower::{check_no_image, check_no_volumes};
 use crate::spawn::Launch;
 use crate::start::{agent_stream, launch_agent};
 use crate::state;
@@ -184,14 +184,20 @@ fn work_folder(plan: &Plan) -> Result<Vec<u8>> {
 
 fn check(plan: &Plan) -> Result<()> {
     check_no_image(TIER, plan)?;
+    check_no_volumes(TIER, plan)?;
     if !plan.packages.is_empty() {
-        return Err(sandbox_core::Error::new(
-            sandbox_core::ErrorKind::Unsupported,
-            "create sandbox",
+        return Err(error::unsupported(
+            TIER,
             "packages: this tier installs none",
-        )
-        .on(TIER)
-        .with_fix("use the tier local, or install them on the host"));
+            "use the tier local, or install them on the host",
+        ));
+    }
+    if !plan.mounts.is_empty() {
+        return Err(error::unsupported(
+            TIER,
+            "mounts: without isolation nothing can be mounted",
+            "use the tier local, or name the host's paths in the code",
+        ));
     }
     if plan.user.is_some() {
         return Err(error::invalid_spec(

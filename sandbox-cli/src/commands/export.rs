@@ -1,6 +1,6 @@
 //! `sandbox export`: the artifacts of a detached sandbox.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use sandbox::{Artifact, SandboxHandle, SkippedArtifact};
@@ -65,12 +65,7 @@ impl ExportArguments {
             return Err(CommandError::argument(why)
                 .with_fix("create it with --artifact PATH, or copy files with `sandbox cp`"));
         }
-        let workspace = plan
-            .workspace
-            .iter()
-            .filter(|workspace| !workspace.read_only);
-        let roots = plan.write_roots.iter().cloned();
-        let writable = roots.chain(workspace.map(|workspace| workspace.path.clone()));
+        let writable = plan.writable_sources().map(Path::to_owned);
         let writable = writable.collect::<Vec<_>>();
         let output = OutputFolder::prepare(Some(&self.out), &writable, plan.follow_links)?;
         let export = sandbox.export(output.path()).await?;

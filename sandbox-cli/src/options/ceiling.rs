@@ -1,11 +1,15 @@
 //! A policy from options, within the limits of the policy file.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sandbox::policy::{PolicyFile, Requirement};
-use sandbox::{ByteSize, Capability, CapabilityPolicy, Cpus, Error, ErrorKind, Workspace};
+use sandbox::{
+    ByteSize, Capability, CapabilityPolicy, Cpus, Error, ErrorKind, HostMount, MountSource,
+    Storage, Workspace,
+};
 
 use super::paths::beneath;
 use super::policy_file::{PolicySource, in_file};
@@ -65,6 +69,11 @@ impl Ceiling {
             policy,
             file: Some((path.to_owned(), file)),
         })
+    }
+
+    /// The storage that the policy names.
+    pub fn storage(&self) -> &BTreeMap<String, Storage> {
+        &self.policy.storage
     }
 
     /// The policy, with the options applied.
@@ -145,6 +154,40 @@ impl Ceiling {
             Some(allowed) => all_beneath(path, "--workspace", asked, &allowed),
             None => Ok(()),
         }
+    }
+
+    /// Checks that mounts are within what the policy file lets be mounted, and lets the library
+    /// mount exactly these: the policy that it gets has the roots of the options.
+    pub fn mounts(&mut self, mounts: &[HostMount]) -> Result<(), CommandError> {
+        if mounts.is_empty() {
+            return Ok(());
+        }
+        let CapabilityPolicy {
+            filesystem_read_roots: read,
+            filesystem_write_roots: write,
+            mount_sources: sources,
+            ..
+        } = &self.origin;
+        let is_limited = read.is_some() || write.is_some() || sources.is_some();
+        if let (true, Some((path, _))) = (is_limited, &self.file) {
+            for mount in mounts {
+                let read = read.iter().flatten().filter(|_| mount.read_only);
+                let sources = sources.iter().flatten();
+                let sources = sources.filter(|it| mount.read_only || !it.read_only);
+                let allowed = read.chain(write.iter().flatten());
+                let allowed = allowed
+                    .chain(sources.map(|it| &it.path))
+                    .collect::<Vec<_>>();
+                let asked = std::slice::from_ref(&mount.source);
+                all_beneath(path, "--volume", asked, &allowed)?;
+            }
+        }
+        let sources = mounts.iter().map(|mount| match mount.read_only {
+            true => MountSource::read_only(&mount.source),
+            false => MountSource::read_write(&mount.source),
+        });
+        self.policy.mount_sources = Some(sources.collect());
+        Ok(())
     }
 
     /// The host folders whose contents may be readable; `None` if the file does not limit them.

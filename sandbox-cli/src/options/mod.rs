@@ -1,14 +1,17 @@
 //! The options that make a policy and a specification, shared by `run` and `check`.
 
 mod ceiling;
+mod coding;
 mod network;
 mod paths;
 mod policy_file;
 mod scan;
 mod secrets;
 mod settings;
+mod toolchains;
 mod values;
 mod variables;
+mod volumes;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -31,9 +34,14 @@ pub use policy_file::{PolicySource, in_file, writable};
 pub use scan::{RunScanOptions, ScanOptions};
 pub use secrets::{SecretOptions, Secrets};
 use settings::SettingOptions;
+use toolchains::Toolchains;
 pub use values::{Published, bytes, duration, published, pull_policy, text};
 use values::{capability, cpus, label, network_rule, package, preset};
 pub use variables::variables;
+use volumes::{Volumes, stored_workspace};
+
+/// The tier whose sandboxes can run programs of the host.
+pub const LOCAL: &str = "local";
 
 /// The tier and the policy.
 ///
@@ -54,7 +62,8 @@ pub struct PolicyOptions {
     )]
     policy: Option<PathBuf>,
 
-    /// Predefined policy: strict, workspace or dangerously_unrestricted
+    /// Predefined policy: strict, workspace, coding or dangerously_unrestricted; coding also mounts
+    /// the current folder as the workspace and, on the tier local, this user's toolchains
     #[arg(long, value_name = "NAME", value_parser = preset, help_heading = "Policy")]
     preset: Option<Preset>,
 
@@ -66,7 +75,8 @@ pub struct PolicyOptions {
     #[arg(long, value_name = "PATH", help_heading = "Policy")]
     write: Vec<PathBuf>,
 
-    /// Host folder to mount at /workspace, where the code starts; read-only with :ro
+    /// Host folder to mount at /workspace, where the code starts, or a name of the policy file's
+    /// storage; read-only with :ro
     #[arg(long, value_name = "DIR[:ro]", help_heading = "Policy")]
     workspace: Option<OsString>,
 
@@ -74,8 +84,13 @@ pub struct PolicyOptions {
     #[arg(long, requires = "workspace", help_heading = "Policy")]
     workspace_read_only: bool,
 
+    /// Host file or folder, or a name of the policy file's storage, to mount at another path;
+    /// read-only with :ro (repeatable)
+    #[arg(short, long, value_name = "SRC:DST[:ro]", help_heading = "Policy")]
+    volume: Vec<OsString>,
+
     /// Follow symbolic links that leave their folder, in the policy file's path and in the paths of
-    /// --read, --write and --workspace
+    /// --read, --write, --workspace and --volume
     #[arg(long, help_heading = "Policy")]
     follow: bool,
 
@@ -208,6 +223,8 @@ pub struct Request {
     pub timeout_is_stated: bool,
     /// Settings of the tier.
     pub settings: Settings,
+    /// The toolchains of this user that the sandbox sees.
+    pub toolchains: Vec<&'static str>,
 }
 
 impl PolicyOptions {
@@ -231,7 +248,25 @@ impl PolicyOptions {
             (None, Some(preset)) => Ceiling::open(preset.policy()),
             (None, None) => Ceiling::open(CapabilityPolicy::new()),
         };
-        let workspace = self.workspace()?;
+        let names = ceiling.storage();
+        let stored = self.workspace.as_deref();
+        let stored = stored.and_then(|it| stored_workspace(it, self.workspace_read_only, names));
+        let mut workspace = match stored {
+            Some(_) => None,
+            None => self.workspace()?,
+        };
+        let Volumes {
+            mut mounts,
+            mut storage,
+        } = volumes::volumes(&self.volume, &mut workspace, names)?;
+        storage.extend(stored);
+        let is_coding = self.preset == Some(Preset::Coding);
+        let is_stored = storage
+            .iter()
+            .any(|it| it.target == Path::new("/workspace"));
+        if is_coding && workspace.is_none() && !is_stored {
+            workspace = Some(coding::workspace()?);
+        }
         if let Some(workspace) = &workspace {
             ceiling.workspace(workspace)?;
         }
@@ -239,13 +274,22 @@ impl PolicyOptions {
         if let Some(folder) = folder {
             let folder = existing("FILE", folder)?;
             let workspace = workspace.iter().map(|workspace| &workspace.path);
-            let mut seen = workspace.chain(&read).chain(&self.write);
+            let seen = workspace.chain(mounts.iter().map(|mount| &mount.source));
+            let mut seen = seen.chain(&read).chain(&self.write);
             if !seen.any(|root| paths::beneath(&folder, root).is_some()) {
                 read.push(folder);
             }
         }
+        let write = paths::roots("--write", &self.write)?;
+        let toolchains = match is_coding && self.backend == LOCAL {
+            true => Toolchains::of_user(),
+            false => Toolchains::default(),
+        };
+        let roots = read.iter().chain(&write).collect::<Vec<_>>();
+        mounts.extend(coding::mounts(&toolchains, &mounts, &roots));
+        ceiling.mounts(&mounts)?;
         ceiling.read_roots(read)?;
-        ceiling.write_roots(paths::roots("--write", &self.write)?)?;
+        ceiling.write_roots(write)?;
         ceiling.follow_links(self.follow)?;
         ceiling.export_paths(
             self.artifact
@@ -282,19 +326,27 @@ impl PolicyOptions {
             policy.subprocess_execution = Some(false);
         }
         policy.validate()?;
+        let mut spec = self.spec(workspace, egress)?;
+        spec.mounts = mounts;
+        spec.storage = storage;
+        if is_coding {
+            coding::set_variables(&mut spec, &toolchains);
+        }
+        spec.validate()?;
         if let Some(source) = &source {
-            source.check(&policy, workspace.as_ref())?;
+            source.check(&policy, &spec)?;
         }
         let timeout_is_stated =
             self.timeout.is_some() || (source.is_some() && policy.timeout.is_some());
-        let mounts = PathMap::new(&policy, workspace.as_ref(), self.workdir.is_some());
+        let mounts = PathMap::new(&policy, &spec);
         Ok(Request {
-            spec: self.spec(workspace, egress)?,
+            spec,
             policy,
             mounts,
             exports_are_open,
             timeout_is_stated,
             settings: self.settings.to_settings(),
+            toolchains: toolchains.names,
         })
     }
 
@@ -334,7 +386,6 @@ impl PolicyOptions {
         spec.secrets = self.secrets.names()?;
         spec.user.clone_from(&self.user);
         spec.labels = self.label.iter().cloned().collect();
-        spec.validate()?;
         Ok(spec)
     }
 }

@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Component, Path, PathBuf};
 
-use sandbox::{CapabilityPolicy, Workspace};
+use sandbox::{CapabilityPolicy, SandboxSpec};
 
 use crate::command_error::CommandError;
 
@@ -76,44 +76,32 @@ pub fn workspace(text: &OsStr) -> (PathBuf, bool) {
 
 /// The host paths that a sandbox sees, and their paths in the sandbox.
 #[derive(Debug, Default)]
-pub struct PathMap {
-    workspace: Option<PathBuf>,
-    /// The path of the workspace for the code: relative if the code starts there.
-    start: PathBuf,
-    roots: Vec<PathBuf>,
-}
+pub struct PathMap(Vec<(PathBuf, PathBuf)>);
 
 impl PathMap {
-    /// The host paths that this policy and this workspace show. With `--workdir`, the path of the
-    /// workspace is absolute.
-    pub fn new(
-        policy: &CapabilityPolicy,
-        workspace: Option<&Workspace>,
-        starts_elsewhere: bool,
-    ) -> Self {
-        let roots = policy
-            .filesystem_read_roots
-            .iter()
-            .chain(&policy.filesystem_write_roots)
-            .flatten();
-        Self {
-            workspace: workspace.map(|workspace| workspace.path.clone()),
-            start: PathBuf::from(if starts_elsewhere { "/workspace" } else { "." }),
-            roots: roots.cloned().collect(),
-        }
+    /// The host paths that this policy and this specification show. With a working folder, the path
+    /// of the workspace is absolute.
+    pub fn new(policy: &CapabilityPolicy, spec: &SandboxSpec) -> Self {
+        let start = match spec.workdir {
+            Some(_) => "/workspace",
+            None => ".",
+        };
+        let workspace = spec.workspace.iter();
+        let workspace = workspace.map(|it| (it.path.clone(), start.into()));
+        let mounts = spec.mounts.iter();
+        let mounts = mounts.map(|it| (it.source.clone(), it.target.clone()));
+        let roots = policy.filesystem_read_roots.iter();
+        let roots = roots.chain(&policy.filesystem_write_roots).flatten();
+        let roots = roots.map(|root| (root.clone(), root.clone()));
+        Self(workspace.chain(mounts).chain(roots).collect())
     }
 
-    /// The path in the sandbox of a host path that the sandbox sees: in the workspace, or below a
-    /// root.
+    /// The path in the sandbox of a host path that the sandbox sees: in the workspace, in a mount,
+    /// or below a root.
     pub fn inside(&self, path: &Path) -> Option<PathBuf> {
-        if let Some(workspace) = &self.workspace
-            && let Some(rest) = beneath(path, workspace)
-        {
-            return Some(self.start.join(rest));
-        }
-        self.roots
+        self.0
             .iter()
-            .find_map(|root| beneath(path, root).map(|rest| join(root, &rest)))
+            .find_map(|(source, target)| beneath(path, source).map(|rest| join(target, &rest)))
     }
 }
 
@@ -137,6 +125,8 @@ pub fn beneath(path: &Path, folder: &Path) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use sandbox::{HostMount, Workspace};
+
     use super::*;
 
     #[test]
@@ -155,19 +145,27 @@ mod tests {
         let file = folder.path().join("sub/code.py");
         std::fs::create_dir(folder.path().join("sub")).unwrap();
         std::fs::write(&file, "").unwrap();
-        let mounts = |workspace: Option<&Path>, root: &Path| PathMap {
-            workspace: workspace.map(Path::to_owned),
-            start: ".".into(),
-            roots: vec![root.to_owned()],
+        let inside = |spec: &SandboxSpec, root: &Path| {
+            let policy = CapabilityPolicy::new().filesystem_read_root(root);
+            PathMap::new(&policy, spec).inside(&file)
         };
-        let inside = |mounts: PathMap| mounts.inside(&file);
+        let none = SandboxSpec::new("sb");
+        let workspace = none.clone().workspace(Workspace::read_write(folder.path()));
         assert_eq!(
-            inside(mounts(Some(folder.path()), folder.path())),
+            inside(&workspace, folder.path()),
             Some("./sub/code.py".into())
         );
-        assert_eq!(inside(mounts(None, folder.path())), Some(file.clone()));
-        assert_eq!(inside(mounts(None, &file)), Some(file.clone()));
-        assert_eq!(inside(mounts(None, Path::new("/usr"))), None);
+        let workdir = workspace.clone().workdir("/tmp");
+        assert_eq!(
+            inside(&workdir, folder.path()),
+            Some("/workspace/sub/code.py".into())
+        );
+        let mount = HostMount::read_only(folder.path().join("sub"), "/app");
+        let mount = none.clone().mount(mount);
+        assert_eq!(inside(&mount, folder.path()), Some("/app/code.py".into()));
+        assert_eq!(inside(&none, folder.path()), Some(file.clone()));
+        assert_eq!(inside(&none, &file), Some(file.clone()));
+        assert_eq!(inside(&none, Path::new("/usr")), None);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use sandbox::policy::PolicyFile;
-use sandbox::{CapabilityPolicy, Error, Workspace};
+use sandbox::{CapabilityPolicy, Error, SandboxSpec};
 use sandbox_host::safe_path::{Identity, LinkRule, Opened};
 
 use crate::command_error::CommandError;
@@ -64,15 +64,11 @@ impl PolicySource {
     /// Refuses a file that was reached through a link in a folder that the code can write to under
     /// this policy. Warns if the code can write to the file itself: it could change the next run's
     /// policy.
-    pub fn check(
-        &self,
-        policy: &CapabilityPolicy,
-        workspace: Option<&Workspace>,
-    ) -> Result<(), CommandError> {
+    pub fn check(&self, policy: &CapabilityPolicy, spec: &SandboxSpec) -> Result<(), CommandError> {
         let Some(opened) = &self.opened else {
             return Ok(());
         };
-        let writable = Identity::of_paths(writable(policy, workspace).iter().map(PathBuf::as_path));
+        let writable = Identity::of_paths(writable(policy, spec).iter().map(PathBuf::as_path));
         let links = opened.refuse_links_in(&writable);
         links.map_err(|error| error.into_error("read policy file", &self.path))?;
         if writable.iter().any(|folder| opened.is_within(*folder)) {
@@ -85,14 +81,13 @@ impl PolicySource {
     }
 }
 
-/// The folders of the host that code can write to.
-pub fn writable(policy: &CapabilityPolicy, workspace: Option<&Workspace>) -> Vec<PathBuf> {
-    let workspace = workspace.filter(|workspace| !workspace.read_only);
+/// The paths of the host that code can write to.
+pub fn writable(policy: &CapabilityPolicy, spec: &SandboxSpec) -> Vec<PathBuf> {
+    let workspace = spec.workspace.iter().filter(|it| !it.read_only);
+    let mounts = spec.mounts.iter().filter(|it| !it.read_only);
     let roots = policy.filesystem_write_roots.iter().flatten();
-    roots
-        .chain(workspace.map(|workspace| &workspace.path))
-        .cloned()
-        .collect()
+    let roots = roots.chain(workspace.map(|it| &it.path));
+    roots.chain(mounts.map(|it| &it.source)).cloned().collect()
 }
 
 /// Whether a path is an open file of this process, as with `<(…)` in a shell.

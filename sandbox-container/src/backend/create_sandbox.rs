@@ -23,6 +23,7 @@ use crate::isolator::{ContainerIsolator, RunningContainer};
 use crate::labels;
 use crate::launch::Launch;
 use crate::lowering::{self, SpecInputs};
+use crate::named_volumes;
 use crate::packages::Provisioner;
 use crate::quota::QuotaTrial;
 use crate::verify;
@@ -89,6 +90,7 @@ impl<F: EngineFamily> ContainerBackend<F> {
         let is_confined = container_plan.confined.is_some();
         let source = SourceImage::new(inspected);
         let hidden = self.hidden_paths(plan)?;
+        named_volumes::check(tier, engine, plan).await?;
         if is_confined && self.checks_folders() {
             check_nested(tier, plan, &hidden)?;
             container_plan.folders.check_trusted(tier, engine).await?;

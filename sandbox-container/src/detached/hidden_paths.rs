@@ -10,7 +10,7 @@ use crate::Tier;
 
 /// Whether a plan mounts any host folder.
 pub(crate) fn mounts_host_folders(plan: &Plan) -> bool {
-    !plan.read_roots.is_empty() || !plan.write_roots.is_empty() || plan.workspace.is_some()
+    host_mounts(plan).next().is_some()
 }
 
 /// The paths in a sandbox that would expose the state folder.
@@ -54,7 +54,10 @@ fn host_mounts(plan: &Plan) -> impl Iterator<Item = (PathBuf, PathBuf)> {
     let roots = plan.read_roots.iter().chain(&plan.write_roots);
     let roots = roots.map(|root| (root.clone(), root.clone()));
     let workspace = plan.workspace.iter();
-    roots.chain(workspace.map(|it| (it.path.clone(), WORK_FOLDER.into())))
+    let workspace = workspace.map(|it| (it.path.clone(), WORK_FOLDER.into()));
+    let mounts = plan.mounts.iter();
+    let mounts = mounts.map(|it| (it.source.clone(), it.target.clone()));
+    roots.chain(workspace).chain(mounts)
 }
 
 #[cfg(test)]

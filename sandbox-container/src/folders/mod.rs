@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::FileType;
 use sandbox_agent::protocol::ExpectedObject;
 use sandbox_core::{Error, ErrorKind, Plan, Result};
 use sandbox_host::WORK_FOLDER;
@@ -53,11 +54,20 @@ impl HostFolders {
         }
         let rule = LinkRule::new(plan.follow_links);
         // First by path, so that no link in a writable folder is followed; then by what was opened.
-        let rule = rule.writable(Identity::of_paths(writable_paths(plan)));
+        let rule = rule.writable(Identity::of_paths(plan.writable_sources()));
         let mut opened = BTreeMap::new();
         for (field, path) in named_paths(plan) {
             let folder = rule.open(path);
             let folder = folder.map_err(|error| open_error(tier, field, path, &error))?;
+            let kind = folder.kind();
+            if field == MOUNT && !matches!(kind, FileType::Directory | FileType::RegularFile) {
+                let context = format!(
+                    "{field}: {} is neither a folder nor a regular file",
+                    path.display()
+                );
+                let error = Error::new(ErrorKind::InvalidSpec, "create sandbox", context);
+                return Err(error.on(tier).with_fix("name one of these"));
+            }
             opened.insert(path.to_owned(), folder);
         }
         let folders = Self(opened);
@@ -138,9 +148,11 @@ impl HostFolders {
         let same = same.map(|root| (root.as_path(), root.as_path()));
         let workspace = plan.workspace.iter();
         let workspace = workspace.map(|it| (it.path.as_path(), Path::new(WORK_FOLDER)));
+        let mounts = plan.mounts.iter();
+        let mounts = mounts.map(|it| (it.source.as_path(), it.target.as_path()));
         let provided = plan.provided_folders.iter();
         let provided = provided.map(|it| (it.source.as_path(), it.target.as_path()));
-        let all = same.chain(workspace).chain(provided);
+        let all = same.chain(workspace).chain(mounts).chain(provided);
         let placed = all.filter_map(|(path, target)| {
             let identity = self.0.get(path)?.identity();
             Some(ExpectedObject {
@@ -154,7 +166,7 @@ impl HostFolders {
 
     /// The folders that code of the plan may write to, as they were opened.
     pub(crate) fn writable_folders(&self, plan: &Plan) -> Vec<Identity> {
-        let opened = writable_paths(plan).filter_map(|path| self.0.get(path));
+        let opened = plan.writable_sources().filter_map(|path| self.0.get(path));
         opened.map(Opened::identity).collect()
     }
 }
@@ -167,17 +179,16 @@ fn named_paths(plan: &Plan) -> impl Iterator<Item = (&'static str, &Path)> {
     let write = write.map(|root| ("filesystem_write_roots", root.as_path()));
     let workspace = plan.workspace.iter();
     let workspace = workspace.map(|it| ("workspace", it.path.as_path()));
+    let mounts = plan.mounts.iter();
+    let mounts = mounts.map(|it| (MOUNT, it.source.as_path()));
     let provided = plan.provided_folders.iter();
     let provided = provided.map(|it| ("packages", it.source.as_path()));
-    read.chain(write).chain(workspace).chain(provided)
+    let named = read.chain(write).chain(workspace);
+    named.chain(mounts).chain(provided)
 }
 
-/// The host paths that code of a plan may write to.
-fn writable_paths(plan: &Plan) -> impl Iterator<Item = &Path> {
-    let workspace = plan.workspace.iter().filter(|it| !it.read_only);
-    let workspace = workspace.map(|it| it.path.as_path());
-    workspace.chain(plan.write_roots.iter().map(PathBuf::as_path))
-}
+/// The name of a mount in errors.
+const MOUNT: &str = "mount";
 
 fn open_error(tier: Tier, field: &str, path: &Path, error: &PathError) -> Error {
     let path = path.display();

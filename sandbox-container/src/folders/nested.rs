@@ -66,8 +66,10 @@ fn refused(tier: Tier, context: String) -> Error {
 fn writable_paths(plan: &Plan) -> impl Iterator<Item = &Path> {
     let workspace = plan.workspace.iter().filter(|it| !it.read_only);
     let workspace = workspace.map(|_| Path::new(WORK_FOLDER));
-    let roots = plan.write_roots.iter().map(PathBuf::as_path);
-    roots.chain(workspace)
+    let mounts = plan.mounts.iter().filter(|it| !it.read_only);
+    let roots = plan.write_roots.iter();
+    let roots = roots.chain(mounts.map(|it| &it.target));
+    roots.map(PathBuf::as_path).chain(workspace)
 }
 
 #[cfg(test)]

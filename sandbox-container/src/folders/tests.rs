@@ -1,6 +1,6 @@
 use std::os::unix::fs::symlink;
 
-use sandbox_core::{CapabilityPolicy, SandboxSpec, Workspace};
+use sandbox_core::{CapabilityPolicy, HostMount, SandboxSpec, Workspace};
 
 use super::*;
 use crate::family::samples::TIER;
@@ -90,4 +90,27 @@ fn replaced_folder_is_detected() {
         trusted_path::find_untrusted(&folders.0[&work], &trusted),
         None
     );
+}
+
+#[test]
+fn mounts_are_opened_and_expected_at_their_targets() {
+    let (_place, base) = temporary_folder();
+    std::fs::create_dir(base.join("data")).expect("made");
+    let source = base.join("data");
+    let spec = SandboxSpec::new("sb").mount(HostMount::read_write(&source, "/target"));
+    let plan = plan(&spec, &CapabilityPolicy::new());
+    let folders = open(&plan).expect("opened");
+    let placed = folders.placed(&plan);
+    assert_eq!(placed.len(), 1);
+    assert_eq!(placed[0].path, b"/target");
+    assert_eq!(
+        folders.writable_folders(&plan),
+        [folders.0[&source].identity()]
+    );
+    // What is at the path now does not count.
+    std::fs::rename(&source, base.join("old")).expect("renamed");
+    std::fs::create_dir(&source).expect("made");
+    assert_eq!(folders.placed(&plan), placed);
+    let trusted = trusted_path::trusted_users(&EngineFacts::sample()).expect("users");
+    assert!(trusted_path::find_untrusted(&folders.0[&source], &trusted).is_some());
 }

@@ -1,4 +1,5 @@
-//! Bind mounts of host folders and files: at the same path, the workspace at its own.
+//! Bind mounts of host folders and files: roots at the same path, the workspace and mounts at their
+//! own.
 
 use std::path::Path;
 
@@ -10,7 +11,7 @@ use sandbox_host::disk_split::is_below;
 use crate::Tier;
 use crate::engine::EngineFacts;
 use crate::folders::HostFolders;
-use crate::volume;
+use crate::{named_volumes, volume};
 
 /// Since this API version, a read-only bind also makes nested mounts read-only, or fails.
 const RECURSIVE_READ_ONLY: (usize, usize) = (1, 44);
@@ -54,15 +55,25 @@ pub(crate) fn binds(
         let (path, read_only) = (&workspace.path, workspace.read_only);
         binds.push(bind("workspace", path, Some(WORK_FOLDER), read_only)?);
     }
+    for mount in &plan.mounts {
+        let target = mount.target.to_str().ok_or_else(|| {
+            let context = format!("mount: {} is not UTF-8", mount.target.display());
+            refused(tier, context, "name another path in the sandbox")
+        })?;
+        let (source, read_only) = (&mount.source, mount.read_only);
+        binds.push(bind("mount", source, Some(target), read_only)?);
+    }
     for provided in &plan.provided_folders {
         let target = provided.target.to_str();
         binds.push(bind("packages", &provided.source, target, true)?);
     }
-    if !binds.is_empty() && !facts.local {
+    let folders_of_host = binds.len();
+    binds.extend(named_volumes::mounts(tier, plan)?);
+    if folders_of_host > 0 && !facts.local {
         return Err(refused(
             tier,
             "the engine runs on another host, which has other files".into(),
-            "use a local engine, or leave the roots and the workspace out",
+            "use a local engine, or leave the roots, the workspace and mounts out",
         ));
     }
     Ok(binds)
@@ -137,7 +148,7 @@ mod tests {
     }
     use crate::family::samples::TIER;
     use crate::lowering::samples::plan;
-    use sandbox_core::{CapabilityPolicy, SandboxSpec};
+    use sandbox_core::{CapabilityPolicy, HostMount, SandboxSpec};
 
     fn roots(read: &[&str], write: &[&str]) -> Plan {
         let mut policy = CapabilityPolicy::new();
@@ -160,6 +171,35 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::Unsupported, "{path}");
             assert!(error.fix().is_some());
         }
+    }
+
+    #[test]
+    fn mounts_have_their_own_targets() {
+        let spec = SandboxSpec::new("sb")
+            .mount(HostMount::read_only("/srv/tests", "/tests"))
+            .mount(HostMount::read_write("/srv/out", "/etc/out"));
+        let plan = plan(&spec, &CapabilityPolicy::new());
+        let mounts = binds(TIER, &plan, &EngineFacts::sample()).expect("binds");
+        let seen = mounts.iter().map(|mount| {
+            let options = mount.bind_options.as_ref().expect("options");
+            let private = Some(MountBindOptionsPropagationEnum::RPRIVATE);
+            assert_eq!(options.propagation, private);
+            let (source, target) = (mount.source.as_deref(), mount.target.as_deref());
+            (source, target, mount.read_only)
+        });
+        assert_eq!(
+            seen.collect::<Vec<_>>(),
+            [
+                (Some("/srv/tests"), Some("/tests"), Some(true)),
+                (Some("/srv/out"), Some("/etc/out"), Some(false)),
+            ]
+        );
+        let remote = EngineFacts {
+            local: false,
+            ..EngineFacts::sample()
+        };
+        let error = binds(TIER, &plan, &remote).expect_err("another host");
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub(crate) struct StorageSplit {
     pub tmpfs: Vec<(String, u64)>,
     /// Size of `/dev/shm` in bytes.
     pub shared_memory: u64,
-    /// Whether host folders are writable: the disk limit does not cover them.
+    /// Whether host folders or volumes are writable: the disk limit does not cover them.
     pub host_folders: bool,
     /// How the image's files can be written.
     pub root: RootFilesystem,
@@ -46,12 +46,10 @@ impl StorageSplit {
     /// Splits the disk limit evenly between the writable folders. `export_folders` are the parents
     /// of the export paths. The layer over the image gets a share if `quota` works.
     pub(crate) fn new(plan: &Plan, export_folders: &[String], quota: &LayerQuota) -> Self {
-        let writable_workspace = plan
-            .workspace
-            .as_ref()
-            .is_some_and(|folder| !folder.read_only);
         let from_host = |folder: &str| {
             let roots = plan.write_roots.iter().chain(plan.read_roots.iter());
+            let roots = roots.chain(plan.mounts.iter().map(|mount| &mount.target));
+            let roots = roots.chain(plan.volumes.iter().map(|volume| &volume.target));
             (plan.workspace.is_some() && is_below(folder, WORK_FOLDER))
                 || roots
                     .filter_map(|root| root.to_str())
@@ -75,7 +73,8 @@ impl StorageSplit {
                 .map(|folder| (folder, shares.each))
                 .collect(),
             shared_memory: shares.shared_memory,
-            host_folders: writable_workspace || !plan.write_roots.is_empty(),
+            host_folders: plan.writable_sources().next().is_some()
+                || plan.volumes.iter().any(|volume| !volume.read_only),
             root: match quota {
                 LayerQuota::NotNeeded => RootFilesystem::ReadOnly,
                 LayerQuota::Works => RootFilesystem::Bounded(shares.each),

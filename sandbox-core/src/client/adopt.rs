@@ -62,6 +62,8 @@ fn check_adoptable(spec: &SandboxSpec) -> Result<()> {
         ),
         ("writable_root", spec.writable_root),
         ("workspace", spec.workspace.is_some()),
+        ("mounts", !spec.mounts.is_empty()),
+        ("storage", !spec.storage.is_empty()),
         ("secrets", !spec.secrets.is_empty()),
         ("egress", spec.egress.is_some()),
         ("labels", !spec.labels.is_empty()),

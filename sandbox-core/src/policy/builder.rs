@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::NetworkPolicy;
-use crate::{ByteSize, Capability, CapabilityPolicy, Cpus};
+use crate::{ByteSize, Capability, CapabilityPolicy, Cpus, MountSource, Storage};
 
 /// Each method sets the field of its name. A method with a singular name adds one entry to a list.
 ///
@@ -33,6 +33,20 @@ impl CapabilityPolicy {
     pub fn filesystem_write_root(mut self, path: impl AsRef<Path>) -> Self {
         let roots = self.filesystem_write_roots.get_or_insert_default();
         roots.push(path.as_ref().to_owned());
+        self
+    }
+
+    /// Allows specifications to mount this path of the host elsewhere.
+    #[must_use]
+    pub fn mount_source(mut self, source: MountSource) -> Self {
+        self.mount_sources.get_or_insert_default().push(source);
+        self
+    }
+
+    /// Lets specifications mount storage by this name.
+    #[must_use]
+    pub fn storage(mut self, name: impl Into<String>, storage: Storage) -> Self {
+        self.storage.insert(name.into(), storage);
         self
     }
 

@@ -1,5 +1,6 @@
 //! Policy files: TOML or JSON with `version = 1`. Unknown keys are refused.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{CapabilityPolicy, NetworkPolicy, NetworkRule, Preset};
-use crate::{ByteSize, Capability, Cpus, Error, ErrorKind, Result};
+use crate::{ByteSize, Capability, Cpus, Error, ErrorKind, MountSource, Result, Storage};
 
 /// The format version that this crate reads.
 pub const VERSION: u32 = 1;
@@ -21,8 +22,8 @@ pub const VERSION: u32 = 1;
 pub struct PolicyFile {
     /// Format of this file: 1.
     pub version: u32,
-    /// Preset whose values apply to fields that this file leaves out: `strict`, `workspace` or
-    /// `dangerously_unrestricted`.
+    /// Preset whose values apply to fields that this file leaves out: `strict`, `workspace`, `coding`
+    /// or `dangerously_unrestricted`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extends: Option<String>,
     /// Absolute paths of the host that can be read, in addition to the platform's programs and
@@ -32,6 +33,14 @@ pub struct PolicyFile {
     /// Absolute paths of the host that can be written. Unset: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filesystem_write_roots: Option<Vec<PathBuf>>,
+    /// Paths of the host that a specification may mount elsewhere, besides the roots. Unset: what the
+    /// roots allow, or any path if no root is set either.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mount_sources: Option<Vec<MountSource>>,
+    /// Storage that a specification may mount by name: `{ path = "/srv/lab" }`, `{ volume = "lab" }` or
+    /// `{ claim = "lab" }`, with `read_only = true` to forbid writing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storage: Option<BTreeMap<String, Storage>>,
     /// Whether links that leave their folder are followed in the paths of roots and workspaces.
     /// Unset: no.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -239,6 +248,8 @@ impl PolicyFile {
                 .filesystem_write_roots
                 .clone()
                 .or(base.filesystem_write_roots),
+            mount_sources: self.mount_sources.clone().or(base.mount_sources),
+            storage: self.storage.clone().unwrap_or(base.storage),
             follow_links: self.follow_links.or(base.follow_links),
             network: self.network()?.or(base.network),
             package_installation: self.package_installation.or(base.package_installation),
@@ -320,6 +331,8 @@ impl From<&CapabilityPolicy> for PolicyFile {
             extends: None,
             filesystem_read_roots: policy.filesystem_read_roots.clone(),
             filesystem_write_roots: policy.filesystem_write_roots.clone(),
+            mount_sources: policy.mount_sources.clone(),
+            storage: (!policy.storage.is_empty()).then(|| policy.storage.clone()),
             follow_links: policy.follow_links,
             network: policy.network.as_ref().map(|network| match network {
                 NetworkPolicy::None => NetworkField::None,

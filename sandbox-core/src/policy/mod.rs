@@ -18,10 +18,14 @@ pub use preset::Preset;
 pub(crate) use requirement::requirements;
 pub use requirement::{Installer, Requirement};
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::{ByteSize, Capability, Cpus, Error, ErrorKind, ImagePattern, Result};
+use crate::{
+    ByteSize, Capability, Cpus, Error, ErrorKind, HostMount, ImagePattern, MountSource, Result,
+    Storage,
+};
 
 /// The minimum storage of a sandbox. A tmpfs has whole pages, and a size of 0 means "no limit" to
 /// the kernel.
@@ -45,6 +49,11 @@ pub struct CapabilityPolicy {
     /// Paths of the host that can be read and written. Unset: none. The sandbox's own temporary
     /// folders are always writable.
     pub filesystem_write_roots: Option<Vec<PathBuf>>,
+    /// Paths of the host that a specification may mount elsewhere, besides the roots. Unset: what
+    /// the roots allow, or any path if no root is set either: see [`Self::allows_mount`].
+    pub mount_sources: Option<Vec<MountSource>>,
+    /// Storage that a specification may mount by name.
+    pub storage: BTreeMap<String, Storage>,
     /// Whether links that leave their folder are followed in host paths of the policy and the
     /// specification. Unset: no, except for links of the system. A link in a place where the policy
     /// lets code write is never followed.
@@ -116,9 +125,12 @@ impl CapabilityPolicy {
     pub fn validate(&self) -> Result<()> {
         let bad =
             |context: String| Err(Error::new(ErrorKind::InvalidPolicy, "read policy", context));
+        let sources = self.mount_sources.iter().flatten();
+        let sources = sources.map(|source| source.path.clone()).collect();
         for (field, roots) in [
             ("filesystem_read_roots", &self.filesystem_read_roots),
             ("filesystem_write_roots", &self.filesystem_write_roots),
+            ("mount_sources", &Some(sources)),
         ] {
             for root in roots.iter().flatten() {
                 if !root.is_absolute()
@@ -136,6 +148,7 @@ impl CapabilityPolicy {
                 }
             }
         }
+        crate::storage::check(&self.storage).or_else(bad)?;
         for name in &self.secrets {
             crate::secret::check_name(name).or_else(bad)?;
         }
@@ -195,6 +208,28 @@ impl CapabilityPolicy {
             }
         }
         Ok(())
+    }
+
+    /// Whether a specification may have this mount.
+    ///
+    /// Its source must lie below a read root, a write root or one of the mount sources; that of a
+    /// writable mount below a write root, or a mount source that is not read-only. If the policy
+    /// sets none of the three, it allows any mount, as it does any workspace.
+    ///
+    /// Compares paths as they are written. Links in them are checked where they are opened.
+    #[must_use]
+    pub fn allows_mount(&self, mount: &HostMount) -> bool {
+        let (read, write) = (&self.filesystem_read_roots, &self.filesystem_write_roots);
+        if read.is_none() && write.is_none() && self.mount_sources.is_none() {
+            return true;
+        }
+        let covers = |root: &PathBuf| mount.source.starts_with(root);
+        let sources = self.mount_sources.iter().flatten();
+        let mut sources = sources.filter(|source| mount.read_only || !source.read_only);
+        let mut read = read.iter().flatten().filter(|_| mount.read_only);
+        read.any(covers)
+            || write.iter().flatten().any(covers)
+            || sources.any(|source| covers(&source.path))
     }
 
     /// The patterns of `images`; `None` if any image is allowed.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{CapabilityPolicy, NetworkPolicy};
 use crate::plan::defaults;
-use crate::{Capability, Error, ErrorKind};
+use crate::{ByteSize, Capability, Error, ErrorKind};
 
 /// A predefined policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,6 +16,11 @@ pub enum Preset {
     /// For a project folder: no network, a time limit of 10 minutes, and partial enforcement of
     /// `disk`, because nothing limits the size of a workspace.
     Workspace,
+    /// For an agent that works on a project: no network, 30 minutes, 4 GiB of memory, 1 GiB of the
+    /// sandbox's own storage, 1,024 processes and 16,384 open files. Accepts partial enforcement of
+    /// these, because ordinary users cannot limit all of them. The command adds the project's folder
+    /// and this user's toolchains.
+    Coding,
     /// Everything is allowed and nothing must be enforced: for code that you would run without a
     /// sandbox.
     DangerouslyUnrestricted,
@@ -23,8 +28,12 @@ pub enum Preset {
 
 impl Preset {
     /// Every preset.
-    pub const ALL: &'static [Self] =
-        &[Self::Strict, Self::Workspace, Self::DangerouslyUnrestricted];
+    pub const ALL: &'static [Self] = &[
+        Self::Strict,
+        Self::Workspace,
+        Self::Coding,
+        Self::DangerouslyUnrestricted,
+    ];
 
     /// The name in a policy file's `extends`.
     #[must_use]
@@ -32,6 +41,7 @@ impl Preset {
         match self {
             Self::Strict => "strict",
             Self::Workspace => "workspace",
+            Self::Coding => "coding",
             Self::DangerouslyUnrestricted => "dangerously_unrestricted",
         }
     }
@@ -58,6 +68,22 @@ impl Preset {
                 network: Some(NetworkPolicy::None),
                 timeout: Some(Duration::from_secs(600)),
                 allow_partial: vec![Capability::Disk],
+                ..CapabilityPolicy::default()
+            },
+            Self::Coding => CapabilityPolicy {
+                network: Some(NetworkPolicy::None),
+                timeout: Some(Duration::from_secs(30 * 60)),
+                memory: Some(ByteSize::mib(4096)),
+                disk: Some(ByteSize::mib(1024)),
+                pids: Some(1024),
+                open_files: Some(16 * 1024),
+                allow_partial: vec![
+                    Capability::Disk,
+                    Capability::Memory,
+                    Capability::OpenFiles,
+                    Capability::Pids,
+                    Capability::Timeout,
+                ],
                 ..CapabilityPolicy::default()
             },
             Self::DangerouslyUnrestricted => CapabilityPolicy {

@@ -56,7 +56,8 @@ pub struct Paths {
 
 impl Paths {
     /// The paths of a plan with this isolation. The backend must mount the workspace at
-    /// `/workspace`, roots at their own paths, and scratch space at `/tmp` and `/dev/shm`.
+    /// `/workspace`, roots at their own paths, mounts at their targets, and scratch space at `/tmp`
+    /// and `/dev/shm`. Without a root of the sandbox's own, there can be no mounts.
     ///
     /// - [`Isolation::Namespaces`]: readable are the platform's and the plan's read roots, `/proc`
     ///   and the workspace. Writable are the scratch folders, the write roots, a workspace that is
@@ -101,6 +102,15 @@ impl Paths {
             }
         }
         paths.write.extend(plan.write_roots.iter().cloned());
+        let mounts = plan.mounts.iter().map(|it| (&it.target, it.read_only));
+        let volumes = plan.volumes.iter().map(|it| (&it.target, it.read_only));
+        for (target, read_only) in mounts.chain(volumes) {
+            let list = match read_only {
+                true => &mut paths.read,
+                false => &mut paths.write,
+            };
+            list.push(target.clone());
+        }
         paths
     }
 }

@@ -1,6 +1,7 @@
 //! Lowers a plan to a pod. Pure, so that snapshots can show the result.
 
 mod canary;
+mod claims;
 mod security;
 mod storage;
 
@@ -14,7 +15,10 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::api::ObjectMeta;
 use sandbox_agent::protocol::NAME_SERVER;
 use sandbox_core::policy::NetworkPolicy;
-use sandbox_core::{ByteSize, Error, ErrorKind, ImageRetention, Plan, PullPolicy, Result};
+use sandbox_core::{
+    ByteSize, Error, ErrorKind, ImageRetention, Plan, PullPolicy, Result, StoragePlace,
+    StorageVolume,
+};
 use sandbox_host::confinement::Mode;
 use sandbox_host::seccomp::Arch;
 
@@ -116,8 +120,10 @@ pub(crate) fn pod(plan: &Plan, inputs: &PodInputs<'_>) -> Result<Pod> {
     let code = code(plan, inputs.identity);
     let mut volumes = vec![agent_volume(inputs.agent)];
     volumes.extend(inputs.storage.volumes());
+    volumes.extend(claims::volumes(plan));
     let mut mounts = vec![agent_mount()];
     mounts.extend(inputs.storage.mounts());
+    mounts.extend(claims::mounts(plan));
     let rules = egress::carries_rules(plan, inputs.egress());
     let cut = match (takes_network_down(plan, inputs.profile), rules) {
         (false, _) => None,
@@ -141,7 +147,7 @@ pub(crate) fn pod(plan: &Plan, inputs: &PodInputs<'_>) -> Result<Pod> {
         init_containers: wait_for_denial(plan, inputs, code).map(|step| vec![step]),
         security_context: Some(PodSecurityContext {
             sysctls: rules.then(|| vec![egress::low_ports()]),
-            ..security::pod(inputs.profile, code)
+            ..claims::with_group(plan, code, security::pod(inputs.profile, code))
         }),
         dns_policy: Some(if offline { "None" } else { "Default" }.to_owned()),
         dns_config: offline.then(|| PodDNSConfig {
@@ -331,6 +337,33 @@ fn check(plan: &Plan, inputs: &PodInputs<'_>) -> Result<()> {
             unsupported,
             "filesystem_read_roots, filesystem_write_roots: a pod cannot access folders of this host",
             "leave them out, or use a tier of this host",
+        );
+    }
+    if !plan.mounts.is_empty() {
+        return refused(
+            unsupported,
+            "mounts: a pod cannot access folders of this host",
+            "copy what is needed in (`copy_in`, `sandbox cp`), or set a workspace, which a pod gets as a copy",
+        );
+    }
+    let is_claim = |volume: &StorageVolume| matches!(volume.place, StoragePlace::Claim(_));
+    if let Some(volume) = plan.volumes.iter().find(|volume| !is_claim(volume)) {
+        return refused(
+            unsupported,
+            &format!("storage: a cluster has no {}", volume.place),
+            "name a claim in the policy's storage, or use another tier",
+        );
+    }
+    let is_good =
+        |volume: &StorageVolume| volume.target.to_str().is_some_and(|it| !it.contains(':'));
+    if let Some(volume) = plan.volumes.iter().find(|volume| !is_good(volume)) {
+        return refused(
+            ErrorKind::InvalidSpec,
+            &format!(
+                "storage: {} has a colon or is not UTF-8",
+                volume.target.display()
+            ),
+            "name another path in the sandbox",
         );
     }
     if plan.image_retention != ImageRetention::Keep {

@@ -23,7 +23,13 @@ impl PodStorage {
         exports.sort();
         let candidates = ["/tmp".to_owned(), WORK_FOLDER.to_owned()];
         // A cluster takes no colon in a path.
-        let folders = writable_folders(candidates.into_iter().chain(exports), &[':']);
+        let is_claimed = |folder: &String| {
+            let mut targets = plan.volumes.iter().filter_map(|it| it.target.to_str());
+            targets.any(|target| is_below(folder, target))
+        };
+        let candidates = candidates.into_iter().chain(exports);
+        let candidates = candidates.filter(|folder| !is_claimed(folder));
+        let folders = writable_folders(candidates, &[':']);
         let shares = disk_shares(plan.disk.as_u64(), folders.len());
         let mut folders: Vec<_> = folders
             .into_iter()

@@ -1,6 +1,6 @@
 use super::*;
 use sandbox_core::policy::EgressRules;
-use sandbox_core::{CapabilityPolicy, ImageRetention, SandboxSpec};
+use sandbox_core::{CapabilityPolicy, HostMount, ImageRetention, SandboxSpec};
 
 pub(crate) fn plan(spec: &SandboxSpec, policy: &CapabilityPolicy) -> Plan {
     Plan::resolve(spec, policy).expect("a plan")
@@ -236,6 +236,11 @@ fn unsupported_requests_are_refused() {
         let error = lowered(&spec, &policy, PodProfile::Hardened).expect_err("refused");
         assert_eq!(error.kind(), kind, "{error}");
     }
+    let mount = spec.clone().mount(HostMount::read_only("/srv", "/data"));
+    let error = lowered(&mount, &CapabilityPolicy::new(), PodProfile::Hardened);
+    let error = error.expect_err("a pod has no folders of this host");
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    assert!(error.to_string().contains("mounts: "), "{error}");
     let mut packages = CapabilityPolicy::new();
     packages.packages = vec!["six".into()];
     let mut roots = CapabilityPolicy::new();

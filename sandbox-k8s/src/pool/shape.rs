@@ -37,7 +37,9 @@ impl Shape {
 }
 
 /// Whether a pod of the pool can serve this sandbox. A lifetime starts with the pod, an image that
-/// is always pulled may have changed, and a detached sandbox has no lease.
+/// is always pulled may have changed, a detached sandbox has no lease, and a pod that waits would
+/// hold its claims.
 pub(crate) fn is_poolable(plan: &Plan, pull: PullPolicy) -> bool {
-    !plan.detached && plan.lifetime.is_none() && pull != PullPolicy::Always
+    let is_plain = !plan.detached && plan.volumes.is_empty();
+    is_plain && plan.lifetime.is_none() && pull != PullPolicy::Always
 }

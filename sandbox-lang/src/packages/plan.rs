@@ -185,13 +185,9 @@ fn refused(cache: &Path, why: &str) -> Error {
 
 /// The folders of the host that a plan makes writable, with links resolved.
 fn writable(plan: &Plan) -> Vec<PathBuf> {
-    let workspace = plan.workspace.iter().filter(|it| !it.read_only);
-    let roots = plan.write_roots.iter();
     // A missing folder cannot be written to.
-    roots
-        .chain(workspace.map(|it| &it.path))
-        .filter_map(|root| root.canonicalize().ok())
-        .collect()
+    let sources = plan.writable_sources();
+    sources.filter_map(|it| it.canonicalize().ok()).collect()
 }
 
 /// Resolves the links of a path, and tells whether the target exists. Missing components stay

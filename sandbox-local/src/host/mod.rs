@@ -29,7 +29,7 @@ pub(crate) use mount_table::{mount_table, mounts_of};
 pub(crate) use paths::platform_roots;
 use paths::resolve;
 pub(crate) use paths::{FileKind, OpenObject, PathRole, Root, Stamp};
-pub(crate) use plan_paths::{PlanPaths, ReservedPaths};
+pub(crate) use plan_paths::{MountedRoot, PlanPaths, ReservedPaths};
 pub(crate) use profile::profile;
 pub(crate) use seccomp::Seccomp;
 pub(crate) use tasks::user_tasks;

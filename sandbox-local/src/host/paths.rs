@@ -34,6 +34,7 @@ pub(crate) enum PathRole {
     Read,
     Write,
     Workspace,
+    Mount,
 }
 
 impl PathRole {
@@ -42,6 +43,7 @@ impl PathRole {
             Self::Read => "read root",
             Self::Write => "write root",
             Self::Workspace => "workspace",
+            Self::Mount => "mount",
         }
     }
 }
@@ -173,10 +175,10 @@ pub(crate) fn resolve(
     if root.path != Path::new("/") {
         return Ok(vec![root]);
     }
-    if role == PathRole::Workspace {
+    if matches!(role, PathRole::Workspace | PathRole::Mount) {
         return Err(error::invalid_spec(
             tier,
-            "the workspace is the root folder",
+            format!("the {} is the root folder", role.name()),
             "name a folder in it",
         ));
     }

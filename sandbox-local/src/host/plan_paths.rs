@@ -24,7 +24,9 @@ pub(crate) struct PlanPaths {
     /// The plan's write roots.
     pub(crate) write: Vec<Root>,
     pub(crate) workspace: Option<Root>,
-    /// Where procfs is mounted in the roots and the workspace.
+    /// The plan's mounts, in its order.
+    pub(crate) mounts: Vec<MountedRoot>,
+    /// Where procfs is mounted in the roots, the workspace and the mounts.
     pub(crate) processes: Vec<PathBuf>,
     /// The folder of installed packages, if it exists and the plan makes folders of the host
     /// writable.
@@ -37,6 +39,15 @@ pub(crate) struct PlanPaths {
     pub(crate) provided_folders: Vec<OpenObject>,
     /// The host's `/etc/hosts` and `/etc/resolv.conf`, for a sandbox with the host's network.
     pub(crate) names: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+/// A host path that a plan mounts at a path of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct MountedRoot {
+    pub(crate) root: Root,
+    /// The path in the sandbox.
+    pub(crate) target: PathBuf,
+    pub(crate) read_only: bool,
 }
 
 /// Folders that sandboxes must not change, and the rule for links.
@@ -66,15 +77,27 @@ impl PlanPaths {
             None => None,
             Some(workspace) => resolve(tier, PathRole::Workspace, &workspace.path, &rule)?.pop(),
         };
+        let mut mounts = Vec::new();
+        for mount in &plan.mounts {
+            let root = resolve(tier, PathRole::Mount, &mount.source, &rule)?.pop();
+            mounts.extend(root.map(|root| MountedRoot {
+                root,
+                target: mount.target.clone(),
+                read_only: mount.read_only,
+            }));
+        }
         let is_writable = plan.workspace.as_ref().is_some_and(|it| !it.read_only);
         let writable = write.iter().chain(workspace.iter().filter(|_| is_writable));
+        let writable_mounts = mounts.iter().filter(|mount| !mount.read_only);
+        let writable = writable.chain(writable_mounts.map(|mount| &mount.root));
         let writable = writable
             .filter(|_| !reserved.any_link)
             .filter_map(|root| Some(root.object.as_ref()?.identity()))
             .collect::<Vec<_>>();
         // A writable root may have been reached through a link in another writable root.
         let named = write.iter().map(|root| (PathRole::Write, root));
-        for (role, root) in named.chain(workspace.iter().map(|root| (PathRole::Workspace, root))) {
+        let named = named.chain(workspace.iter().map(|root| (PathRole::Workspace, root)));
+        for (role, root) in named.chain(mounts.iter().map(|it| (PathRole::Mount, &it.root))) {
             if let Some(object) = &root.object {
                 object
                     .refuse_links_in(&writable)
@@ -97,10 +120,12 @@ impl PlanPaths {
             ));
         }
         let open_folder = |what: &str, path: &Path| open_folder(tier, what, path, &writable);
-        // Without roots and workspace, nothing visible could contain it.
-        let state = match read.is_empty() && write.is_empty() && workspace.is_none() {
-            true => None,
-            false => open_folder("state folder", reserved.state)?,
+        let shown = read.iter().chain(&write).chain(&workspace);
+        let shown = shown.chain(mounts.iter().map(|mount| &mount.root));
+        // Without roots, workspace and mounts, nothing visible could contain it.
+        let state = match shown.clone().next() {
+            None => None,
+            Some(_) => open_folder("state folder", reserved.state)?,
         };
         let cache_object = match reserved.packages {
             Some(path) => open_folder("folder of packages", path)?,
@@ -112,9 +137,8 @@ impl PlanPaths {
             found.ok_or_else(|| error::path(tier, "folder of packages", &folder.source, gone()))
         });
         let provided_folders = provided.collect::<Result<_>>()?;
-        let named = read.iter().chain(&write).chain(&workspace);
         let processes =
-            processes(named).map_err(|cause| error::setup(tier, "the table of mounts", cause))?;
+            processes(shown).map_err(|cause| error::setup(tier, "the table of mounts", cause))?;
         Ok(Self {
             cache: cache_object.as_ref().map(|cache| cache.path().to_owned()),
             cache_object,
@@ -124,6 +148,7 @@ impl PlanPaths {
             read,
             write,
             workspace,
+            mounts,
             processes,
             names,
         })

@@ -57,7 +57,7 @@ pub(super) fn mode(plan: &Plan, context: &LoweringContext<'_>) -> Result<Mode> {
 }
 
 /// The folders to be id-mapped, so that code owns what their owner owns on the host: write roots, a
-/// writable workspace, and a workspace that other users may not read.
+/// writable workspace, writable mounts, and a workspace or mount that other users may not read.
 pub(super) fn mapped(plan: &Plan, context: &LoweringContext<'_>) -> Result<Vec<IdMappedFolder>> {
     if context.isolation != Isolation::Privileged {
         return Ok(Vec::new());
@@ -86,8 +86,11 @@ pub(super) fn mapped(plan: &Plan, context: &LoweringContext<'_>) -> Result<Vec<I
         .is_some_and(|workspace| workspace.read_only);
     let workspace = context.host_paths.workspace.iter();
     let workspace = workspace.filter(|root| !read_only || !others_may_read(root));
+    let mounts = context.host_paths.mounts.iter();
+    let mounts = mounts.filter(|it| !it.read_only || !others_may_read(&it.root));
+    let roots = workspace.chain(&context.host_paths.write);
     let mut mapped = Vec::<IdMappedFolder>::new();
-    for root in workspace.chain(&context.host_paths.write) {
+    for root in roots.chain(mounts.map(|it| &it.root)) {
         // A nested folder is mapped with the outer one.
         if !mapped
             .iter()

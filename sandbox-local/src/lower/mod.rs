@@ -102,6 +102,18 @@ pub(crate) fn check_no_image(tier: &str, plan: &Plan) -> Result<()> {
     }
 }
 
+/// Refuses storage that only an engine or a cluster has.
+pub(crate) fn check_no_volumes(tier: &str, plan: &Plan) -> Result<()> {
+    match plan.volumes.first() {
+        None => Ok(()),
+        Some(volume) => Err(error::unsupported(
+            tier,
+            format!("storage: the local backend has no {}", volume.place),
+            "name a path of the host in the policy's storage, or use another tier",
+        )),
+    }
+}
+
 /// Lowers a plan to operations on this host.
 ///
 /// # Errors
@@ -109,6 +121,7 @@ pub(crate) fn check_no_image(tier: &str, plan: &Plan) -> Result<()> {
 /// If this backend cannot build the sandbox at all.
 pub(crate) fn lower(plan: &Plan, context: &LoweringContext<'_>) -> Result<LocalPlan> {
     check_no_image(context.tier, plan)?;
+    check_no_volumes(context.tier, plan)?;
     check_export_paths(&plan.export_paths).map_err(|error| error.on(context.tier))?;
     let mode = identity::mode(plan, context)?;
     let roots = Roots::of(plan, context)?;

@@ -116,12 +116,13 @@ pub(super) fn setup(
             });
         }
     }
-    mounts.extend(
-        roots
-            .binds
-            .iter()
-            .map(|one| with_object(bind(one.path, one.path, one.read_only), one.object)),
-    );
+    let binds = |has_target| {
+        let binds = roots.binds.iter();
+        binds
+            .filter(move |one| one.has_target == has_target)
+            .map(|one| with_object(bind(one.source, one.path, one.read_only), one.object))
+    };
+    mounts.extend(binds(false));
     let provided = plan
         .provided_folders
         .iter()
@@ -157,6 +158,8 @@ pub(super) fn setup(
         writable.folder(&folder, 0o755, true);
     }
     mounts.append(&mut writable.mounts);
+    // A target may be in a folder of exported files.
+    mounts.extend(binds(true));
     mounts.extend(proc_files::restricted(mode, context.host));
     mounts.extend(python_alias::link(context.host, roots));
     let workspace = plan.workspace.as_ref();

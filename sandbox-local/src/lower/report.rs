@@ -97,8 +97,9 @@ fn read_roots(context: &LoweringContext<'_>) -> Enforcement {
 fn open_pipes(plan: &Plan, context: &LoweringContext<'_>, roots: &Roots<'_>) -> Option<Mechanism> {
     let workspace = plan.workspace.as_ref();
     let is_read_only = workspace.is_some_and(|workspace| workspace.read_only);
-    let mut read_roots = plan.read_roots.iter();
-    if context.host.landlock_abi == 0 && (is_read_only || !plan.read_roots.is_empty()) {
+    let mounts = plan.mounts.iter().filter(|mount| mount.read_only);
+    let mut read_roots = plan.read_roots.iter().chain(mounts.map(|it| &it.target));
+    if context.host.landlock_abi == 0 && (is_read_only || read_roots.clone().next().is_some()) {
         Some(Mechanism::OpenPipes)
     } else if read_roots.any(|root| root.starts_with("/tmp") || root.starts_with("/dev/shm"))
         || roots.has_read_only_below_writable()
@@ -277,19 +278,25 @@ fn pids(context: &LoweringContext<'_>) -> Enforcement {
 }
 
 fn disk(plan: &Plan, context: &LoweringContext<'_>, roots: &Roots<'_>) -> Enforcement {
-    let workspace = plan
-        .workspace
-        .as_ref()
-        .is_some_and(|workspace| !workspace.read_only);
     if context.isolation == Isolation::Landlock {
         return Enforcement::partial(Mechanism::RlimitFsize, "it bounds each file, not their sum");
     }
-    let gap = match (workspace, roots.writable()) {
-        (false, false) => return Enforcement::enforced(Mechanism::OneTmpfs),
-        (true, false) => "workspace unbounded",
-        (false, true) => "write roots unbounded",
-        (true, true) => "workspace and write roots unbounded",
-    };
+    let workspace = plan.workspace.iter().filter(|it| !it.read_only);
+    let mut writable = roots.binds.iter().filter(|bind| !bind.read_only);
+    let unbounded = [
+        ("workspace", workspace.count() > 0),
+        ("write roots", writable.clone().any(|bind| !bind.has_target)),
+        ("mounts", writable.any(|bind| bind.has_target)),
+    ];
+    let unbounded = unbounded
+        .iter()
+        .filter(|(_, is)| *is)
+        .map(|(what, _)| *what);
+    let unbounded = unbounded.collect::<Vec<_>>().join(" and ");
+    if unbounded.is_empty() {
+        return Enforcement::enforced(Mechanism::OneTmpfs);
+    }
+    let gap = format!("{unbounded} unbounded");
     Enforcement::partial([Mechanism::OneTmpfs, Mechanism::RlimitFsize], gap)
 }
 

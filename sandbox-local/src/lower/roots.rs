@@ -11,12 +11,13 @@ use sandbox_lang::packages::targets;
 
 use super::LoweringContext;
 use crate::error;
-use crate::host::{FileKind, Isolation, OpenObject, PathRole, Root, Stamp};
+use crate::host::{FileKind, Isolation, MountedRoot, OpenObject, PathRole, Root, Stamp};
 
 /// The host's paths in a sandbox.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Roots<'a> {
-    /// Bind mounts at the path that they have on the host; parents before children.
+    /// Bind mounts: first those at the path that they have on the host, parents before children,
+    /// then those at a target.
     pub(super) binds: Vec<Bind<'a>>,
     /// Small files that are copied instead.
     pub(super) copies: Vec<(&'a Path, Stamp)>,
@@ -38,7 +39,12 @@ pub(super) struct Mask {
 /// A bind mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Bind<'a> {
+    /// The path in the sandbox.
     pub(super) path: &'a Path,
+    /// The path on the host.
+    pub(super) source: &'a Path,
+    /// Whether the plan chose the path in the sandbox.
+    pub(super) has_target: bool,
     pub(super) read_only: bool,
     pub(super) kind: FileKind,
     /// The object that the path must lead to on the host.
@@ -62,6 +68,8 @@ impl<'a> Roots<'a> {
             check(plan, context, role, root)?;
             wanted.push(Bind {
                 path: &root.path,
+                source: &root.path,
+                has_target: false,
                 read_only: role == PathRole::Read,
                 kind: root.kind,
                 object: root.object.as_ref(),
@@ -84,6 +92,8 @@ impl<'a> Roots<'a> {
                 }
                 _ => wanted.push(Bind {
                     path: &root.path,
+                    source: &root.path,
+                    has_target: false,
                     read_only: true,
                     kind: root.kind,
                     object: None,
@@ -110,11 +120,17 @@ impl<'a> Roots<'a> {
         roots.links = links;
         if context.isolation != Isolation::Landlock {
             let named = host_paths.read.iter().chain(&host_paths.write);
+            let named = named.map(|root| (root, &*root.path));
+            let mounts = host_paths.mounts.iter().map(|it| (&it.root, &*it.target));
             let state = (context.state, host_paths.state.as_ref());
-            roots.mask_in(named.map(|root| (root, &*root.path)), state);
+            roots.mask_in(named.chain(mounts), state);
             if roots.access(context.state).is_some() {
                 roots.mask(context.state.into(), host_paths.state.as_ref());
             }
+        }
+        for mount in &host_paths.mounts {
+            let bind = roots.bind_of(mount, context)?;
+            roots.binds.push(bind);
         }
         roots.protect_packages(plan, context)?;
         roots.hide_processes(plan, context)?;
@@ -127,6 +143,59 @@ impl<'a> Roots<'a> {
             }
         }
         Ok(roots)
+    }
+
+    /// The bind of a mount. Its target must be free: its mount point could not be made in a folder
+    /// of the host, and would hide what every sandbox needs.
+    fn bind_of(&self, mount: &'a MountedRoot, context: &LoweringContext<'_>) -> Result<Bind<'a>> {
+        let MountedRoot { root, target, .. } = mount;
+        check_state(context, PathRole::Mount, root)?;
+        check_own(context, PathRole::Mount, root)?;
+        if context.isolation == Isolation::Landlock {
+            return Err(error::unsupported(
+                context.tier,
+                format!(
+                    "mount of {} at {}: this host gives no mount namespace, so every path is the host's own",
+                    root.path.display(),
+                    target.display()
+                ),
+                "name the folder as a read or write root, or enable user namespaces",
+            ));
+        }
+        if root.kind == FileKind::Other {
+            let why = "neither a folder nor a regular file";
+            return Err(refused(
+                context,
+                PathRole::Mount,
+                root,
+                why,
+                "name one of these",
+            ));
+        }
+        let binds = self.binds.iter().filter(|bind| !bind.has_target);
+        let taken = binds.map(|bind| bind.path);
+        let taken = taken.chain(self.links.iter().map(|(at, _)| *at));
+        let mut taken = taken.chain([Path::new("/etc")]);
+        if let Some(other) = taken.find(|it| is_within(target, it) || is_within(it, target)) {
+            let target = target.display();
+            let what = format!(
+                "mount target {target}: on this tier it overlaps {}, which is the platform's or a root",
+                other.display()
+            );
+            return Err(error::invalid_spec(
+                context.tier,
+                what,
+                "use another path, such as one in /mnt",
+            ));
+        }
+        Ok(Bind {
+            path: target,
+            source: &root.path,
+            has_target: true,
+            read_only: mount.read_only,
+            kind: root.kind,
+            object: root.object.as_ref(),
+        })
     }
 
     /// Hides procfs where it is mounted in a root, as in a chroot folder.
@@ -166,6 +235,11 @@ impl<'a> Roots<'a> {
             }
             if is_root {
                 self.mask(place.clone(), None);
+            }
+            for mount in &context.host_paths.mounts {
+                if let Ok(below) = place.strip_prefix(&mount.root.path) {
+                    self.mask(mount.target.join(below), None);
+                }
             }
             if let Some(below) = inside {
                 self.mask(Path::new(WORK_FOLDER).join(below), None);
@@ -210,6 +284,8 @@ impl<'a> Roots<'a> {
         }
         let write = context.host_paths.write.iter();
         self.mask_in(write.map(|root| (root, &*root.path)), cache);
+        let mounts = context.host_paths.mounts.iter().filter(|it| !it.read_only);
+        self.mask_in(mounts.map(|it| (&it.root, &*it.target)), cache);
         self.mask_in(workspace.map(|root| (root, Path::new(WORK_FOLDER))), cache);
         Ok(())
     }
@@ -390,7 +466,7 @@ fn refused(
 ) -> Error {
     let what = format!("{} {}: {why}", role.name(), root.path.display());
     match role {
-        PathRole::Workspace => error::invalid_spec(context.tier, what, fix),
+        PathRole::Workspace | PathRole::Mount => error::invalid_spec(context.tier, what, fix),
         PathRole::Read | PathRole::Write => error::invalid_policy(context.tier, what, fix),
     }
 }

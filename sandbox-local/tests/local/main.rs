@@ -13,6 +13,7 @@ mod kernel_objects;
 mod libraries;
 mod lifetime;
 mod limits;
+mod mounts;
 mod packages;
 mod paths;
 mod ports;
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
         lifetime::TESTS,
         limits::TESTS,
         libraries::TESTS,
+        mounts::TESTS,
         packages::TESTS,
         paths::TESTS,
         ports::TESTS,

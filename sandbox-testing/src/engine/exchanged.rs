@@ -9,7 +9,8 @@ use std::time::Duration;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use sandbox_container::ContainerMutation;
 use sandbox_core::{
-    Capability, CapabilityPolicy, Error, ErrorKind, SandboxClient, SandboxSpec, Workspace,
+    Capability, CapabilityPolicy, Error, ErrorKind, HostMount, SandboxClient, SandboxSpec,
+    Workspace,
 };
 
 use super::{EngineTest, TestEngine};
@@ -19,6 +20,10 @@ pub const TESTS: &[EngineTest] = &[
     (
         "exchanged::no_outside_folder_is_mounted_during_exchanges",
         exchanged,
+    ),
+    (
+        "exchanged::no_outside_folder_is_mounted_at_a_target_during_exchanges",
+        exchanged_source,
     ),
     (
         "exchanged::without_checks_an_outside_folder_is_mounted",
@@ -122,10 +127,20 @@ const PAUSES: [Duration; 8] = [
     Duration::from_millis(40),
 ];
 
-/// Creates sandboxes with a read root below a folder that is continuously exchanged with a link to
+/// Where a sandbox gets the folder.
+#[derive(Debug, Clone, Copy)]
+enum Place {
+    /// At its own path, as a read root.
+    Root,
+    /// At a target, as a mount.
+    Target,
+}
+
+/// Creates sandboxes with a folder below a folder that is continuously exchanged with a link to
 /// another folder.
 async fn count(
     engine: &'static TestEngine,
+    place: Place,
     client: impl Fn(&Path) -> SandboxClient,
     is_enough: impl Fn(&Count) -> bool,
 ) -> sandbox_core::Result<Count> {
@@ -151,9 +166,17 @@ async fn count(
         });
         let attempts = async {
             let client = client(&root);
-            let script = format!("cat {}/file", root.display());
+            let seen_at = match place {
+                Place::Root => root.as_path(),
+                Place::Target => Path::new("/target"),
+            };
+            let script = format!("cat {}/file", seen_at.display());
             while !is_enough(&count) {
-                match client.create(&engine.spec()).await {
+                let spec = match place {
+                    Place::Root => engine.spec(),
+                    Place::Target => engine.spec().mount(HostMount::read_only(&root, seen_at)),
+                };
+                match client.create(&spec).await {
                     Ok(sandbox) => {
                         let seen = output(&sandbox, &script).await;
                         sandbox.kill().await?;
@@ -181,13 +204,23 @@ async fn count(
 }
 
 fn exchanged(engine: &'static TestEngine) -> TestResult {
+    none_outside(engine, Place::Root, |root| reading(engine, root))
+}
+
+fn exchanged_source(engine: &'static TestEngine) -> TestResult {
+    none_outside(engine, Place::Target, |_| {
+        engine.client(CapabilityPolicy::new())
+    })
+}
+
+fn none_outside(
+    engine: &'static TestEngine,
+    place: Place,
+    client: impl Fn(&Path) -> SandboxClient,
+) -> TestResult {
     run(async {
-        let count = count(
-            engine,
-            |root| reading(engine, root),
-            |count| count.attempts() >= rounds(),
-        )
-        .await?;
+        let is_enough = |count: &Count| count.attempts() >= rounds();
+        let count = count(engine, place, client, is_enough).await?;
         println!(
             "{} good, {} outside, {} refused",
             count.good,
@@ -216,7 +249,7 @@ fn unchecked(engine: &'static TestEngine) -> TestResult {
         };
         // One success is enough, and comes within a few attempts.
         let is_enough = |count: &Count| count.outside > 0 || count.attempts() >= 4 * rounds();
-        let count = count(engine, unchecked, is_enough).await?;
+        let count = count(engine, Place::Root, unchecked, is_enough).await?;
         println!("{} good, {} outside", count.good, count.outside);
         assert!(count.outside > 0, "{count:?}");
         Ok(())

@@ -19,6 +19,7 @@ mod hardening;
 mod images;
 mod inherited;
 mod libraries;
+mod mounts;
 mod opened;
 mod owner;
 mod package_cache;
@@ -63,6 +64,7 @@ const TESTS: &[&[EngineTest]] = &[
     exchanged::TESTS,
     workspaces::TESTS,
     libraries::TESTS,
+    mounts::TESTS,
     packages::TESTS,
     speed::TESTS,
 ];

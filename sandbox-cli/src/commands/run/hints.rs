@@ -50,6 +50,27 @@ pub fn bare_command(arguments: &[OsString]) -> Option<String> {
     Some(format!("a command goes after --: sandbox run -- {line}"))
 }
 
+/// How to bring in a program that this host has and the sandbox does not.
+pub fn program_of_host(program: &Path, is_local: bool) -> Option<String> {
+    in_folders(program, &std::env::var_os("PATH")?, is_local)
+}
+
+fn in_folders(program: &Path, folders: &OsStr, is_local: bool) -> Option<String> {
+    if program.components().count() != 1 {
+        return None;
+    }
+    let mut found = std::env::split_paths(folders).map(|folder| folder.join(program));
+    let found = found.find(|file| file.is_file())?;
+    let (folder, found) = (found.parent()?.display(), found.display());
+    Some(match is_local {
+        true => format!(
+            "this host has {found}: --preset coding brings in this user's toolchains, and \
+             -v {folder}:{folder}:ro with -e PATH={folder}:/usr/bin:/bin any folder"
+        ),
+        false => format!("this host has {found}: use an --image that has it too"),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,5 +102,22 @@ mod tests {
         }
         assert_eq!(shell_fix("echo 'a'").matches("'\\''").count(), 2);
         assert!(!is_shell_line(OsStr::new("/bin/ls")));
+    }
+
+    #[test]
+    fn program_of_the_host_says_how_to_bring_it_in() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("cargo"), "").unwrap();
+        let path = folder.path().as_os_str();
+        let hint = |program: &str, is_local| in_folders(Path::new(program), path, is_local);
+        let local = hint("cargo", true).unwrap();
+        let program = folder.path().join("cargo").display().to_string();
+        assert!(
+            local.contains(&program) && local.contains("--preset coding"),
+            "{local}"
+        );
+        assert!(hint("cargo", false).unwrap().contains("--image"));
+        assert_eq!(hint("rustc", true), None);
+        assert_eq!(hint("./cargo", true), None);
     }
 }

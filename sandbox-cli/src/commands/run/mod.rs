@@ -13,7 +13,7 @@ pub(super) mod output_folder;
 mod program;
 mod scan;
 mod session;
-mod siblings;
+pub mod siblings;
 pub(super) mod signals;
 pub(super) mod stdin;
 pub(super) mod summary;
@@ -127,7 +127,7 @@ pub struct RunArguments {
     dockerfile: Option<PathBuf>,
 
     /// Run in this existing, running container (id or name) and leave it as it was
-    #[arg(long, value_name = "CONTAINER", help_heading = "Policy", conflicts_with_all = ["image", "pull", "rm_image", "writable_root", "workspace", "commit", "runtime", "package_network"])]
+    #[arg(long, value_name = "CONTAINER", help_heading = "Policy", conflicts_with_all = ["image", "pull", "rm_image", "writable_root", "workspace", "volume", "commit", "runtime", "package_network"])]
     adopt: Option<String>,
 
     /// Create an image with this unused name from the sandbox's files afterwards; needs
@@ -191,7 +191,7 @@ pub fn run(arguments: &RunArguments) -> Outcome {
         true => None,
         false => Some(OutputFolder::prepare(
             arguments.out.as_deref(),
-            &writable(&request.policy, request.spec.workspace.as_ref()),
+            &writable(&request.policy, &request.spec),
             request.policy.follow_links.unwrap_or(false),
         )?),
     };
@@ -283,6 +283,10 @@ impl RunArguments {
             print_status(format_args!(
                 "{folder} is readable: it has modules beside the program (--no-siblings: {WITHOUT})"
             ));
+        }
+        if !request.toolchains.is_empty() && self.says_siblings() {
+            let names = request.toolchains.join(", ");
+            print_status(format_args!("readable toolchains of this user: {names}"));
         }
         if self.tty && !request.timeout_is_stated {
             let policy = &mut request.policy;

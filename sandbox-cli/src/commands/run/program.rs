@@ -160,12 +160,10 @@ impl Program {
         }
     }
 
-    /// The name of a command without arguments.
-    pub fn command(&self) -> Option<&OsStr> {
+    /// The name and the arguments of a command, which no language runs.
+    pub fn command(&self) -> Option<(&OsStr, &[OsString])> {
         match &self.source {
-            ProgramSource::Path(name) if self.language.is_none() && self.arguments.is_empty() => {
-                Some(name)
-            }
+            ProgramSource::Path(name) if self.language.is_none() => Some((name, &self.arguments)),
             _ => None,
         }
     }

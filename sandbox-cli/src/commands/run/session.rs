@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::convert::Infallible;
+use std::path::Path;
 use std::time::Duration;
 
 use sandbox::{
@@ -11,7 +12,7 @@ use sandbox::{
 
 use super::artifacts_page::ArtifactsPage;
 use super::document::RunDocument;
-use super::hints::{is_shell_line, shell_fix};
+use super::hints::{is_shell_line, program_of_host, shell_fix};
 use super::live::{LiveOutput, WrittenOutput, exec_live};
 use super::output_folder::{DEFAULT_EXPORT, OutputFolder};
 use super::program::{CopiedFile, Program};
@@ -22,7 +23,7 @@ use super::terminal;
 use super::{RunArguments, code};
 use crate::command_error::{CommandError, Outcome};
 use crate::exit::Exit;
-use crate::options::{Request, Secrets};
+use crate::options::{LOCAL, Request, Secrets};
 use crate::output::{LiveFormat, print_json};
 use crate::print_status;
 use crate::progress::Progress;
@@ -260,8 +261,15 @@ impl Run<'_> {
             return Err(language.missing(&language.run.programs));
         }
         result.map_err(|error| match self.program.command() {
-            Some(line) if is_missing(&error) && is_shell_line(line) => {
-                error.with_fix(shell_fix(&line.to_string_lossy()))
+            Some((name, arguments)) if is_missing(&error) => {
+                let fix = match arguments.is_empty() && is_shell_line(name) {
+                    true => Some(shell_fix(&name.to_string_lossy())),
+                    false => program_of_host(Path::new(name), sandbox.tier() == LOCAL),
+                };
+                match fix {
+                    Some(fix) => error.with_fix(fix),
+                    None => error,
+                }
             }
             _ => error,
         })

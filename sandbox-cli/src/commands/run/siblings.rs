@@ -23,7 +23,7 @@ pub fn folder(file: &Path, language: Option<&Language>) -> Option<PathBuf> {
 }
 
 /// Whether a folder is likely to hold what a program should not read.
-fn is_broad(folder: &Path) -> bool {
+pub fn is_broad(folder: &Path) -> bool {
     let home = std::env::var_os("HOME").map(PathBuf::from);
     let home = home.and_then(|home| home.canonicalize().ok());
     let is_above_home = home.is_some_and(|home| home.starts_with(folder));

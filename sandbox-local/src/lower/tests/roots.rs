@@ -5,7 +5,7 @@ use sandbox_core::{CapabilityPolicy, ErrorKind, Workspace};
 use super::render::render;
 use super::samples::{Sample, file, folder, link, plan};
 use super::spec;
-use crate::host::{FileKind, Isolation};
+use crate::host::{FileKind, Isolation, MountedRoot, Root};
 
 #[test]
 fn private_read_root_is_refused_as_root() {
@@ -252,4 +252,94 @@ fn private_socket_as_read_root_is_refused() {
             .is_err(),
         "code may not use it"
     );
+}
+
+fn mounted(sample: &mut Sample, root: Root, target: &str, read_only: bool) {
+    let target = target.into();
+    sample.host_paths.mounts.push(MountedRoot {
+        root,
+        target,
+        read_only,
+    });
+}
+
+#[test]
+fn mounts_come_last_and_belong_to_the_code_where_it_may_write() {
+    let mut sample = Sample::root();
+    mounted(&mut sample, folder("/srv/in"), "/output/in", true);
+    mounted(&mut sample, folder("/srv/out"), "/tmp/out", false);
+    mounted(&mut sample, file("/srv/conf"), "/app.conf", true);
+    let mut private = folder("/home/me/private");
+    private.mode = 0o700;
+    mounted(&mut sample, private, "/private", true);
+    let policy = CapabilityPolicy::new().artifact_export_path("/output/*");
+    let lowered = sample.lower(&plan(&spec(), &policy)).expect("lowered");
+    let text = render(&lowered);
+    let line = |line: &str| {
+        let found = text.lines().position(|it| it == line);
+        found.unwrap_or_else(|| panic!("{line:?} in {text}"))
+    };
+    let scratch = |target: &str| {
+        let found = text.lines().position(|it| it.ends_with(target));
+        found.unwrap_or_else(|| panic!("{target:?} in {text}"))
+    };
+    // A mount would be hidden by one above it that comes later.
+    assert!(line("ro /srv/in -> /output/in") > scratch(" -> /output"));
+    assert!(line("rw /srv/out -> /tmp/out") > scratch(" -> /tmp"));
+    assert!(line("ro /srv/conf -> /app.conf") < line("read-only /"));
+    assert!(text.contains("mapped /srv/out of (1234, 1234)\n"), "{text}");
+    assert!(text.contains("mapped /home/me/private of"), "{text}");
+    assert!(!text.contains("mapped /srv/in "), "{text}");
+    assert!(text.contains("mounts unbounded"), "{text}");
+}
+
+#[test]
+fn state_folder_and_package_cache_are_masked_in_mounts() {
+    let mut sample = Sample::root();
+    sample.host_paths.cache = Some("/home/me/cache/packages".into());
+    mounted(&mut sample, folder("/run"), "/a", true);
+    mounted(&mut sample, folder("/home/me"), "/b", false);
+    mounted(&mut sample, folder("/home"), "/c", true);
+    let lowered = sample.lower(&plan(&spec(), &CapabilityPolicy::new()));
+    let text = render(&lowered.expect("lowered"));
+    assert!(text.contains("mask /a/sandbox\n"), "{text}");
+    assert!(text.contains("mask /b/cache/packages\n"), "{text}");
+    // Code could rename it with the mask.
+    assert!(text.contains("pin /b/cache\n"), "{text}");
+    // Code cannot change it there.
+    assert!(!text.contains("mask /c"), "{text}");
+}
+
+#[test]
+fn taken_targets_and_odd_sources_are_refused() {
+    let refused = |sample: &Sample, says: &str| {
+        let error = sample.lower(&plan(&spec(), &CapabilityPolicy::new()));
+        let error = error.expect_err(says);
+        assert!(
+            error.to_string().contains(says) && error.fix().is_some(),
+            "{error}"
+        );
+        error.kind()
+    };
+    for (source, target, says) in [
+        ("/srv", "/usr/share/mine", "overlaps /usr"),
+        ("/srv", "/etc/mine", "overlaps /etc"),
+        ("/srv", "/lib64/mine", "overlaps /lib64"),
+        ("/srv", "/data/deep", "overlaps /data"),
+        ("/run/sandbox", "/a", "state folder"),
+        ("/proc", "/a", "processes"),
+    ] {
+        let mut sample = Sample::root();
+        sample.host_paths.read = vec![link("/current", "data", folder("/data"))];
+        mounted(&mut sample, folder(source), target, true);
+        assert_eq!(refused(&sample, says), ErrorKind::InvalidSpec, "{target}");
+    }
+    let mut sample = Sample::root();
+    let mut socket = file("/run/docker.sock");
+    socket.kind = FileKind::Other;
+    mounted(&mut sample, socket, "/docker.sock", false);
+    assert_eq!(refused(&sample, "neither a folder"), ErrorKind::InvalidSpec);
+    let mut sample = Sample::landlock();
+    mounted(&mut sample, folder("/srv"), "/a", true);
+    assert_eq!(refused(&sample, "mount namespace"), ErrorKind::Unsupported);
 }
