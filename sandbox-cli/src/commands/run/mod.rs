@@ -196,7 +196,7 @@ pub fn run(arguments: &RunArguments) -> Outcome {
         )?),
     };
     let page = arguments.artifacts_html.as_deref().map(|path| {
-        let writable = writable(&request.policy, request.spec.workspace.as_ref());
+        let writable = writable(&request.policy, &request.spec);
         ArtifactsPage::prepare(
             path,
             &writable,
