@@ -335,10 +335,10 @@ impl SandboxSpec {
             })?;
         }
         self.egress_rules()?;
-        if let Some(user) = &self.user {
-            if user::parse(user).is_none() {
-                return bad(format!("user {user:?}: {}", user::FORM));
-            }
+        if let Some(user) = &self.user
+            && user::parse(user).is_none()
+        {
+            return bad(format!("user {user:?}: {}", user::FORM));
         }
         if self.lifetime == Some(Duration::ZERO) {
             return bad("lifetime: must be more than 0".into());
