@@ -20,14 +20,14 @@ pub(super) enum Form {
 #[derive(Debug)]
 pub(super) enum Channel {
     Frames(Frames),
-    Shell(ShellChannel),
+    Shell(Box<ShellChannel>),
 }
 
 impl Channel {
     pub(super) fn new(form: &Form) -> Self {
         match form {
             Form::Frames => Self::Frames(Frames::default()),
-            Form::Shell { mark } => Self::Shell(ShellChannel::new(mark)),
+            Form::Shell { mark } => Self::Shell(Box::new(ShellChannel::new(mark))),
         }
     }
 
