@@ -14,8 +14,9 @@ use crate::egress;
 use crate::lowering::MESSAGE_FILE;
 use crate::report::MESSAGE_GAP;
 
-/// The most bytes read of such a file.
-const MAX_BYTES: usize = 64 * 1024;
+/// The most bytes read of such a file. The table of sockets has a line for each address that rules
+/// allow.
+const MAX_BYTES: usize = 1024 * 1024;
 
 /// Files with the memory limit in bytes, for cgroup v2 and v1.
 const MEMORY: [&str; 2] = [
