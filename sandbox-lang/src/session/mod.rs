@@ -180,7 +180,8 @@ impl Session {
         &self.language
     }
 
-    /// The version of the interpreter, such as `3.11.2`; `unknown` for a shell other than bash.
+    /// The version of the interpreter, such as `3.11.2`; of a shell, such as
+    /// `bash 5.2.15(1)-release`, and `unknown` if it is not bash.
     #[must_use]
     pub fn version(&self) -> &str {
         &self.version

@@ -251,11 +251,11 @@ mod tests {
 
     #[test]
     fn changed_and_large_files_are_told() {
-        let page = page_of("/output/a.bin", "application/octet-stream", b"\xff\0");
-        assert!(page.contains("no text and no picture"), "{page}");
+        let shown = page_of("/output/a.bin", "application/octet-stream", b"\xff\0");
+        assert!(shown.contains("no text and no picture"), "{shown}");
         let long = "x".repeat(MAX_TEXT + 5);
-        let page = page_of("/output/a.txt", "text/plain", long.as_bytes());
-        assert!(page.contains("5 more bytes are not shown"), "{page}");
+        let shown = page_of("/output/a.txt", "text/plain", long.as_bytes());
+        assert!(shown.contains("5 more bytes are not shown"), "{shown}");
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         std::fs::write(&path, "other").unwrap();
@@ -266,8 +266,11 @@ mod tests {
             let artifact = Artifact::new(path.clone(), source, size, None, hash.clone());
             export.artifacts.push(artifact);
         }
-        let page = page(&export);
-        assert!(page.contains("It was changed after the export."), "{page}");
-        assert!(page.contains("too large"), "{page}");
+        let written = page(&export);
+        assert!(
+            written.contains("It was changed after the export."),
+            "{written}"
+        );
+        assert!(written.contains("too large"), "{written}");
     }
 }

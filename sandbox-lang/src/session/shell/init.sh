@@ -45,7 +45,7 @@ __sandbox_end() {
         __count=$((__count + 1))
         if [ ${#__name} -le 100 ] && [ ${#__shown} -le 3000 ]; then __shown="$__shown $__name"; fi
     done
-    if [ "$__sandbox_cell" = 0 ]; then __shown=" ${BASH_VERSION-unknown}"; fi
+    if [ "$__sandbox_cell" = 0 ]; then __shown=" ${BASH_VERSION:+bash }${BASH_VERSION:-unknown}"; fi
     printf '%s %s %s%s\n' "$__sandbox_cell" "$1" "$__count" "$__shown" >"$__sandbox_folder/end"
 }
 __sandbox_first=$(__sandbox_new_names)
