@@ -98,8 +98,8 @@ fn missing(engine: &'static TestEngine) -> TestResult {
         let create = async |name: &str| {
             let policy = CapabilityPolicy::new().storage("lab", Storage::volume(name));
             let mount = StorageMount::read_write("lab", "/lab");
-            let created = engine.client(policy).create(&engine.spec().storage(mount));
-            created.await.expect_err("refused")
+            let (client, spec) = (engine.client(policy), engine.spec().storage(mount));
+            client.create(&spec).await.expect_err("refused")
         };
         let name = unique_name("missing");
         let error = create(&name).await;
