@@ -127,9 +127,9 @@ const PAUSES: [Duration; 8] = [
     Duration::from_millis(40),
 ];
 
-/// How a sandbox gets the folder.
+/// Where a sandbox gets the folder.
 #[derive(Debug, Clone, Copy)]
-enum MountKind {
+enum SeenAt {
     /// At its own path, as a read root.
     Root,
     /// At a target, as a mount.
@@ -140,7 +140,7 @@ enum MountKind {
 /// another folder.
 async fn count(
     engine: &'static TestEngine,
-    kind: MountKind,
+    seen: SeenAt,
     client: impl Fn(&Path) -> SandboxClient,
     is_enough: impl Fn(&Count) -> bool,
 ) -> sandbox_core::Result<Count> {
@@ -166,15 +166,15 @@ async fn count(
         });
         let attempts = async {
             let client = client(&root);
-            let seen_at = match kind {
-                MountKind::Root => root.as_path(),
-                MountKind::Target => Path::new("/target"),
+            let seen_at = match seen {
+                SeenAt::Root => root.as_path(),
+                SeenAt::Target => Path::new("/target"),
             };
             let script = format!("cat {}/file", seen_at.display());
             while !is_enough(&count) {
-                let spec = match kind {
-                    MountKind::Root => engine.spec(),
-                    MountKind::Target => engine.spec().mount(HostMount::read_only(&root, seen_at)),
+                let spec = match seen {
+                    SeenAt::Root => engine.spec(),
+                    SeenAt::Target => engine.spec().mount(HostMount::read_only(&root, seen_at)),
                 };
                 match client.create(&spec).await {
                     Ok(sandbox) => {
@@ -204,23 +204,23 @@ async fn count(
 }
 
 fn exchanged(engine: &'static TestEngine) -> TestResult {
-    none_outside(engine, MountKind::Root, |root| reading(engine, root))
+    none_outside(engine, SeenAt::Root, |root| reading(engine, root))
 }
 
 fn exchanged_source(engine: &'static TestEngine) -> TestResult {
-    none_outside(engine, MountKind::Target, |_| {
+    none_outside(engine, SeenAt::Target, |_| {
         engine.client(CapabilityPolicy::new())
     })
 }
 
 fn none_outside(
     engine: &'static TestEngine,
-    kind: MountKind,
+    seen: SeenAt,
     client: impl Fn(&Path) -> SandboxClient,
 ) -> TestResult {
     run(async {
         let is_enough = |count: &Count| count.attempts() >= rounds();
-        let count = count(engine, kind, client, is_enough).await?;
+        let count = count(engine, seen, client, is_enough).await?;
         println!(
             "{} good, {} outside, {} refused",
             count.good,
@@ -249,7 +249,7 @@ fn unchecked(engine: &'static TestEngine) -> TestResult {
         };
         // One success is enough, and comes within a few attempts.
         let is_enough = |count: &Count| count.outside > 0 || count.attempts() >= 4 * rounds();
-        let count = count(engine, MountKind::Root, unchecked, is_enough).await?;
+        let count = count(engine, SeenAt::Root, unchecked, is_enough).await?;
         println!("{} good, {} outside", count.good, count.outside);
         assert!(count.outside > 0, "{count:?}");
         Ok(())
