@@ -57,8 +57,8 @@ pub fn config() -> KubernetesConfig {
 
 /// Why tests that need an image cannot run; `None` where every node has it.
 pub async fn lacks(image: &str) -> Option<String> {
-    let nodes = Api::<Node>::all(cluster().await).list(&ListParams::default());
-    let nodes = nodes.await.expect("the nodes");
+    let nodes = Api::<Node>::all(cluster().await);
+    let nodes = nodes.list(&ListParams::default()).await.expect("the nodes");
     let lacking = nodes.iter().find(|node| {
         let images = node
             .status
