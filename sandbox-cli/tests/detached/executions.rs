@@ -4,6 +4,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use sandbox_testing::users::is_root;
 use serde_json::Value;
 
 use crate::common::{
@@ -220,4 +221,31 @@ pub fn followed_logs_end_with_the_sandbox() {
     assert!(lines.next().is_none());
     assert_eq!(exit_code(&mut child, Duration::from_secs(10)), Some(0));
     assert_eq!(error(&["logs", "-f", "-o", "json", "lab"])["kind"], "usage");
+}
+
+pub fn exec_is_root_inside_where_the_caller_is_root() {
+    let sandbox = DetachedSandbox::create("users", &[]);
+    let exec = |user: &str| {
+        let arguments = ["exec", "--user", user, &sandbox.name, "--"];
+        run(&[&arguments[..], &["sh", "-c", "echo $(id -u) > /dev/stdout"]].concat())
+    };
+    for root in ["root", "0:0"] {
+        let (code, stdout, stderr) = exec(root);
+        match is_root() {
+            true => assert_eq!((code, stdout.as_str()), (Some(0), "0\n"), "{stderr}"),
+            false => {
+                assert_eq!((code, stdout.as_str()), (Some(125), ""));
+                assert!(stderr.contains("the only user of this sandbox"), "{stderr}");
+            }
+        }
+    }
+    let own = sandbox.sh("id -u");
+    let named = exec(own.trim());
+    assert_eq!(named, (Some(0), own, String::new()));
+    let (code, _, stderr) = exec("nobody");
+    assert_eq!(code, Some(125));
+    assert!(
+        stderr.contains("write it as root, uid or uid:gid"),
+        "{stderr}"
+    );
 }

@@ -32,6 +32,7 @@ fn main() -> ExitCode {
                 executions::consecutive_processes_share_a_detached_sandbox,
                 executions::command_follows_the_name_with_or_without_dashes,
                 executions::exec_applies_input_options_and_limits,
+                executions::exec_is_root_inside_where_the_caller_is_root,
                 executions::concurrent_executions_are_independent,
                 executions::interrupted_execution_leaves_sandbox_running,
                 executions::followed_logs_end_with_the_sandbox,
@@ -65,7 +66,7 @@ fn detached_sandbox_works_as_ordinary_user() {
         .gid(USER)
         .output()
         .unwrap();
-    Rerun::assert_passed(&output, 12);
+    Rerun::assert_passed(&output, 13);
     let left = std::fs::read_dir(rerun.folder().join("runtime/sandbox/sandboxes"));
     assert_eq!(left.unwrap().count(), 0);
 }
