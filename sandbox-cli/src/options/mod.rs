@@ -142,8 +142,8 @@ pub struct PolicyOptions {
     #[arg(long, help_heading = "Policy")]
     writable_root: bool,
 
-    /// Package to install first, from the registry (repeatable): of pip, or with a prefix of another
-    /// installer, as in npm:lodash@^4 and gem:rack
+    /// Package to install first, from the registry (repeatable): of pip, or with a prefix of
+    /// another installer, as in npm:lodash@^4 and gem:rack
     #[arg(long, value_name = "NAME[==VERSION]", value_parser = package, help_heading = "Policy")]
     package: Vec<Requirement>,
 
