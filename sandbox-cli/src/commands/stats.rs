@@ -75,15 +75,17 @@ impl StatsArguments {
             })?,
             Format::Text => print(&table(&[header(), row(sandbox.name(), &stats)]))?,
         }
-        while self.follow {
+        if !self.follow {
+            return Ok(Exit::SUCCESS);
+        }
+        loop {
             tokio::time::sleep(INTERVAL).await;
             match sandbox.stats().await {
                 Ok(stats) => print(&table(&[row(sandbox.name(), &stats)]))?,
-                Err(error) if error.kind() == ErrorKind::SandboxEnded => break,
+                Err(error) if error.kind() == ErrorKind::SandboxEnded => return Ok(Exit::SUCCESS),
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(Exit::SUCCESS)
     }
 }
 
