@@ -24,7 +24,9 @@ pub async fn assert_mounts_appear_at_their_targets(
         let folder = base.join(name);
         std::fs::create_dir_all(folder.join("deep")).expect("made");
         std::fs::write(folder.join("deep/file"), name).expect("written");
-        set_mode(&folder, if name == "input" { 0o755 } else { 0o777 });
+        let mode = if name == "input" { 0o755 } else { 0o777 };
+        set_mode(&folder, mode);
+        set_mode(&folder.join("deep"), mode);
         folder
     });
     let settings = base.join("settings");
