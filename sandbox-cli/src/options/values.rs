@@ -25,8 +25,10 @@ pub fn capability(text: &str) -> Result<Capability, String> {
 }
 
 pub fn package(text: &str) -> Result<Requirement, String> {
-    text.parse()
-        .map_err(|error: sandbox::Error| error.context().to_owned())
+    text.parse().map_err(|error: sandbox::Error| {
+        let fix = error.fix().map(|fix| format!("; {fix}"));
+        format!("{}{}", error.context(), fix.unwrap_or_default())
+    })
 }
 
 pub fn network_rule(text: &str) -> Result<NetworkRule, String> {
