@@ -152,6 +152,12 @@ mod backends;
 mod clients;
 mod secret_source;
 
+#[cfg(any(
+    feature = "local",
+    feature = "docker",
+    feature = "podman",
+    feature = "k8s"
+))]
 pub use clients::*;
 pub use sandbox_core::*;
 pub use sandbox_lang::{
