@@ -14,13 +14,13 @@ use serde_json::{Value, json};
 const SOON: Duration = Duration::from_secs(30);
 
 /// A server with a client on its standard input and output.
-struct Server {
+struct McpProcess {
     child: Child,
     stdin: Option<ChildStdin>,
     stdout: BufReader<ChildStdout>,
 }
 
-impl Server {
+impl McpProcess {
     fn start(arguments: &[&str]) -> Self {
         let mut command = Command::new(program());
         command.arg("mcp").args(arguments);
@@ -93,7 +93,7 @@ impl Server {
 
 #[test]
 fn output_is_only_the_protocol() {
-    let mut server = Server::start(&["--verbose"]);
+    let mut server = McpProcess::start(&["--verbose"]);
     let code = json!({ "language": "sh", "code": "echo out; echo err >&2" });
     let result = server.call("run_code", &code);
     assert_eq!(result["structuredContent"]["stdout"]["text"], "out\n");
@@ -112,7 +112,7 @@ fn output_is_only_the_protocol() {
 fn killed_server_leaves_no_process_and_no_file() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new(program());
-    let mut server = Server::spawn(command.arg("mcp").env("TMPDIR", folder.path()));
+    let mut server = McpProcess::spawn(command.arg("mcp").env("TMPDIR", folder.path()));
     let code = "mkdir -p /output; echo 1 > /output/file";
     let result = server.call("run_code", &json!({ "language": "sh", "code": code }));
     let artifacts = &result["structuredContent"]["artifacts"];
@@ -129,7 +129,7 @@ fn killed_server_leaves_no_process_and_no_file() {
 #[test]
 fn closed_input_and_signals_end_the_processes() {
     for signal in [None, Some("-TERM"), Some("-INT")] {
-        let mut server = Server::start(&[]);
+        let mut server = McpProcess::start(&[]);
         let marker = server.start_processes();
         let expected = match signal {
             None => {
@@ -153,7 +153,7 @@ fn options_and_policy_file_are_the_limit() {
     let folder = tempfile::tempdir().unwrap();
     let policy = folder.path().join("policy.toml");
     std::fs::write(&policy, "version = 1\ntimeout = 5\n").unwrap();
-    let mut server = Server::start(&[
+    let mut server = McpProcess::start(&[
         "--policy",
         policy.to_str().unwrap(),
         "--timeout",

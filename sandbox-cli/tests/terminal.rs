@@ -23,7 +23,7 @@ use sandbox::DetachedSandbox;
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// The command on a terminal, as a user at the keyboard uses it.
-struct Session {
+struct TerminalSession {
     master: File,
     /// Keeps the terminal alive, and shows its modes.
     slave: File,
@@ -31,7 +31,7 @@ struct Session {
     screen: String,
 }
 
-impl Session {
+impl TerminalSession {
     fn start(arguments: &[&str]) -> Self {
         let master =
             openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
@@ -114,7 +114,7 @@ impl Session {
     }
 }
 
-impl Drop for Session {
+impl Drop for TerminalSession {
     fn drop(&mut self) {
         // It has usually ended.
         let _ = self.command.kill();
@@ -134,8 +134,8 @@ fn resize(terminal: &File, rows: u16, columns: u16) {
 
 const BASH: [&str; 6] = ["run", "-q", "-it", "-ePS1=ready> ", "--", "bash"];
 
-fn bash() -> Session {
-    let mut session = Session::start(&[&BASH[..], &["--norc"]].concat());
+fn bash() -> TerminalSession {
+    let mut session = TerminalSession::start(&[&BASH[..], &["--norc"]].concat());
     let before = session.expect("ready> ");
     assert!(!before.contains("job control"), "{before}");
     session
@@ -155,7 +155,7 @@ fn run_with_terminal_is_an_interactive_shell() {
 #[test]
 fn window_size_follows_the_terminal() {
     let script = "trap 'stty size; exit 3' WINCH; echo ready; while :; do sleep 0.1; done";
-    let mut session = Session::start(&["run", "-q", "-it", "--", "sh", "-c", script]);
+    let mut session = TerminalSession::start(&["run", "-q", "-it", "--", "sh", "-c", script]);
     session.expect("ready\r\n");
     resize(&session.master, 12, 345);
     session.expect("12 345\r\n");
@@ -182,7 +182,7 @@ fn interrupt_key_ends_the_foreground_program_alone() {
 #[test]
 fn password_is_not_shown() {
     let code = "import getpass; print(len(getpass.getpass('secret? ')), 'keys')";
-    let mut session = Session::start(&["run", "-q", "-it", "-c", code]);
+    let mut session = TerminalSession::start(&["run", "-q", "-it", "-c", code]);
     session.expect("secret? ");
     session.press("hunter2\r");
     let before = session.expect("7 keys");
@@ -192,7 +192,7 @@ fn password_is_not_shown() {
 
 #[test]
 fn python_has_a_prompt() {
-    let mut session = Session::start(&["run", "-q", "-it", "--", "python3", "-q"]);
+    let mut session = TerminalSession::start(&["run", "-q", "-it", "--", "python3", "-q"]);
     session.expect(">>> ");
     session.press("6 * 7\r");
     session.expect("\n42\r\n>>> ");
@@ -205,7 +205,7 @@ fn file_runs_on_a_terminal() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("ask.py");
     std::fs::write(&file, "print('hello', input('name? '))\n").unwrap();
-    let mut session = Session::start(&["run", "-q", "-it", file.to_str().unwrap()]);
+    let mut session = TerminalSession::start(&["run", "-q", "-it", file.to_str().unwrap()]);
     session.expect("name? ");
     session.press("you\r");
     session.expect("hello you\r\n");
@@ -215,7 +215,7 @@ fn file_runs_on_a_terminal() {
 #[test]
 fn terminal_mode_is_restored_after_signals() {
     for (name, code) in [("-TERM", 143), ("-INT", 130), ("-HUP", 129), ("-QUIT", 131)] {
-        let session = Session::start(&["run", "-q", "-it", "--", "sleep", "90"]);
+        let session = TerminalSession::start(&["run", "-q", "-it", "--", "sleep", "90"]);
         session.wait_until_raw();
         signal(&session.command, name);
         assert_eq!(session.end().0, Some(code), "{name}");
@@ -224,7 +224,7 @@ fn terminal_mode_is_restored_after_signals() {
 
 #[test]
 fn terminal_mode_is_restored_after_failures() {
-    let missing = Session::start(&["run", "-q", "-it", "--", "/no/such/program"]);
+    let missing = TerminalSession::start(&["run", "-q", "-it", "--", "/no/such/program"]);
     let (code, text) = missing.end();
     assert_eq!(code, Some(127), "{text}");
     let late = [
@@ -237,7 +237,7 @@ fn terminal_mode_is_restored_after_failures() {
         "sleep",
         "90",
     ];
-    let (code, text) = Session::start(&late).end();
+    let (code, text) = TerminalSession::start(&late).end();
     assert_eq!(code, Some(124), "{text}");
 }
 
@@ -259,13 +259,13 @@ fn terminal_needs_a_terminal_as_input() {
 
 #[test]
 fn interactive_program_without_terminal_gets_a_hint() {
-    let mut session = Session::start(&["run", "--", "bash"]);
+    let mut session = TerminalSession::start(&["run", "--", "bash"]);
     session.expect("sandbox: bash gets no terminal and no input (fix: sandbox run -it -- bash)");
     assert_eq!(session.end().0, Some(0));
-    let mut session = Session::start(&["run", "-t", "--", "/bin/sh"]);
+    let mut session = TerminalSession::start(&["run", "-t", "--", "/bin/sh"]);
     session.expect("sandbox: sh gets no input (fix: sandbox run -it -- /bin/sh)");
     assert_eq!(session.end().0, Some(0));
-    let (_, text) = Session::start(&["run", "--", "bash", "-c", "true"]).end();
+    let (_, text) = TerminalSession::start(&["run", "--", "bash", "-c", "true"]).end();
     assert!(!text.contains("terminal"), "{text}");
 }
 
@@ -281,9 +281,9 @@ fn detached_sandbox_has_shells() {
     ]
     .concat();
     let shell = [&["shell"], &prompt[..], &[name]].concat();
-    let mut first = Session::start(&exec);
+    let mut first = TerminalSession::start(&exec);
     first.expect("ready> ");
-    let mut second = Session::start(&shell);
+    let mut second = TerminalSession::start(&shell);
     second.expect("ready> ");
     second.press("tty; echo hello >/tmp/said\r");
     second.expect("\r/dev/pts/1\r\n");
@@ -297,7 +297,7 @@ fn detached_sandbox_has_shells() {
     assert_eq!(first.end().0, Some(129));
     assert_eq!(detached.sh("cat /tmp/said"), "hello\n");
     let program = [&["shell"], &[name][..], &["--", "stty", "size"]].concat();
-    let mut program = Session::start(&program);
+    let mut program = TerminalSession::start(&program);
     program.expect("31 99\r\n");
     assert_eq!(program.end().0, Some(0));
 }

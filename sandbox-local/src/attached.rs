@@ -25,7 +25,7 @@ const MAX_BYTES: u64 = 1024 * 1024;
 pub(crate) struct AttachedRecord(PathBuf);
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Content {
+struct RecordContent {
     name: String,
     tier: String,
     created: SystemTime,
@@ -36,7 +36,7 @@ struct Content {
 impl AttachedRecord {
     /// Records a sandbox of this process. The state folder must exist.
     pub(crate) fn create(tier: &str, state: &Path, plan: &Plan) -> Result<Self> {
-        let content = Content {
+        let content = RecordContent {
             name: plan.name.clone(),
             tier: tier.to_owned(),
             created: SystemTime::now(),
@@ -110,7 +110,7 @@ fn list(tier: &str, state: &Path) -> Result<Vec<SandboxInfo>> {
         if content.is_empty() {
             continue;
         }
-        let content = serde_json::from_slice::<Content>(&content)
+        let content = serde_json::from_slice::<RecordContent>(&content)
             .map_err(|cause| failed("list sandboxes", tier, &path, cause.into()))?;
         if content.tier == tier {
             list.push(content.info(&owner));
@@ -132,7 +132,7 @@ pub(crate) fn remove_leftovers(state: &Path) -> Vec<String> {
     failed.collect()
 }
 
-impl Content {
+impl RecordContent {
     fn info(self, owner: &Owner) -> SandboxInfo {
         let state = SandboxState::Running;
         let mut info = SandboxInfo::new(self.name, self.tier, state, self.created);

@@ -5,7 +5,7 @@ use sandbox_lang::{CellOutcome, CellResult, Display, Lost, MimeData, SessionStat
 use serde_json::{Map, Value, json};
 
 use crate::content;
-use crate::execution::{Report, brief, millis};
+use crate::execution::{ToolReport, brief, millis};
 use crate::store::ClientStore;
 
 const PLAIN: &str = "text/plain";
@@ -16,7 +16,7 @@ const MAX_DISPLAYS: usize = 32;
 /// The longest name of a type that a result has, in bytes.
 const MAX_TYPE: usize = 100;
 
-impl Report {
+impl ToolReport {
     /// What became of a cell.
     pub fn cell(&mut self, store: &ClientStore, cell: &CellResult) {
         if let Some(lost) = &cell.lost_before {

@@ -31,13 +31,13 @@ const EXPORT_LIMITS: ArtifactLimits = ArtifactLimits {
 
 /// A result of a tool that is put together from parts.
 #[derive(Debug, Default)]
-pub(crate) struct Report {
+pub(crate) struct ToolReport {
     text: String,
     structured: Map<String, Value>,
     more: Vec<ContentBlock>,
 }
 
-impl Report {
+impl ToolReport {
     /// What became of code.
     pub fn code(&mut self, store: &ClientStore, code: &CodeResult) {
         match code {

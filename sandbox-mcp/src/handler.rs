@@ -78,7 +78,7 @@ impl ServerHandler for Handler {
             let message = format!("unknown tool {:?}", request.name);
             return Err(ErrorData::invalid_params(message, None));
         };
-        let call = tools::Call {
+        let call = tools::ToolCall {
             shared: &self.shared,
             store: self.store(&context),
             context: &context,

@@ -126,26 +126,28 @@ impl LocatedSandbox {
     }
 
     /// What the tier says about a name.
-    async fn ask(&self, name: &str) -> sandbox::Result<Answer> {
+    async fn ask(&self, name: &str) -> sandbox::Result<TierAnswer> {
         match self.client.list().await {
             Ok(sandboxes) if sandboxes.iter().any(|sandbox| sandbox.name == name) => {
-                return Ok(Answer::Has);
+                return Ok(TierAnswer::Has);
             }
             Err(error) if error.kind() == ErrorKind::SandboxUnavailable => return Err(error),
             // A failed list may concern another sandbox of the tier.
             Ok(_) | Err(_) => {}
         }
         match self.client.get(name).await {
-            Ok(_) => Ok(Answer::Has),
-            Err(error) if error.kind() == ErrorKind::SandboxNotFound => Ok(Answer::HasNot),
-            Err(error) if error.kind() == ErrorKind::SandboxAttached => Ok(Answer::Attached(error)),
+            Ok(_) => Ok(TierAnswer::Has),
+            Err(error) if error.kind() == ErrorKind::SandboxNotFound => Ok(TierAnswer::HasNot),
+            Err(error) if error.kind() == ErrorKind::SandboxAttached => {
+                Ok(TierAnswer::Attached(error))
+            }
             Err(error) => Err(error),
         }
     }
 }
 
 /// What a tier says about a name.
-enum Answer {
+enum TierAnswer {
     Has,
     HasNot,
     /// Another process owns the sandbox.
@@ -191,13 +193,13 @@ async fn search(
         let (answer, located) =
             answer.map_err(|error| CommandError::io("ask the tiers", &error.into()))?;
         match answer {
-            Ok(Answer::Has) => {
+            Ok(TierAnswer::Has) => {
                 deadline = deadline.min(Instant::now() + ANSWER_TIMEOUT);
                 silent.remove(located.tier.tier);
                 found.push(located);
             }
-            Ok(Answer::HasNot) => drop(silent.remove(located.tier.tier)),
-            Ok(Answer::Attached(error)) => {
+            Ok(TierAnswer::HasNot) => drop(silent.remove(located.tier.tier)),
+            Ok(TierAnswer::Attached(error)) => {
                 silent.remove(located.tier.tier);
                 attached = Some(error);
             }

@@ -24,7 +24,7 @@ pub static PROBES: &[Probe] = &[
         signs::UNREACHABLE,
         |context| {
             let port = EgressServer::get().open;
-            let permitted = Connection::to(port);
+            let permitted = Attempted::to(port);
             let attack = permitted.by_address();
             Box::pin(connect(context, permitted, attack))
         },
@@ -52,8 +52,8 @@ pub static PROBES: &[Probe] = &[
         "connects to an allowed name, and asks for another host over HTTP",
         REFUSED_REQUEST,
         |context| {
-            let permitted = Connection::to(EgressServer::get().named);
-            let http = |host: &'static str| permitted.saying(Message::Http { host });
+            let permitted = Attempted::to(EgressServer::get().named);
+            let http = |host: &'static str| permitted.saying(FirstMessage::Http { host });
             Box::pin(connect(context, http(NAME), http(ANOTHER)))
         },
     )
@@ -64,7 +64,7 @@ pub static PROBES: &[Probe] = &[
         "connects to a name that a rule denies, on a port that is allowed for another name",
         NO_SUCH_NAME,
         |context| {
-            let permitted = Connection::to(EgressServer::get().open);
+            let permitted = Attempted::to(EgressServer::get().open);
             Box::pin(connect(context, permitted, permitted))
         },
     )
@@ -77,8 +77,8 @@ pub static PROBES: &[Probe] = &[
         NO_SUCH_PORT,
         |context| {
             let server = EgressServer::get();
-            let attack = Connection::to(server.of_another);
-            Box::pin(connect(context, Connection::to(server.open), attack))
+            let attack = Attempted::to(server.of_another);
+            Box::pin(connect(context, Attempted::to(server.open), attack))
         },
     )
     .setup(|_| with_rules()),
@@ -97,8 +97,8 @@ pub static PROBES: &[Probe] = &[
         PRIVATE,
         |context| {
             let server = EgressServer::get();
-            let attack = Connection::to(server.public);
-            Box::pin(connect(context, Connection::to(server.open), attack))
+            let attack = Attempted::to(server.public);
+            Box::pin(connect(context, Attempted::to(server.open), attack))
         },
     )
     .setup(|_| with_rules()),
@@ -108,8 +108,8 @@ pub static PROBES: &[Probe] = &[
         "sends a datagram to an allowed name and port",
         NO_SUCH_PORT,
         |context| {
-            let permitted = Connection::to(EgressServer::get().open);
-            let attack = Connection {
+            let permitted = Attempted::to(EgressServer::get().open);
+            let attack = Attempted {
                 subcommand: "udp-named",
                 ..permitted
             };
@@ -168,7 +168,7 @@ fn without_the_name() -> SandboxSetup {
 
 /// What a client sends. The suite's server recognizes the marker.
 #[derive(Debug, Clone, Copy)]
-enum Message {
+enum FirstMessage {
     /// The marker alone.
     Plain,
     /// A request for this host.
@@ -186,7 +186,7 @@ enum Hello {
     Encrypted,
 }
 
-impl Message {
+impl FirstMessage {
     fn bytes(self, marker: &str) -> Vec<u8> {
         match self {
             Self::Plain => marker.into(),
@@ -246,25 +246,25 @@ fn extension(kind: u16, content: &[u8]) -> Vec<u8> {
 
 /// A connection to a port of [`NAME`], and without a sandbox to that of the loopback.
 #[derive(Debug, Clone, Copy)]
-struct Connection {
+struct Attempted {
     subcommand: &'static str,
     /// The name to look up. Empty for the address alone.
     name: &'static str,
     port: u16,
-    message: Message,
+    message: FirstMessage,
 }
 
-impl Connection {
+impl Attempted {
     fn to(port: u16) -> Self {
         Self {
             subcommand: "tcp-named",
             name: NAME,
             port,
-            message: Message::Plain,
+            message: FirstMessage::Plain,
         }
     }
 
-    fn saying(self, message: Message) -> Self {
+    fn saying(self, message: FirstMessage) -> Self {
         Self { message, ..self }
     }
 
@@ -282,16 +282,16 @@ impl Connection {
 
 /// At level `name`: a request for the allowed name, and one with this hello.
 fn requests(context: &mut ProbeContext, hello: Hello) -> crate::probe::ProbeFuture<'_> {
-    let permitted = Connection::to(EgressServer::get().named);
-    let tls = |hello| permitted.saying(Message::Tls(hello));
+    let permitted = Attempted::to(EgressServer::get().named);
+    let tls = |hello| permitted.saying(FirstMessage::Tls(hello));
     Box::pin(connect(context, tls(Hello::Named(NAME)), tls(hello)))
 }
 
 /// Makes the attack's connection without a sandbox, the permitted one inside, and the attack's.
 async fn connect(
     context: &mut ProbeContext,
-    permitted: Connection,
-    attack: Connection,
+    permitted: Attempted,
+    attack: Attempted,
 ) -> Result<(), ProbeError> {
     let token = context.token().to_owned();
     let marker = |word: &str| format!("{token}-{word}.");

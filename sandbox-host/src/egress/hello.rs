@@ -30,10 +30,12 @@ pub(super) fn check(bytes: &[u8], name: &str) -> Flight {
     };
     match server_name(&hello) {
         Err(Malformed) => Flight::Refused(Mismatch::Tls),
-        Ok(Names::Encrypted) => Flight::Refused(Mismatch::EncryptedHello),
-        Ok(Names::None) => Flight::Refused(Mismatch::NoServerName),
-        Ok(Names::One(asked)) if asked.eq_ignore_ascii_case(name.as_bytes()) => Flight::Matches,
-        Ok(Names::One(asked)) => {
+        Ok(HelloNames::Encrypted) => Flight::Refused(Mismatch::EncryptedHello),
+        Ok(HelloNames::None) => Flight::Refused(Mismatch::NoServerName),
+        Ok(HelloNames::One(asked)) if asked.eq_ignore_ascii_case(name.as_bytes()) => {
+            Flight::Matches
+        }
+        Ok(HelloNames::One(asked)) => {
             Flight::Refused(Mismatch::ServerName(String::from_utf8_lossy(asked).into()))
         }
     }
@@ -43,7 +45,7 @@ pub(super) fn check(bytes: &[u8], name: &str) -> Flight {
 struct Malformed;
 
 #[derive(Debug, PartialEq, Eq)]
-enum Names<'a> {
+enum HelloNames<'a> {
     None,
     One(&'a [u8]),
     Encrypted,
@@ -84,7 +86,7 @@ fn message(bytes: &[u8]) -> Result<Option<Vec<u8>>, Malformed> {
 }
 
 /// The server name in the body of a hello.
-fn server_name(hello: &[u8]) -> Result<Names<'_>, Malformed> {
+fn server_name(hello: &[u8]) -> Result<HelloNames<'_>, Malformed> {
     let mut hello = Fields(hello);
     // Version and random.
     hello.take(2 + 32).ok_or(Malformed)?;
@@ -92,13 +94,13 @@ fn server_name(hello: &[u8]) -> Result<Names<'_>, Malformed> {
     hello.list16().ok_or(Malformed)?; // cipher suites
     hello.list8().ok_or(Malformed)?; // compression methods
     if hello.0.is_empty() {
-        return Ok(Names::None);
+        return Ok(HelloNames::None);
     }
     let mut extensions = Fields(hello.list16().ok_or(Malformed)?);
     if !hello.0.is_empty() {
         return Err(Malformed);
     }
-    let mut names = Names::None;
+    let mut names = HelloNames::None;
     let mut is_encrypted = false;
     while !extensions.0.is_empty() {
         let kind = extensions.u16().ok_or(Malformed)?;
@@ -108,14 +110,14 @@ fn server_name(hello: &[u8]) -> Result<Names<'_>, Malformed> {
         }
         if kind == SERVER_NAME {
             // A server may read either of two.
-            if names != Names::None {
+            if names != HelloNames::None {
                 return Err(Malformed);
             }
-            names = Names::One(only_name(content)?);
+            names = HelloNames::One(only_name(content)?);
         }
     }
     match is_encrypted {
-        true => Ok(Names::Encrypted),
+        true => Ok(HelloNames::Encrypted),
         false => Ok(names),
     }
 }

@@ -17,12 +17,12 @@ use crate::lock;
 /// Rules that can be replaced, and every open connection. A decision and its connection are entered
 /// under one lock, so that no connection of a revoked rule is missed.
 pub(super) struct Live {
-    state: Mutex<State>,
+    state: Mutex<LiveState>,
     /// Notified when a connection ended.
     closed: Notify,
 }
 
-struct State {
+struct LiveState {
     rules: EgressRules,
     generation: u64,
     next: u64,
@@ -84,7 +84,7 @@ pub(super) struct Ticket<'a> {
 impl Live {
     pub(super) fn new(rules: EgressRules) -> Self {
         Self {
-            state: Mutex::new(State {
+            state: Mutex::new(LiveState {
                 rules,
                 generation: 0,
                 next: 0,
@@ -142,7 +142,7 @@ impl Live {
             let mut state = lock(&self.state);
             state.rules = rules;
             state.generation += 1;
-            let State { rules, open, .. } = &*state;
+            let LiveState { rules, open, .. } = &*state;
             let revoked = open.iter().filter(|(_, open)| !open.is_allowed_by(rules));
             let revoked = revoked.map(|(id, open)| {
                 open.revoked.notify_one();
@@ -207,7 +207,7 @@ impl Ticket<'_> {
         own: &[IpNetwork],
     ) -> Result<Vec<SocketAddr>, Refused> {
         let mut state = lock(&self.live.state);
-        let State { rules, open, .. } = &mut *state;
+        let LiveState { rules, open, .. } = &mut *state;
         let Some(entry) = open.get_mut(&self.id) else {
             return Err(Refused::Rules(EgressDenial::NoRule));
         };

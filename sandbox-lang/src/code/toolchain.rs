@@ -18,7 +18,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// The programs of a language; `None` for a step that the language does not have, or that runs the
 /// compiled program.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct FoundToolchain {
     pub(super) compile: Option<String>,
     pub(super) run: Option<String>,
 }
@@ -40,14 +40,14 @@ pub(super) async fn find(
     sandbox: &SandboxHandle,
     language: &Language,
     env: &BTreeMap<String, String>,
-) -> Result<Found> {
+) -> Result<FoundToolchain> {
     let compile = language.compile.as_ref().map(|step| step.candidates());
     let compile = match compile {
         Some(candidates) => program(sandbox, language, candidates, env).await?,
         None => None,
     };
     let run = program(sandbox, language, language.run.candidates(), env).await?;
-    Ok(Found { compile, run })
+    Ok(FoundToolchain { compile, run })
 }
 
 async fn program(

@@ -15,7 +15,7 @@ impl JavaNames {
     pub(super) fn of(code: &[u8]) -> Self {
         let text = String::from_utf8_lossy(code);
         let tokens = tokens(&text);
-        let mut found = Found::default();
+        let mut found = FoundClass::default();
         let mut depth = 0usize;
         let mut is_public = false;
         for (index, token) in tokens.iter().enumerate() {
@@ -47,14 +47,14 @@ impl JavaNames {
 }
 
 #[derive(Default)]
-struct Found<'a> {
+struct FoundClass<'a> {
     package: String,
     current: Option<&'a str>,
     public: Option<&'a str>,
     main: Option<&'a str>,
 }
 
-impl Found<'_> {
+impl FoundClass<'_> {
     fn names(self) -> JavaNames {
         let stem = self.public.or(self.main).unwrap_or("Main");
         let main = self.main.or(self.public).unwrap_or("Main");

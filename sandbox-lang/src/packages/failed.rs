@@ -13,10 +13,10 @@ const REMEMBERED: Duration = Duration::from_secs(60);
 
 /// The sets of packages that failed to install in one client. Each fails at once for a minute.
 #[derive(Debug, Default)]
-pub struct FailedPackages(Mutex<Vec<Failure>>);
+pub struct FailedPackages(Mutex<Vec<FailedInstall>>);
 
 #[derive(Debug)]
-struct Failure {
+struct FailedInstall {
     key: CacheKey,
     at: Instant,
     error: Error,
@@ -52,7 +52,7 @@ impl FailedPackages {
     }
 
     pub(super) fn record(&self, key: CacheKey, error: &Error) {
-        self.recent().push(Failure {
+        self.recent().push(FailedInstall {
             key,
             at: Instant::now(),
             error: error.again(),
@@ -60,7 +60,7 @@ impl FailedPackages {
     }
 
     /// The failures of the last minute.
-    fn recent(&self) -> MutexGuard<'_, Vec<Failure>> {
+    fn recent(&self) -> MutexGuard<'_, Vec<FailedInstall>> {
         let mut failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         failures.retain(|failure| failure.at.elapsed() < REMEMBERED);
         failures

@@ -5,7 +5,7 @@ use sandbox_core::{Error, ErrorKind, Outcome};
 
 use super::interpreter::Home;
 use super::pip::without_password;
-use super::recipe::{Failure, recipe};
+use super::recipe::{RecipeFailure, recipe};
 
 const OPERATION: &str = "install packages";
 
@@ -22,12 +22,14 @@ pub(super) fn installation_error(
 ) -> Error {
     let name = installer.as_str();
     let failure = match outcome {
-        Outcome::TimedOut => Failure::new(ErrorKind::InstallTimedOut, "it took too long")
+        Outcome::TimedOut => RecipeFailure::new(ErrorKind::InstallTimedOut, "it took too long")
             .fix("try again, name fewer packages, or allow more time"),
-        Outcome::OutOfMemory => Failure::new(ErrorKind::InstallFailed, "it took too much memory")
-            .fix("allow installations more memory"),
+        Outcome::OutOfMemory => {
+            RecipeFailure::new(ErrorKind::InstallFailed, "it took too much memory")
+                .fix("allow installations more memory")
+        }
         Outcome::Exited { .. } => recipe(installer).classify(stderr, log, home),
-        other => Failure::new(ErrorKind::InstallFailed, format!("{name} {other}")),
+        other => RecipeFailure::new(ErrorKind::InstallFailed, format!("{name} {other}")),
     };
     let mut context = format!("{packages}: {}", failure.what);
     let words = message(installer, stderr);

@@ -43,7 +43,7 @@ pub(super) trait Recipe: Sync {
     fn command(&self, place: &InstallPlace<'_>) -> ExecRequest;
 
     /// Finds out why it failed, from its standard error and its log.
-    fn classify(&self, stderr: &str, log: &str, home: Home) -> Failure;
+    fn classify(&self, stderr: &str, log: &str, home: Home) -> RecipeFailure;
 
     /// The lines of its standard error that say why it failed.
     fn errors<'a>(&self, stderr: &'a str) -> Vec<&'a str>;
@@ -114,13 +114,13 @@ pub(super) struct Source {
 
 /// Why an installer failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Failure {
+pub(super) struct RecipeFailure {
     pub kind: ErrorKind,
     pub what: String,
     pub fix: Option<&'static str>,
 }
 
-impl Failure {
+impl RecipeFailure {
     pub(super) fn new(kind: ErrorKind, what: impl Into<String>) -> Self {
         Self {
             kind,

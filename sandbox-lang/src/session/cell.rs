@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::interpreter::{Heard, Interpreter};
-use super::ladder::{Ladder, Step};
+use super::ladder::{Ladder, LadderStep};
 use super::message::{self, DisplayKind, Done, Message};
 use super::result::Display;
 use super::shell::Item;
@@ -91,15 +91,15 @@ pub(super) async fn run(
         tokio::select! {
             biased;
             () = tokio::time::sleep_until(ladder.due()) => match ladder.climb() {
-                Step::Interrupt => {
+                LadderStep::Interrupt => {
                     let (message, has_signal) = output.channel.interrupt();
                     input.extend(message);
                     if has_signal {
                         execution.signal(SIGINT).await?;
                     }
                 }
-                Step::KillChildren => input.extend(output.channel.kill_children()),
-                Step::Kill => break End::Endless,
+                LadderStep::KillChildren => input.extend(output.channel.kill_children()),
+                LadderStep::Kill => break End::Endless,
             },
             () = notes.closed(), if !is_abandoned => {
                 is_abandoned = true;

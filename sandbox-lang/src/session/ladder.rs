@@ -12,7 +12,7 @@ const WITHOUT_CHILDREN: Duration = Duration::from_secs(1);
 
 /// The next step against a cell that goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum LadderStep {
     Interrupt,
     KillChildren,
     Kill,
@@ -21,7 +21,7 @@ pub(super) enum Step {
 /// The steps in order, each with its time.
 #[derive(Debug)]
 pub(super) struct Ladder {
-    next: Step,
+    next: LadderStep,
     due: Instant,
 }
 
@@ -29,7 +29,7 @@ impl Ladder {
     /// Begins at a cell's time limit.
     pub(super) fn new(limit: Instant) -> Self {
         Self {
-            next: Step::Interrupt,
+            next: LadderStep::Interrupt,
             due: limit,
         }
     }
@@ -41,7 +41,7 @@ impl Ladder {
 
     /// Whether the cell was interrupted.
     pub(super) fn has_begun(&self) -> bool {
-        self.next != Step::Interrupt
+        self.next != LadderStep::Interrupt
     }
 
     /// Begins now, if it has not begun.
@@ -52,11 +52,11 @@ impl Ladder {
     }
 
     /// The step that is due.
-    pub(super) fn climb(&mut self) -> Step {
+    pub(super) fn climb(&mut self) -> LadderStep {
         let step = self.next;
         let (next, wait) = match step {
-            Step::Interrupt => (Step::KillChildren, INTERRUPTED),
-            Step::KillChildren | Step::Kill => (Step::Kill, WITHOUT_CHILDREN),
+            LadderStep::Interrupt => (LadderStep::KillChildren, INTERRUPTED),
+            LadderStep::KillChildren | LadderStep::Kill => (LadderStep::Kill, WITHOUT_CHILDREN),
         };
         self.next = next;
         self.due = Instant::now() + wait;
@@ -78,9 +78,9 @@ mod tests {
             steps.push((ladder.climb(), start.elapsed().as_secs()));
         }
         let expected = [
-            (Step::Interrupt, 10),
-            (Step::KillChildren, 12),
-            (Step::Kill, 13),
+            (LadderStep::Interrupt, 10),
+            (LadderStep::KillChildren, 12),
+            (LadderStep::Kill, 13),
         ];
         assert_eq!(steps, expected);
     }
@@ -90,7 +90,7 @@ mod tests {
         let mut ladder = Ladder::new(Instant::now() + Duration::from_secs(10));
         ladder.begin();
         assert_eq!(ladder.due(), Instant::now());
-        assert_eq!(ladder.climb(), Step::Interrupt);
+        assert_eq!(ladder.climb(), LadderStep::Interrupt);
         let due = ladder.due();
         ladder.begin();
         assert_eq!(ladder.due(), due);

@@ -34,12 +34,12 @@ pub const TESTS: &[Test] = &[
 ];
 
 /// The test's own cache and registries.
-struct Place {
+struct RegistryFixture {
     folder: tempfile::TempDir,
     settings: PackageSettings,
 }
 
-impl Place {
+impl RegistryFixture {
     fn new() -> Self {
         let folder = open_folder();
         let mut settings = PackageSettings::default();
@@ -130,7 +130,7 @@ async fn ruby(sandbox: &SandboxHandle, code: &str) -> String {
 
 async fn npm_packages_are_found_by_code_and_read_only() {
     let registry = registries::npm();
-    let place = Place::npm(&registry);
+    let place = RegistryFixture::npm(&registry);
     let wanted = ["npm:demo@^1", "npm:@scope/demo", "npm:needs"];
     let sandbox = place.sandbox(&wanted).await;
     let code =
@@ -171,7 +171,7 @@ async fn npm_packages_are_found_by_code_and_read_only() {
 
 async fn npm_runs_no_code_of_packages() {
     let registry = registries::npm();
-    let place = Place::npm(&registry);
+    let place = RegistryFixture::npm(&registry);
     let sandbox = place.sandbox(&["npm:scripted"]).await;
     let ran = |path: &PathBuf| path.file_name().is_some_and(|name| name == "ran");
     let found = files(&place.part("entries"));
@@ -185,7 +185,7 @@ async fn npm_runs_no_code_of_packages() {
     let again = place.sandbox(&["npm:scripted"]).await;
     assert_eq!(says(&again), note, "also from the cache");
 
-    let place = Place::npm(&registry);
+    let place = RegistryFixture::npm(&registry);
     let error = place
         .refused("npm:native", ErrorKind::PackageNeedsBuild)
         .await;
@@ -196,7 +196,7 @@ async fn npm_runs_no_code_of_packages() {
 
 async fn failure_of_npm_is_typed() {
     let registry = registries::npm();
-    let place = Place::npm(&registry);
+    let place = RegistryFixture::npm(&registry);
     let error = place
         .refused("npm:missing", ErrorKind::PackageNotFound)
         .await;
@@ -210,11 +210,11 @@ async fn failure_of_npm_is_typed() {
     place
         .refused("npm:denied", ErrorKind::RegistryUnreachable)
         .await;
-    let mut slow = Place::npm(&registry);
+    let mut slow = RegistryFixture::npm(&registry);
     slow.settings.timeout = Duration::from_secs(3);
     slow.refused("npm:silent", ErrorKind::InstallTimedOut).await;
     drop(registry);
-    let nowhere = Place::new();
+    let nowhere = RegistryFixture::new();
     nowhere
         .refused("npm:demo", ErrorKind::RegistryUnreachable)
         .await;
@@ -222,7 +222,7 @@ async fn failure_of_npm_is_typed() {
 
 async fn npm_writes_only_into_its_folder() {
     let registry = registries::npm();
-    let place = Place::npm(&registry);
+    let place = RegistryFixture::npm(&registry);
     let sandbox = place.sandbox(&["npm:outside", "npm:linked"]).await;
     let outside = |path: &&PathBuf| path.file_name().is_some_and(|name| name == "outside");
     for path in files(place.folder.path()).iter().filter(outside) {
@@ -237,7 +237,7 @@ async fn npm_writes_only_into_its_folder() {
 
 async fn library_of_javascript_is_installed_for_one_run() {
     let registry = registries::npm();
-    let place = Place::npm(&registry);
+    let place = RegistryFixture::npm(&registry);
     let client = place.client_with(policy().package_installation(true));
     let code = "console.log(require('demo').version)";
     for (library, version) in [("demo@1.0.0", "1.0.0\n"), ("npm:demo", "2.0.0\n")] {
@@ -268,7 +268,7 @@ async fn library_of_javascript_is_installed_for_one_run() {
 
 async fn gems_are_found_by_code_and_read_only() {
     let registry = registries::gem();
-    let place = Place::gem(&registry);
+    let place = RegistryFixture::gem(&registry);
     let sandbox = place.sandbox(&["gem:demo~>1.0", "gem:needs"]).await;
     let code = "require 'demo'; require 'needs'; puts Demo::VERSION, Needs::VERSION";
     assert_eq!(ruby(&sandbox, code).await, "1.0.0\n1.0.0\n");
@@ -298,7 +298,7 @@ async fn gems_are_found_by_code_and_read_only() {
 
 async fn gem_runs_no_code_of_packages() {
     let registry = registries::gem();
-    let place = Place::gem(&registry);
+    let place = RegistryFixture::gem(&registry);
     for name in ["native", "plugin"] {
         let error = place
             .refused(&format!("gem:{name}"), ErrorKind::PackageNeedsBuild)
@@ -309,7 +309,7 @@ async fn gem_runs_no_code_of_packages() {
 
 async fn failure_of_gem_is_typed() {
     let registry = registries::gem();
-    let place = Place::gem(&registry);
+    let place = RegistryFixture::gem(&registry);
     let error = place
         .refused("gem:missing", ErrorKind::PackageNotFound)
         .await;
@@ -321,7 +321,7 @@ async fn failure_of_gem_is_typed() {
         .refused("gem:demo~>3.0", ErrorKind::PackageNotFound)
         .await;
     drop(registry);
-    let mut nowhere = Place::new();
+    let mut nowhere = RegistryFixture::new();
     let url = "http://me:secret@127.0.0.1:1";
     nowhere.settings.gem = Some(RegistrySource::gem([url]));
     let error = nowhere
@@ -332,7 +332,7 @@ async fn failure_of_gem_is_typed() {
 
 async fn library_of_ruby_is_installed_for_one_run() {
     let registry = registries::gem();
-    let place = Place::gem(&registry);
+    let place = RegistryFixture::gem(&registry);
     let client = place.client_with(policy().package_installation(true));
     let request = CodeRequest::new("ruby", "require 'demo'; puts Demo::VERSION").library("demo<2");
     let ended = client.run_code(request, OneShot::default()).await;
@@ -342,7 +342,7 @@ async fn library_of_ruby_is_installed_for_one_run() {
 
 async fn one_sandbox_has_packages_of_all_installers() {
     let (npm, gem) = (registries::npm(), registries::gem());
-    let mut place = Place::npm(&npm);
+    let mut place = RegistryFixture::npm(&npm);
     place.settings.gem = Some(RegistrySource::gem([gem.root()]));
     let wheels = place.folder.path().join("wheels");
     std::fs::create_dir(&wheels).expect("made");

@@ -38,12 +38,12 @@ pub const TESTS: &[Test] = &[
 ];
 
 /// The test's own cache and package source.
-struct Place {
+struct PackageFixture {
     folder: tempfile::TempDir,
     settings: PackageSettings,
 }
 
-impl Place {
+impl PackageFixture {
     fn new(source: PackageSource) -> Self {
         let folder = open_folder();
         let mut settings = PackageSettings::default();
@@ -107,7 +107,7 @@ fn python(code: &str) -> ExecRequest {
 }
 
 async fn installed_packages_are_importable_and_read_only() {
-    let place = Place::with_wheels();
+    let place = PackageFixture::with_wheels();
     let client = place.client(&["Demo==1.0"]);
     let sandbox = client.create(&spec()).await.expect("installed");
     for status in ["packages", "package_installation"] {
@@ -153,7 +153,7 @@ async fn installed_packages_are_importable_and_read_only() {
 }
 
 async fn detached_sandbox_keeps_its_packages_for_later_clients() {
-    let place = Place::with_wheels();
+    let place = PackageFixture::with_wheels();
     let client = place.client(&["demo==1.0"]);
     let spec = spec().detached(true);
     let name = spec.name.clone();
@@ -165,7 +165,7 @@ async fn detached_sandbox_keeps_its_packages_for_later_clients() {
 }
 
 async fn package_cannot_replace_a_standard_module() {
-    let mut place = Place::with_wheels();
+    let mut place = PackageFixture::with_wheels();
     let wheels = place.folder.path().join("wheels");
     wheel(&wheels, "colorsys", "1.0", 0);
     place.settings.source = Some(PackageSource::folder(wheels));
@@ -177,7 +177,7 @@ async fn package_cannot_replace_a_standard_module() {
 }
 
 async fn missing_package_is_a_typed_error() {
-    let place = Place::with_wheels();
+    let place = PackageFixture::with_wheels();
     for _ in 0..2 {
         let error = place.refused(&["no-such-package"]).await;
         assert_eq!(error.kind(), ErrorKind::PackageNotFound, "{error}");
@@ -194,7 +194,7 @@ async fn missing_package_is_a_typed_error() {
 
 async fn source_package_is_refused_without_running_its_code() {
     let registry = PackageIndex::start([("/simple/demo/".into(), page(&["demo-1.0.tar.gz"]))]);
-    let place = Place::of(&registry);
+    let place = PackageFixture::of(&registry);
     let error = place.refused(&["demo"]).await;
     assert_eq!(error.kind(), ErrorKind::PackageNeedsBuild, "{error}");
     assert!(error.fix().is_some());
@@ -207,7 +207,7 @@ async fn source_package_is_refused_without_running_its_code() {
 }
 
 async fn set_that_failed_fails_at_once_until_it_is_cleared() {
-    let place = Place::with_wheels();
+    let place = PackageFixture::with_wheels();
     let client = place.client(&["late"]);
     let refused = async || {
         let error = client.create(&spec()).await.expect_err("not installed");
@@ -225,7 +225,7 @@ async fn set_that_failed_fails_at_once_until_it_is_cleared() {
 }
 
 async fn libraries_of_one_run_are_installed() {
-    let place = Place::with_wheels();
+    let place = PackageFixture::with_wheels();
     let backend = LocalBackend::new(config().packages(place.settings.clone()));
     let policy = policy().package_installation(true);
     let client = SandboxClient::with_backend(Arc::new(backend), policy).expect("a valid policy");
@@ -250,13 +250,13 @@ async fn libraries_of_one_run_are_installed() {
 }
 
 /// Sandboxes of these packages, with one more wheel: `other` 1.0.
-fn live_place() -> Place {
-    let place = Place::with_wheels();
+fn live_place() -> PackageFixture {
+    let place = PackageFixture::with_wheels();
     wheel(&place.folder.path().join("wheels"), "other", "1.0", 0);
     place
 }
 
-async fn live(place: &Place, policy: CapabilityPolicy) -> Result<LiveSandbox, Error> {
+async fn live(place: &PackageFixture, policy: CapabilityPolicy) -> Result<LiveSandbox, Error> {
     let backend = LocalBackend::new(config().packages(place.settings.clone()));
     let client = SandboxClient::with_backend(Arc::new(backend), policy).expect("a valid policy");
     LiveSandbox::create_with(&client, &spec(), place.settings.clone()).await
@@ -358,7 +358,7 @@ async fn unavailable_or_refusing_index_is_a_typed_error() {
         "/simple/demo/".into(),
         IndexResponse::Status("403 Forbidden"),
     )]);
-    let place = Place::of(&registry);
+    let place = PackageFixture::of(&registry);
     let error = place.refused(&["demo"]).await;
     assert_eq!(error.kind(), ErrorKind::RegistryUnreachable, "{error}");
     let error = place.refused(&["other"]).await;
@@ -368,7 +368,7 @@ async fn unavailable_or_refusing_index_is_a_typed_error() {
     let mut source = PackageSource::default();
     // The port is closed, and errors do not show the password.
     source.index_url = Some("http://me:secret@127.0.0.1:1/simple/".into());
-    let place = Place::new(source);
+    let place = PackageFixture::new(source);
     let error = place.refused(&["demo"]).await;
     assert_eq!(error.kind(), ErrorKind::RegistryUnreachable, "{error}");
     assert!(!error.to_string().contains("secret"), "{error}");
@@ -377,13 +377,13 @@ async fn unavailable_or_refusing_index_is_a_typed_error() {
 
 async fn installation_respects_time_and_size_limits() {
     let registry = PackageIndex::start([("/simple/demo/".into(), IndexResponse::Silence)]);
-    let mut place = Place::of(&registry);
+    let mut place = PackageFixture::of(&registry);
     place.settings.timeout = Duration::from_secs(3);
     let error = place.refused(&["demo"]).await;
     assert_eq!(error.kind(), ErrorKind::InstallTimedOut, "{error}");
     place.assert_clean();
 
-    let mut place = Place::with_wheels();
+    let mut place = PackageFixture::with_wheels();
     wheel(
         &place.folder.path().join("wheels"),
         "large",
@@ -404,7 +404,7 @@ async fn installation_respects_time_and_size_limits() {
 
 async fn cancelled_installation_leaves_nothing() {
     let registry = PackageIndex::start([("/simple/demo/".into(), IndexResponse::Silence)]);
-    let place = Place::of(&registry);
+    let place = PackageFixture::of(&registry);
     let client = place.client(&["demo"]);
     let sandbox = spec();
     let create = client.create(&sandbox);
@@ -435,7 +435,7 @@ async fn concurrent_installations_of_one_set_run_once() {
             IndexResponse::Content(std::fs::read(&made).expect("there")),
         ),
     ]);
-    let place = Place::of(&registry);
+    let place = PackageFixture::of(&registry);
     let tasks = (0..6).map(|_| {
         let client = place.client(&["demo==1.0"]);
         tokio::spawn(async move {
@@ -456,7 +456,7 @@ async fn concurrent_installations_of_one_set_run_once() {
 }
 
 async fn invalid_package_name_is_refused_early() {
-    let place = Place::with_wheels();
+    let place = PackageFixture::with_wheels();
     for bad in [
         "-r file",
         "--index-url=http://x",
@@ -477,7 +477,7 @@ async fn invalid_package_name_is_refused_early() {
 /// before the cache exists.
 async fn forged_cache_entry_is_not_used() {
     for removed in [false, true] {
-        let place = Place::with_wheels();
+        let place = PackageFixture::with_wheels();
         let client = place.client(&["demo==1.0"]);
         client.create(&spec()).await.expect("installed");
         let [entry] = place.left("entries").try_into().expect("one entry");

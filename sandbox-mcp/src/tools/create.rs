@@ -9,8 +9,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Call, Effect, ToolArguments, shorter};
-use crate::execution::Report;
+use super::{Effect, ToolArguments, ToolCall, shorter};
+use crate::execution::ToolReport;
 use crate::resources::report_uri;
 
 /// The arguments of `sandbox_create`.
@@ -43,7 +43,7 @@ impl ToolArguments for CreateArguments {
         ends with remove, with its lifetime or with the connection.";
     const EFFECT: Effect = Effect::Adds;
 
-    async fn run(self, call: &Call<'_>) -> Result<CallToolResult> {
+    async fn run(self, call: &ToolCall<'_>) -> Result<CallToolResult> {
         let shared = call.shared;
         let mut spec = shared.template.clone();
         spec.name = self.name.unwrap_or_else(|| unique_name("mcp"));
@@ -61,7 +61,7 @@ impl ToolArguments for CreateArguments {
         let sandbox = call.supervised(created).await?;
 
         let (plan, report) = (sandbox.plan(), sandbox.enforcement());
-        let mut answer = Report::default();
+        let mut answer = ToolReport::default();
         answer.line(&format!(
             "created {} on {}: memory {}, {} CPUs, {:?} for each execution",
             plan.name,

@@ -5,8 +5,8 @@ use sandbox_core::{ExecRequest, Result, Stdin};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Call, Effect, ToolArguments, shorter};
-use crate::execution::Report;
+use super::{Effect, ToolArguments, ToolCall, shorter};
+use crate::execution::ToolReport;
 
 /// The arguments of `sandbox_exec`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -30,7 +30,7 @@ impl ToolArguments for ExecArguments {
         Processes that it leaves behind are ended. A command that fails is a result, not an error.";
     const EFFECT: Effect = Effect::Destroys;
 
-    async fn run(self, call: &Call<'_>) -> Result<CallToolResult> {
+    async fn run(self, call: &ToolCall<'_>) -> Result<CallToolResult> {
         let sandbox = call.store.sandbox(&self.sandbox)?;
         let mut request = ExecRequest::shell(&self.command);
         request.workdir = self.workdir;
@@ -39,7 +39,7 @@ impl ToolArguments for ExecArguments {
         let stdin = self.stdin.map_or(Stdin::Null, Stdin::from_bytes);
         let execution = sandbox.exec_with(&request, stdin, |_, _| {});
         let result = call.supervised(execution).await?;
-        let mut report = Report::default();
+        let mut report = ToolReport::default();
         report.execution(call.store, &result);
         Ok(report.into_result())
     }

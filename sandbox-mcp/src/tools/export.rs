@@ -5,8 +5,8 @@ use sandbox_core::{Error, ErrorKind, Result};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Call, Effect, ToolArguments};
-use crate::execution::Report;
+use super::{Effect, ToolArguments, ToolCall};
+use crate::execution::ToolReport;
 
 /// The arguments of `export`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -23,7 +23,7 @@ impl ToolArguments for ExportArguments {
         images inline. At most 64 files of 16 MiB, 64 MiB together.";
     const EFFECT: Effect = Effect::Reads;
 
-    async fn run(self, call: &Call<'_>) -> Result<CallToolResult> {
+    async fn run(self, call: &ToolCall<'_>) -> Result<CallToolResult> {
         let sandbox = call.store.sandbox(&self.sandbox)?;
         if sandbox.plan().export_paths.is_empty() {
             let why = "the policy exports nothing";
@@ -33,7 +33,7 @@ impl ToolArguments for ExportArguments {
                 ),
             );
         }
-        let mut report = Report::default();
+        let mut report = ToolReport::default();
         let exporting = report.export(call.store, &sandbox);
         if call.supervised(exporting).await? == 0 {
             let paths = sandbox.plan().export_paths.join(", ");

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Call, Effect, ToolArguments};
+use super::{Effect, ToolArguments, ToolCall};
 use crate::content;
 
 /// The largest file that can be read.
@@ -41,7 +41,7 @@ impl ToolArguments for ReadArguments {
         from an offset as text, or base64 if it is not UTF-8. A small image is returned as one.";
     const EFFECT: Effect = Effect::Reads;
 
-    async fn run(self, call: &Call<'_>) -> Result<CallToolResult> {
+    async fn run(self, call: &ToolCall<'_>) -> Result<CallToolResult> {
         let sandbox = call.store.sandbox(&self.sandbox)?;
         let reading = sandbox.read_limited(&self.path, MAX_FILE);
         let bytes = call.supervised(reading).await?;
@@ -103,7 +103,7 @@ impl ToolArguments for WriteArguments {
         "Write a file in a sandbox. Replaces an existing one and makes missing folders.";
     const EFFECT: Effect = Effect::Destroys;
 
-    async fn run(self, call: &Call<'_>) -> Result<CallToolResult> {
+    async fn run(self, call: &ToolCall<'_>) -> Result<CallToolResult> {
         let sandbox = call.store.sandbox(&self.sandbox)?;
         let bad = |context: String| Error::new(ErrorKind::InvalidRequest, "write file", context);
         let bytes = match (self.text, self.base64) {
@@ -137,7 +137,7 @@ impl ToolArguments for ListArguments {
         "List what is directly in a folder of a sandbox: at most 1,000 entries, sorted by path.";
     const EFFECT: Effect = Effect::Reads;
 
-    async fn run(self, call: &Call<'_>) -> Result<CallToolResult> {
+    async fn run(self, call: &ToolCall<'_>) -> Result<CallToolResult> {
         let sandbox = call.store.sandbox(&self.sandbox)?;
         let path = self.path.as_deref().unwrap_or(".");
         let entries = call.supervised(sandbox.list_dir(path)).await?;

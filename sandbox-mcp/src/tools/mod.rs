@@ -28,7 +28,7 @@ use crate::server::Shared;
 use crate::store::ClientStore;
 
 /// One call of a tool.
-pub(crate) struct Call<'c> {
+pub(crate) struct ToolCall<'c> {
     pub shared: &'c Shared,
     /// What the client made.
     pub store: &'c ClientStore,
@@ -41,7 +41,7 @@ trait ToolArguments: DeserializeOwned + JsonSchema + Send {
     const DESCRIPTION: &'static str;
     const EFFECT: Effect;
 
-    async fn run(self, call: &Call<'_>) -> Result<CallToolResult>;
+    async fn run(self, call: &ToolCall<'_>) -> Result<CallToolResult>;
 }
 
 /// What a tool may change, as a hint for clients.
@@ -60,11 +60,11 @@ type Running<'c> = Pin<Box<dyn Future<Output = Result<CallToolResult>> + Send + 
 /// A tool as the server finds it.
 pub(crate) struct ToolEntry {
     tool: Tool,
-    run: for<'c> fn(&'c Call<'c>, JsonObject) -> Running<'c>,
+    run: for<'c> fn(&'c ToolCall<'c>, JsonObject) -> Running<'c>,
 }
 
 impl ToolEntry {
-    pub fn run<'c>(&self, call: &'c Call<'c>, arguments: JsonObject) -> Running<'c> {
+    pub fn run<'c>(&self, call: &'c ToolCall<'c>, arguments: JsonObject) -> Running<'c> {
         (self.run)(call, arguments)
     }
 }
@@ -155,7 +155,7 @@ fn read<T: ToolArguments>(arguments: JsonObject) -> Result<T> {
     })
 }
 
-impl Call<'_> {
+impl ToolCall<'_> {
     /// Does the work of the call, within the time that a call may take.
     async fn supervised<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
         supervise(self.context, self.shared.call_limit(), async {

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Call, Effect, ToolArguments};
+use super::{Effect, ToolArguments, ToolCall};
 use crate::content;
 
 /// The arguments of `remove`.
@@ -23,7 +23,7 @@ impl ToolArguments for RemoveArguments {
         "End a sandbox with all its processes and files. Exported artifacts stay readable.";
     const EFFECT: Effect = Effect::Destroys;
 
-    async fn run(self, call: &Call<'_>) -> Result<CallToolResult> {
+    async fn run(self, call: &ToolCall<'_>) -> Result<CallToolResult> {
         let sandbox = call.store.take(&self.sandbox)?;
         call.supervised(sandbox.kill()).await?;
         let text = format!("removed {}", self.sandbox);

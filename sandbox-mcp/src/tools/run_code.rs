@@ -9,8 +9,8 @@ use sandbox_lang::{CodeRequest, Languages, RunCode as _};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Call, Effect, ToolArguments, shorter};
-use crate::execution::Report;
+use super::{Effect, ToolArguments, ToolCall, shorter};
+use crate::execution::ToolReport;
 
 /// The arguments of `run_code`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -59,7 +59,7 @@ impl ToolArguments for RunCodeArguments {
         as links, and small images inline.";
     const EFFECT: Effect = Effect::Adds;
 
-    async fn run(self, call: &Call<'_>) -> Result<CallToolResult> {
+    async fn run(self, call: &ToolCall<'_>) -> Result<CallToolResult> {
         match self.sandbox.clone() {
             Some(name) => self.run_in(call, &name).await,
             None => self.run_once(call).await,
@@ -68,7 +68,7 @@ impl ToolArguments for RunCodeArguments {
 }
 
 impl RunCodeArguments {
-    async fn run_in(self, call: &Call<'_>, name: &str) -> Result<CallToolResult> {
+    async fn run_in(self, call: &ToolCall<'_>, name: &str) -> Result<CallToolResult> {
         if !self.libraries.is_empty() || self.egress.is_some() || self.memory.is_some() {
             let why = "libraries, egress and memory of a sandbox are decided when it is created";
             return Err(Error::new(ErrorKind::InvalidRequest, "run code", why)
@@ -77,12 +77,12 @@ impl RunCodeArguments {
         let sandbox = call.store.sandbox(name)?;
         let request = self.request(sandbox.plan().timeout)?;
         let code = call.supervised(sandbox.run_code(request)).await?;
-        let mut report = Report::default();
+        let mut report = ToolReport::default();
         report.code(call.store, &code);
         Ok(report.into_result())
     }
 
-    async fn run_once(self, call: &Call<'_>) -> Result<CallToolResult> {
+    async fn run_once(self, call: &ToolCall<'_>) -> Result<CallToolResult> {
         let shared = call.shared;
         let request = self.request(shared.plan.timeout)?;
         let mut spec = shared.template.clone();
@@ -94,7 +94,7 @@ impl RunCodeArguments {
         call.supervised(async {
             let sandbox = shared.client.create(&spec).await?;
             let code = sandbox.run_code(request).await?;
-            let mut report = Report::default();
+            let mut report = ToolReport::default();
             report.code(call.store, &code);
             let export = report.export(call.store, &sandbox).await.map(drop);
             // Errors after the end of the code leave its result as it is.

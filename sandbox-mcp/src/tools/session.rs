@@ -7,8 +7,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Call, Effect, ToolArguments, shorter};
-use crate::execution::Report;
+use super::{Effect, ToolArguments, ToolCall, shorter};
+use crate::execution::ToolReport;
 
 /// The arguments of `session_run`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -46,7 +46,7 @@ impl ToolArguments for SessionRunArguments {
         result says whether the session is new, and whether its variables were kept or lost.";
     const EFFECT: Effect = Effect::Destroys;
 
-    async fn run(self, call: &Call<'_>) -> Result<CallToolResult> {
+    async fn run(self, call: &ToolCall<'_>) -> Result<CallToolResult> {
         let sandbox = call.store.sandbox(&self.sandbox)?;
         let languages = Languages::new();
         let language = &languages.get(&self.language)?.name;
@@ -76,7 +76,7 @@ impl ToolArguments for SessionRunArguments {
             let mut cell = CellRequest::new(self.code).stdin(self.stdin);
             cell.timeout = timeout;
             let result = session.run(cell).await?;
-            let mut report = Report::default();
+            let mut report = ToolReport::default();
             report.cell(call.store, &result);
             if is_new {
                 let (language, version) = (session.language(), session.version());

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Call, Effect, ToolArguments};
+use super::{Effect, ToolArguments, ToolCall};
 use crate::content;
 
 /// The arguments of `why`.
@@ -24,7 +24,7 @@ impl ToolArguments for WhyArguments {
         or a network destination, and which rule decides.";
     const EFFECT: Effect = Effect::Reads;
 
-    async fn run(self, call: &Call<'_>) -> Result<CallToolResult> {
+    async fn run(self, call: &ToolCall<'_>) -> Result<CallToolResult> {
         let decisions = explain(&call.shared.ceiling, &self.subject)?;
         let lines = decisions.iter().map(ToString::to_string);
         let text = lines.collect::<Vec<_>>().join("\n");

@@ -40,11 +40,11 @@ pub(in crate::program) enum ServerSocket {
 pub(super) struct NameServer {
     datagrams: Fd,
     listener: Fd,
-    clients: Vec<Client>,
+    clients: Vec<DnsClient>,
 }
 
 #[derive(Debug)]
-struct Client {
+struct DnsClient {
     socket: Fd,
     received: Vec<u8>,
     until: MonotonicMicros,
@@ -106,7 +106,7 @@ impl NameServer {
             ServerSocket::Listener => {
                 // An error means that the client has left, or that descriptors are out.
                 if let Ok(socket) = net::accept(&self.listener, SOCK_CLOEXEC | SOCK_NONBLOCK) {
-                    self.clients.push(Client {
+                    self.clients.push(DnsClient {
                         socket,
                         received: Vec::new(),
                         until: after(now(), CLIENT_TIMEOUT_MS),
@@ -137,7 +137,7 @@ impl NameServer {
     }
 }
 
-impl Client {
+impl DnsClient {
     /// Answers complete questions. Returns whether the client stays.
     fn serve(&mut self, directory: &mut impl Directory) -> bool {
         let mut bytes = [0; 512];

@@ -10,7 +10,7 @@ use sandbox_core::policy::Requirement;
 use sandbox_core::{ErrorKind, ExecRequest};
 
 use super::interpreter::Home;
-use super::recipe::{Failure, InstallPlace, Recipe, Source, text};
+use super::recipe::{InstallPlace, Recipe, RecipeFailure, Source, text};
 use super::{PackageSettings, RegistrySource};
 
 /// The variable that names the sources, separated by blanks.
@@ -63,7 +63,7 @@ impl Recipe for Gem {
             )
     }
 
-    fn classify(&self, stderr: &str, _log: &str, home: Home) -> Failure {
+    fn classify(&self, stderr: &str, _log: &str, home: Home) -> RecipeFailure {
         classify(stderr, home)
     }
 
@@ -94,27 +94,27 @@ fn argument(package: &Requirement) -> String {
     argument
 }
 
-fn classify(stderr: &str, home: Home) -> Failure {
-    if Failure::is_no_space(stderr) {
-        return Failure::no_space();
+fn classify(stderr: &str, home: Home) -> RecipeFailure {
+    if RecipeFailure::is_no_space(stderr) {
+        return RecipeFailure::no_space();
     }
     let mut kinds = stderr.lines().filter_map(|line| line.strip_prefix(KIND));
     match kinds.next() {
-        Some("needs-build") => Failure::new(
+        Some("needs-build") => RecipeFailure::new(
             ErrorKind::PackageNeedsBuild,
             "a package would run its own code with the network while it is installed",
         )
         .fix("name a version in Ruby alone, or use an image that has it"),
-        Some("not-found") => Failure::new(
+        Some("not-found") => RecipeFailure::new(
             ErrorKind::PackageNotFound,
             "the registry has no such package for this Ruby and machine",
         ),
-        Some("unreachable") => Failure::unreachable("see gem's message", home),
-        Some("conflict") => Failure::new(
+        Some("unreachable") => RecipeFailure::unreachable("see gem's message", home),
+        Some("conflict") => RecipeFailure::new(
             ErrorKind::InstallFailed,
             "the packages contradict each other",
         ),
-        _ => Failure::new(ErrorKind::InstallFailed, "gem failed"),
+        _ => RecipeFailure::new(ErrorKind::InstallFailed, "gem failed"),
     }
 }
 

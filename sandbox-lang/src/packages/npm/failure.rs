@@ -3,7 +3,7 @@
 use sandbox_core::ErrorKind;
 
 use super::super::interpreter::Home;
-use super::super::recipe::{Failure, Recipe as _};
+use super::super::recipe::{Recipe as _, RecipeFailure};
 use super::Npm;
 
 /// Codes of npm and Node.js that mean that the registry cannot be reached.
@@ -24,22 +24,22 @@ const UNREACHABLE: [(&str, &str); 14] = [
     ("ERR_INVALID_URL", "its address is not valid"),
 ];
 
-pub(super) fn classify(stderr: &str, home: Home) -> Failure {
-    if Failure::is_no_space(stderr) {
-        return Failure::no_space();
+pub(super) fn classify(stderr: &str, home: Home) -> RecipeFailure {
+    if RecipeFailure::is_no_space(stderr) {
+        return RecipeFailure::no_space();
     }
     let code = code(stderr).unwrap_or_default();
-    let failed = |what: &str| Failure::new(ErrorKind::InstallFailed, what);
+    let failed = |what: &str| RecipeFailure::new(ErrorKind::InstallFailed, what);
     match code {
-        "E404" => Failure::new(
+        "E404" => RecipeFailure::new(
             ErrorKind::PackageNotFound,
             "the registry does not have a package",
         ),
-        "ETARGET" | "ENOVERSIONS" => Failure::new(
+        "ETARGET" | "ENOVERSIONS" => RecipeFailure::new(
             ErrorKind::PackageNotFound,
             "the registry has no such version of a package",
         ),
-        "EBADPLATFORM" => Failure::new(
+        "EBADPLATFORM" => RecipeFailure::new(
             ErrorKind::PackageNotFound,
             "a package is not made for this platform",
         ),
@@ -51,15 +51,15 @@ pub(super) fn classify(stderr: &str, home: Home) -> Failure {
             failed("sandboxes have npm without Node.js").fix(Npm.provide_program(home))
         }
         _ => match unreachable_reason(code) {
-            Some(why) => Failure::unreachable(&why, home),
+            Some(why) => RecipeFailure::unreachable(&why, home),
             None => failed("npm failed"),
         },
     }
 }
 
-fn no_git() -> Failure {
+fn no_git() -> RecipeFailure {
     let what = "a package comes from a Git repository, whose own files could make npm run code";
-    Failure::new(ErrorKind::PackageNeedsBuild, what).fix("name a version that needs none")
+    RecipeFailure::new(ErrorKind::PackageNeedsBuild, what).fix("name a version that needs none")
 }
 
 /// Why the registry is unreachable.

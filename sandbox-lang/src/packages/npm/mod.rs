@@ -14,7 +14,7 @@ use sandbox_core::policy::Requirement;
 use sandbox_core::{ExecRequest, Result};
 
 use super::interpreter::Home;
-use super::recipe::{Failure, InstallPlace, Recipe, Source, text};
+use super::recipe::{InstallPlace, Recipe, RecipeFailure, Source, text};
 use super::{PackageSettings, RegistrySource};
 
 /// The variable that names the registry.
@@ -105,7 +105,7 @@ impl Recipe for Npm {
             .env("npm_config_globalconfig", in_temporary("no-global-config"))
     }
 
-    fn classify(&self, stderr: &str, _log: &str, home: Home) -> Failure {
+    fn classify(&self, stderr: &str, _log: &str, home: Home) -> RecipeFailure {
         failure::classify(stderr, home)
     }
 

@@ -3,31 +3,31 @@
 use sandbox_core::ErrorKind;
 
 use super::super::interpreter::Home;
-use super::super::recipe::Failure;
+use super::super::recipe::RecipeFailure;
 
-pub(super) fn classify(stderr: &str, log: &str, home: Home) -> Failure {
+pub(super) fn classify(stderr: &str, log: &str, home: Home) -> RecipeFailure {
     let any = |words: &[&str]| words.iter().any(|word| stderr.contains(word));
-    if Failure::is_no_space(stderr) {
-        return Failure::no_space();
+    if RecipeFailure::is_no_space(stderr) {
+        return RecipeFailure::no_space();
     }
     if any(&["No module named pip"]) {
         let what = "the Python that sandboxes see has no pip";
-        return Failure::new(ErrorKind::InstallFailed, what).fix(home.provide_pip());
+        return RecipeFailure::new(ErrorKind::InstallFailed, what).fix(home.provide_pip());
     }
     let Some(missing) = missing_requirement(stderr) else {
         if let Some(why) = unreachable_reason(stderr) {
-            return Failure::unreachable(&why, home);
+            return RecipeFailure::unreachable(&why, home);
         }
         let what = match any(&["ResolutionImpossible", "conflicting dependencies"]) {
             true => "the packages contradict each other",
             false => "pip failed",
         };
-        return Failure::new(ErrorKind::InstallFailed, what);
+        return RecipeFailure::new(ErrorKind::InstallFailed, what);
     };
     // Versions were found, so the index answered, but none matches.
     if !stderr.contains("(from versions: none)") {
         let what = format!("no version of {missing} will do for this Python");
-        return Failure::new(ErrorKind::PackageNotFound, what);
+        return RecipeFailure::new(ErrorKind::PackageNotFound, what);
     }
     if log.contains(&format!(
         "No sources permitted for {}:",
@@ -36,15 +36,15 @@ pub(super) fn classify(stderr: &str, log: &str, home: Home) -> Failure {
         let what = format!(
             "{missing} is there as source alone, and building it would run its code with the network"
         );
-        return Failure::new(ErrorKind::PackageNeedsBuild, what)
+        return RecipeFailure::new(ErrorKind::PackageNeedsBuild, what)
             .fix("name a version that has wheels, or build a wheel elsewhere");
     }
     // pip also reports an unreachable index as a missing package.
     if let Some(why) = unreachable_reason(stderr).or_else(|| refusal_reason(log)) {
-        return Failure::unreachable(&why, home);
+        return RecipeFailure::unreachable(&why, home);
     }
     let what = format!("the registry has no {missing} with a wheel for this Python and machine");
-    Failure::new(ErrorKind::PackageNotFound, what)
+    RecipeFailure::new(ErrorKind::PackageNotFound, what)
 }
 
 /// The requirement for which pip found nothing.

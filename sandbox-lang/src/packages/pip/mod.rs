@@ -12,7 +12,7 @@ use sandbox_core::ExecRequest;
 
 use super::PackageSettings;
 use super::interpreter::Home;
-use super::recipe::{Failure, InstallPlace, Recipe, Source, text};
+use super::recipe::{InstallPlace, Recipe, RecipeFailure, Source, text};
 
 pub use source::PackageSource;
 pub(super) use source::{PROXIES, without_password};
@@ -74,7 +74,7 @@ impl Recipe for Pip {
             .env("PIP_BREAK_SYSTEM_PACKAGES", "1")
     }
 
-    fn classify(&self, stderr: &str, log: &str, home: Home) -> Failure {
+    fn classify(&self, stderr: &str, log: &str, home: Home) -> RecipeFailure {
         failure::classify(stderr, log, home)
     }
 
