@@ -4,7 +4,7 @@ use sandbox_core::spi::unique_name;
 use sandbox_core::{Error, ErrorKind, ExecRequest, ExecResult, Result, SandboxHandle, registry};
 
 use super::programs::{ProgramKey, ProgramUse, Programs};
-use super::toolchain::{self, Found};
+use super::toolchain::{self, FoundToolchain};
 use super::{CodeRequest, Compilation, folder};
 use crate::language::{Language, Places, Source, Step};
 use crate::packages::{live_packages, live_variables};
@@ -107,7 +107,7 @@ struct Code<'a> {
     request: &'a CodeRequest,
     language: &'a Language,
     sources: &'a [Source],
-    found: &'a Found,
+    found: &'a FoundToolchain,
 }
 
 impl Code<'_> {
