@@ -50,6 +50,7 @@ build_image() {
         --customize-hook='chroot "$1" useradd -m -u 1001 -s /bin/bash no-systemd' --format=directory bookworm "$root" - >&2
     echo guest >"$root/etc/hostname"
     : >"$root/etc/fstab"
+    echo 127.0.0.1 localhost >"$root/etc/hosts"
     mkdir -p "$root/var/lib/systemd/linger" "$root/etc/systemd/system/multi-user.target.wants"
     : >"$root/var/lib/systemd/linger/tester"
     cat >"$root/etc/systemd/system/work.service" <<'U'
