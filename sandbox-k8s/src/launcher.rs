@@ -3,11 +3,9 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
-use sandbox_agent::protocol::LandlockRules;
 use sandbox_core::{EnforcementReport, Error, ErrorKind, Plan, Result};
 use sandbox_host::confinement::{self, Isolation, Kernel, Mode, Paths, Profile};
 use sandbox_host::egress::HostsResolver;
-use sandbox_host::seccomp::Arch;
 use sandbox_host::state::HandOver;
 use sandbox_host::{AgentInstance, EngineCell, Isolator as _, Sandbox};
 
@@ -20,6 +18,7 @@ use crate::detached::{DetachedPods, NewDetachedPod};
 use crate::egress::{self, EgressFacts};
 use crate::identity::PodIdentity;
 use crate::isolator::PodIsolator;
+use crate::kernel::{self, kernel};
 use crate::lowering::{self, PodInputs, PodStorage};
 use crate::network::{self, NetworkCanary, NetworkDenial};
 use crate::observed::ExpectedNetwork;
@@ -431,7 +430,7 @@ impl PodLauncher {
         profile.disk_by_rlimit = true;
         let mut confinement =
             confinement::confinement(plan, &pod_plan.kernel, pod_plan.mode, &profile);
-        confinement.landlock = landlock(plan, &pod_plan.kernel, &profile);
+        confinement.landlock = kernel::landlock(plan, &pod_plan.kernel, &profile);
         let sandbox = Sandbox::new(plan, confinement, pod_plan.report.clone())?;
         let mut sandbox = sandbox.counting_memory_kills();
         if let Some(lifetime) = plan.lifetime {
@@ -478,37 +477,4 @@ async fn copy_workspace_in(plan: &Plan, instance: &mut AgentInstance) -> Result<
         Some(workspace) => instance.bring_workspace(workspace, plan.disk).await,
         None => Ok(()),
     }
-}
-
-/// The newest Landlock ABI whose rights are used.
-const NEWEST_LANDLOCK: u32 = 7;
-
-/// The Landlock domain of executions, behind the pod's mounts and users. The agent drops the rights
-/// that its node's kernel does not know.
-fn landlock(plan: &Plan, kernel: &Kernel, profile: &Profile) -> Option<LandlockRules> {
-    let newest = Kernel {
-        landlock_abi: NEWEST_LANDLOCK,
-        ..*kernel
-    };
-    let rules = confinement::landlock(plan, &newest, profile)?;
-    Some(LandlockRules {
-        adapts: true,
-        ..rules
-    })
-}
-
-/// What every node that can run our pods supports. A pod selects this process's architecture, and a
-/// runtime without seccomp would refuse it. An ordinary account cannot query anything else about a
-/// node's kernel.
-fn kernel() -> Result<Kernel> {
-    let arch = Arch::native().ok_or_else(|| {
-        let fix = "use a machine with x86_64 or aarch64";
-        Error::unavailable(TIER, "this machine's architecture has no agent", fix)
-    })?;
-    Ok(Kernel {
-        arch,
-        landlock_abi: 0,
-        seccomp: true,
-        seccomp_notify: false,
-    })
 }

@@ -26,6 +26,7 @@ mod exec_probe;
 mod failure;
 mod identity;
 mod isolator;
+mod kernel;
 mod labels;
 mod launcher;
 mod lowering;

@@ -13,6 +13,7 @@ mod kernel_objects;
 mod libraries;
 mod lifetime;
 mod limits;
+mod live_packages;
 mod mounts;
 mod packages;
 mod paths;
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
         kernel_objects::TESTS,
         lifetime::TESTS,
         limits::TESTS,
+        live_packages::TESTS,
         libraries::TESTS,
         mounts::TESTS,
         packages::TESTS,

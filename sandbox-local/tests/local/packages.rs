@@ -8,7 +8,7 @@ use sandbox_core::{
     ByteSize, CapabilityPolicy, Enforcement, Error, ErrorKind, ExecRequest, OneShot, SandboxClient,
     Workspace,
 };
-use sandbox_lang::{CodeRequest, LiveSandbox, RunCode, RunCodeOnce, SessionRequest, Sessions};
+use sandbox_lang::{CodeRequest, RunCode, RunCodeOnce};
 use sandbox_local::{LocalBackend, PackageSettings, PackageSource};
 use sandbox_testing::package_index::{IndexResponse, PackageIndex, page, wheel};
 use sandbox_testing::processes;
@@ -16,7 +16,6 @@ use sandbox_testing::users::open_folder;
 use sandbox_testing::wait::{wait_until, wait_until_async};
 
 use crate::harness::{Need, Test, test};
-
 use crate::support::{config, namespaces, policy, sh, spec};
 
 pub const TESTS: &[Test] = &[
@@ -33,14 +32,12 @@ pub const TESTS: &[Test] = &[
     test!(async forged_cache_entry_is_not_used, Need::Pip),
     test!(async set_that_failed_fails_at_once_until_it_is_cleared, Need::Pip),
     test!(async libraries_of_one_run_are_installed, Need::Pip),
-    test!(async packages_appear_in_a_running_sandbox, Need::Pip),
-    test!(async live_installation_stays_within_the_policy, Need::Pip),
 ];
 
 /// The test's own cache and package source.
-struct PackageFixture {
-    folder: tempfile::TempDir,
-    settings: PackageSettings,
+pub struct PackageFixture {
+    pub folder: tempfile::TempDir,
+    pub settings: PackageSettings,
 }
 
 impl PackageFixture {
@@ -54,7 +51,7 @@ impl PackageFixture {
     }
 
     /// Uses wheels in a folder: `demo` 1.0 and 2.0.
-    fn with_wheels() -> Self {
+    pub fn with_wheels() -> Self {
         let mut place = Self::new(PackageSource::default());
         let wheels = place.folder.path().join("wheels");
         std::fs::create_dir(&wheels).expect("made");
@@ -81,7 +78,7 @@ impl PackageFixture {
         client.create(&spec()).await.expect_err("not installed")
     }
 
-    fn left(&self, name: &str) -> Vec<PathBuf> {
+    pub fn left(&self, name: &str) -> Vec<PathBuf> {
         let folder = self.folder.path().join("cache/packages").join(name);
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
         entries.map(|entry| entry.path()).collect()
@@ -94,15 +91,15 @@ impl PackageFixture {
     }
 }
 
-fn naming(packages: &[&str]) -> CapabilityPolicy {
+pub fn naming(packages: &[&str]) -> CapabilityPolicy {
     let mut policy = policy();
     policy.packages = packages.iter().map(|name| (*name).to_owned()).collect();
     policy
 }
 
-const SHOW: &str = "import demo; print(demo.version)";
+pub const SHOW: &str = "import demo; print(demo.version)";
 
-fn python(code: &str) -> ExecRequest {
+pub fn python(code: &str) -> ExecRequest {
     ExecRequest::new("python3").arg("-c").arg(code)
 }
 
@@ -247,110 +244,6 @@ async fn libraries_of_one_run_are_installed() {
     let error = sandbox.run_code(request().library("demo==1.0")).await;
     assert_eq!(error.expect_err("another").kind(), ErrorKind::Unsupported);
     sandbox.kill().await.expect("it ends");
-}
-
-/// Sandboxes of these packages, with one more wheel: `other` 1.0.
-fn live_place() -> PackageFixture {
-    let place = PackageFixture::with_wheels();
-    wheel(&place.folder.path().join("wheels"), "other", "1.0", 0);
-    place
-}
-
-async fn live(place: &PackageFixture, policy: CapabilityPolicy) -> Result<LiveSandbox, Error> {
-    let backend = LocalBackend::new(config().packages(place.settings.clone()));
-    let client = SandboxClient::with_backend(Arc::new(backend), policy).expect("a valid policy");
-    LiveSandbox::create_with(&client, &spec(), place.settings.clone()).await
-}
-
-async fn packages_appear_in_a_running_sandbox() {
-    let place = live_place();
-    let created = live(&place, policy().package_installation(true)).await;
-    let sandbox = created.expect("created");
-    let run = async |code: &str| {
-        let ran = sandbox.run_code(CodeRequest::new("python", code)).await;
-        let code = ran.expect("it runs");
-        code.check().map(|result| result.stdout_text())
-    };
-    run(SHOW).await.expect_err("not there yet");
-    let state = format!("{}/state", sandbox.temporary_folder());
-    sandbox.write(&state, "kept").await.expect("written");
-    let variables = sandbox.install(["demo==1.0"]).await.expect("installed");
-    assert_eq!(run(SHOW).await.expect("there"), "1.0\n");
-    let mut command = python(SHOW);
-    command.env.extend(variables.clone());
-    let result = sandbox.exec(&command).await.expect("it runs");
-    assert_eq!(result.stdout_text(), "1.0\n", "{}", result.stderr_text());
-    let named = CodeRequest::new("python", SHOW).library("demo");
-    sandbox.run_code(named).await.expect("it is there");
-
-    let folder = &variables["PYTHONUSERBASE"];
-    let attack = format!(
-        "d={folder}; chmod -R 777 $d; touch $d/new || touch $d/../new || mkdir $d/../1 || rm -r $d || mv $d /tmp || \
-         for f in $d/lib/*/site-packages/demo.py; do echo > $f; done"
-    );
-    let tried = sandbox.exec(&sh(&attack)).await.expect("it runs");
-    assert!(!tried.success(), "{}", tried.output());
-    // Nothing of these is installed, and what is there stays.
-    for (package, kind) in [
-        ("demo==2.0", ErrorKind::InvalidRequest),
-        ("--index-url=http://x", ErrorKind::InvalidRequest),
-        ("npm:demo", ErrorKind::Unsupported),
-        ("apt:gcc", ErrorKind::LibrariesNotSupported),
-        ("no-such-package", ErrorKind::PackageNotFound),
-    ] {
-        let error = sandbox.install([package]).await.expect_err(package);
-        assert_eq!(error.kind(), kind, "{error}");
-        assert!(
-            kind != ErrorKind::LibrariesNotSupported
-                || error.fix().is_some_and(|fix| fix.contains("image build"))
-        );
-    }
-    let session = sandbox.session(SessionRequest::new("python")).await;
-    let session = session.expect("started");
-    let cell = session.run("kept = demo = __import__('demo').version; demo");
-    let cell = cell.await.expect("it runs");
-    cell.check().expect("a new session finds what is there");
-    let installed = sandbox.install_in(&session, ["other"]).await;
-    installed.expect("installed");
-    let cell = session.run("import other; assert (kept, other.version) == ('1.0', '1.0')");
-    cell.await.expect("it runs").check().expect("it is there");
-    let both = "import demo, other; print(demo.version, other.version)";
-    assert_eq!(run(both).await.expect("there"), "1.0 1.0\n");
-    // Programs that use the first ones still find them.
-    let result = sandbox.exec(&command).await.expect("it runs");
-    assert_eq!(result.stdout_text(), "1.0\n", "{}", result.stderr_text());
-    assert_eq!(sandbox.read(&state).await.expect("there"), b"kept");
-    sandbox.kill().await.expect("it ends");
-    drop(sandbox);
-    assert_eq!(place.left("live"), Vec::<PathBuf>::new());
-}
-
-async fn live_installation_stays_within_the_policy() {
-    let place = live_place();
-    let sandbox = live(&place, naming(&["demo==1.0"])).await.expect("created");
-    let error = sandbox.install(["other"]).await.expect_err("not allowed");
-    assert_eq!(error.kind(), ErrorKind::PolicyExceeded, "{error}");
-    sandbox.install(["demo"]).await.expect("it is there");
-    let refused = live(&place, policy().package_installation(false)).await;
-    assert_eq!(refused.expect_err("none").kind(), ErrorKind::PolicyExceeded);
-    let mut small = live_place();
-    wheel(
-        &small.folder.path().join("wheels"),
-        "large",
-        "1.0",
-        32 << 20,
-    );
-    let created = live(&small, policy().package_installation(true)).await;
-    drop(created.expect("created"));
-    small.settings.storage = ByteSize::mib(4);
-    let created = live(&small, policy().package_installation(true)).await;
-    let error = created.expect("created").install(["large"]).await;
-    assert_eq!(error.expect_err("too large").kind(), ErrorKind::StorageFull);
-    let backend = LocalBackend::new(config().packages(place.settings.clone()));
-    let client = SandboxClient::with_backend(Arc::new(backend), policy()).expect("valid");
-    let detached = spec().detached(true);
-    let error = LiveSandbox::create_with(&client, &detached, place.settings.clone()).await;
-    assert_eq!(error.expect_err("detached").kind(), ErrorKind::Unsupported);
 }
 
 async fn unavailable_or_refusing_index_is_a_typed_error() {
