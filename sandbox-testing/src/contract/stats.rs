@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sandbox_core::{ByteSize, CapabilityPolicy, ErrorKind, SandboxHandle, SandboxStats};
+use sandbox_core::{CapabilityPolicy, ErrorKind, SandboxHandle, SandboxStats};
 
 use super::{ContractTest, TestBackend, TestResult, run, shell};
 
@@ -14,8 +14,7 @@ const TOLERANCE: Duration = Duration::from_millis(50);
 fn values(backend: &'static dyn TestBackend) -> TestResult {
     run(async {
         let client = backend.client(CapabilityPolicy::new());
-        let spec = backend.spec().memory(ByteSize::mib(128));
-        let sandbox = client.create(&spec).await?;
+        let sandbox = client.create(&backend.spec()).await?;
         let stats = assert_stats_are_those_of_the_processes(&sandbox).await?;
         sandbox.kill().await?;
         let error = sandbox.stats().await.expect_err("it has ended");

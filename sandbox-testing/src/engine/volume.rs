@@ -4,6 +4,7 @@ use std::io::Read;
 use std::time::Duration;
 
 use bollard::body_full;
+use bollard::errors::Error;
 use bollard::models::{ContainerCreateBody, HostConfig};
 use bollard::query_parameters::{
     CreateContainerOptions, DownloadFromContainerOptions, RemoveContainerOptions,
@@ -62,19 +63,25 @@ fn name_of(engine: &TestEngine, program: &[u8]) -> String {
     format!("sandbox-agent-{}", &hash.finalize().to_hex()[..16])
 }
 
-/// Removes the agent's volume. A concurrent test's `prune` may have removed it already.
+/// Removes the agent's volume. A concurrent test's `prune` may have removed it already. Docker
+/// forgets the name of a removed container before it gives up its volumes.
 pub async fn remove(engine: &TestEngine, program: &[u8]) {
-    let removed = engine
-        .api()
-        .remove_volume(&name_of(engine, program), None::<RemoveVolumeOptions>)
-        .await;
-    match removed {
-        Ok(())
-        | Err(bollard::errors::Error::DockerResponseServerError {
-            status_code: 404, ..
-        }) => {}
-        Err(error) => panic!("the volume is still in use: {error}"),
-    }
+    let (api, volume) = (engine.api(), name_of(engine, program));
+    let limit = Duration::from_secs(60);
+    wait_until_async("the volume is unused", limit, async || {
+        match api
+            .remove_volume(&volume, None::<RemoveVolumeOptions>)
+            .await
+        {
+            Ok(()) => true,
+            Err(Error::DockerResponseServerError { status_code, .. }) if status_code == 404 => true,
+            Err(Error::DockerResponseServerError { status_code, .. }) if status_code == 409 => {
+                false
+            }
+            Err(error) => panic!("the volume was not removed: {error}"),
+        }
+    })
+    .await;
 }
 
 /// Creates a container to access a volume, and the volume if it is missing. The container is never
@@ -230,16 +237,7 @@ fn at_once(engine: &'static TestEngine) -> TestResult {
         let left = name_of(engine, &program).replacen("agent", "fill", 1);
         assert!(!engine.exists(&left).await, "{left} is left");
         // The containers of the killed owners are removed first, then their volume.
-        let (api, volume) = (engine.api(), name_of(engine, &program));
-        wait_until_async(
-            "the volume is unused",
-            Duration::from_secs(20),
-            async || {
-                let removed = api.remove_volume(&volume, None::<RemoveVolumeOptions>);
-                removed.await.is_ok()
-            },
-        )
-        .await;
+        remove(engine, &program).await;
         Ok(())
     })
 }
