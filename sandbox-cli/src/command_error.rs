@@ -65,13 +65,13 @@ impl CommandError {
         }
     }
 
-    /// Sets whether every tier says that the sandbox does not exist.
+    /// Sets whether every tier that was asked says that the sandbox does not exist.
     pub fn absent(mut self, is_absent: bool) -> Self {
         self.is_absent = is_absent;
         self
     }
 
-    /// Whether every tier says that the sandbox does not exist.
+    /// Whether every tier that was asked says that the sandbox does not exist.
     pub fn is_absent(&self) -> bool {
         self.is_absent
     }

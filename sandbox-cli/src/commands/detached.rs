@@ -85,7 +85,10 @@ impl TierOption {
                 settings if settings.is_empty() => LocatedSandbox::named(tier, name)?,
                 settings => LocatedSandbox::of(tier, &settings)?,
             };
-            let done = act(&located).await?;
+            let done = act(&located).await.map_err(|error| {
+                let is_absent = error.kind() == ErrorKind::SandboxNotFound;
+                CommandError::from(error).absent(is_absent)
+            })?;
             return Ok((located, done));
         }
         if let Some(located) = recorded(&registry::tiers()?, name)? {
