@@ -69,8 +69,9 @@ kill_children() {
             k) kill_children ;;
         esac
     done
-    exec 3>&-
+    # The shell's end, which follows, may end this process as well.
     rm -rf "$folder"
+    exec 3>&-
 } &
 
 # An interactive shell goes on after errors and interrupts. It must not read files of its own.
