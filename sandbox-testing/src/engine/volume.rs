@@ -1,7 +1,7 @@
 //! The agent's volume: it is filled once, and then verified, repaired or refused.
 
 use std::io::Read;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bollard::body_full;
 use bollard::errors::Error;
@@ -20,7 +20,6 @@ use sandbox_host::seccomp::{Arch, EngineProfile};
 use super::owner::{self, READY};
 use super::{EngineTest, TestEngine};
 use crate::contract::{BUSYBOX, TestBackend, TestResult, client_of, output, run};
-use crate::wait::wait_until_async;
 
 pub const TESTS: &[EngineTest] = &[
     ("volume::a_changed_agent_is_detected_and_replaced", replaced),
@@ -67,21 +66,21 @@ fn name_of(engine: &TestEngine, program: &[u8]) -> String {
 /// forgets the name of a removed container before it gives up its volumes.
 pub async fn remove(engine: &TestEngine, program: &[u8]) {
     let (api, volume) = (engine.api(), name_of(engine, program));
-    let limit = Duration::from_secs(60);
-    wait_until_async("the volume is unused", limit, async || {
-        match api
-            .remove_volume(&volume, None::<RemoveVolumeOptions>)
-            .await
-        {
-            Ok(()) => true,
-            Err(Error::DockerResponseServerError { status_code, .. }) if status_code == 404 => true,
-            Err(Error::DockerResponseServerError { status_code, .. }) if status_code == 409 => {
-                false
-            }
+    let start = Instant::now();
+    loop {
+        let removed = api.remove_volume(&volume, None::<RemoveVolumeOptions>);
+        let status = match removed.await {
+            Ok(()) => return,
+            Err(Error::DockerResponseServerError { status_code, .. }) => status_code,
             Err(error) => panic!("the volume was not removed: {error}"),
+        };
+        match status {
+            404 => return,
+            409 if start.elapsed() < Duration::from_secs(60) => {}
+            _ => panic!("the volume {volume} was not removed: status {status}"),
         }
-    })
-    .await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
 }
 
 /// Creates a container to access a volume, and the volume if it is missing. The container is never
