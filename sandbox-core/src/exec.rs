@@ -197,8 +197,8 @@ impl ExecRequest {
     ///
     /// The sandbox's own user is always possible ([`crate::SandboxSpec::user`]). `root` is possible
     /// where code and agent are users of a namespace of the sandbox's own: on the local tier of a
-    /// caller who is root. It is user 0 without any capability, confined like all code. It may
-    /// change what belongs to user 0 inside, and nothing else: not the files of the sandbox's user.
+    /// caller who is root. It is user 0 without capabilities, and is confined like all code. It
+    /// may change files of user 0 inside, but not those of the sandbox's user.
     /// Elsewhere, and for every other user, the execution is refused with
     /// [`ErrorKind::Unsupported`] and the reason.
     ///

@@ -18,7 +18,7 @@ pub(super) fn check((user, group): (u32, Option<u32>), welcome: &Welcome) -> Res
     if user == code.0 && group.is_none_or(|group| group == code.1) {
         return Ok(false);
     }
-    let is_root = user == 0 && group.unwrap_or(0) == 0;
+    let is_root = user == 0 && group.is_none_or(|group| group == 0);
     let reason = match (is_root, welcome.split) {
         (true, _) if welcome.root => return Ok(true),
         (true, true) => {

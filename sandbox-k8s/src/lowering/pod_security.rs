@@ -128,7 +128,7 @@ fn baseline(pod: &Pod) -> Vec<&'static str> {
             "Host Ports",
             containers(&spec)
                 .flat_map(|container| container.ports.iter().flatten())
-                .all(|port| port.host_port.unwrap_or(0) == 0),
+                .all(|port| port.host_port.is_none_or(|port| port == 0)),
         ),
         ("Host Probes / Lifecycle Hooks", probes),
         (

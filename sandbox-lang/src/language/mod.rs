@@ -236,8 +236,8 @@ impl Language {
     ///
     /// # Errors
     ///
-    /// Those of [`Language::require_installer`], and [`ErrorKind::InvalidRequest`] for what is not a
-    /// package of the installer.
+    /// Those of [`Language::require_installer`], and [`ErrorKind::InvalidRequest`] if `text` does not
+    /// name a package of the installer.
     pub fn library(&self, text: &str) -> Result<Requirement> {
         let installer = self.require_installer()?;
         Requirement::of_installer(installer, text).map_err(|error| {

@@ -132,7 +132,7 @@ pub async fn provide(backend: &dyn Backend, wanted: &InstallRequest<'_>) -> Resu
     installed(recipe, folder, note)
 }
 
-/// Refuses what is not usable. Returns a note about it.
+/// Checks that the installed packages can be used. Returns a note for the report.
 fn inspect(recipe: &dyn Recipe, base: &Path) -> Result<Option<String>> {
     let folder = base.join(recipe.part());
     // A link would show its target to every sandbox.

@@ -182,8 +182,8 @@ impl LiveSandbox {
     ///
     /// Those of creating a sandbox with these packages, and:
     ///
-    /// - [`ErrorKind::InvalidRequest`] for what is not a package, and for another version of a
-    ///   package that the sandbox has.
+    /// - [`ErrorKind::InvalidRequest`] if a text does not name a package, or names another version
+    ///   of a package that the sandbox has.
     /// - [`ErrorKind::LibrariesNotSupported`] for a package of apt and other installers without
     ///   packages, and [`ErrorKind::Unsupported`] for those of npm and gem: name them when the
     ///   sandbox is created.

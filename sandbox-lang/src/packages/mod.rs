@@ -10,7 +10,7 @@
 //!
 //! | installer | packages are at | found through | not installed |
 //! |---|---|---|---|
-//! | pip | `/packages` | `PYTHONUSERBASE` | what has no wheel |
+//! | pip | `/packages` | `PYTHONUSERBASE` | packages without a wheel |
 //! | npm | `/node_modules` | every file's parent folders, `NODE_PATH` | Git dependencies; install scripts do not run |
 //! | gem | `/gems` | `GEM_PATH` | native extensions that must be compiled, plugins of gem |
 //!
