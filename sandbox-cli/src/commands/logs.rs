@@ -8,7 +8,6 @@ use serde::Serialize;
 
 use super::detached::TierOption;
 use super::run::live::LiveOutput;
-use super::run::signals::Signals;
 use crate::command_error::{CommandError, Outcome};
 use crate::exit::Exit;
 use crate::output::{Format, FormatOption, print_json};
@@ -46,19 +45,9 @@ pub fn run(arguments: &LogsArguments) -> Outcome {
     if arguments.follow && arguments.format.format == Format::Json {
         return Err(CommandError::argument("--follow supports only text output"));
     }
-    super::block_on(async {
-        let mut signals = Signals::listen()?;
-        let work = async {
-            super::in_sandbox(&arguments.tier, &arguments.name, async |sandbox, _| {
-                arguments.show(sandbox).await
-            })
-            .await
-        };
-        tokio::select! {
-            outcome = work => outcome,
-            signal = signals.next() => Err(CommandError::interrupted(signal)),
-        }
-    })?
+    super::until_interrupted(&arguments.tier, &arguments.name, async |sandbox| {
+        arguments.show(sandbox).await
+    })
 }
 
 /// Writes a log to the output.

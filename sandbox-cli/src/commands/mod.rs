@@ -34,7 +34,7 @@ use sandbox::registry::Registration;
 use sandbox::{SandboxClient, SandboxHandle};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::command_error::CommandError;
+use crate::command_error::{CommandError, Outcome};
 use crate::print_status;
 use detached::TierOption;
 
@@ -75,6 +75,21 @@ async fn in_sandbox<T>(
     drop(sandbox);
     settle(&located.client).await;
     result
+}
+
+/// As [`in_sandbox`], until a signal interrupts the command.
+fn until_interrupted(
+    tier: &TierOption,
+    name: &str,
+    show: impl AsyncFnOnce(&SandboxHandle) -> Outcome,
+) -> Outcome {
+    block_on(async {
+        let mut signals = run::signals::Signals::listen()?;
+        tokio::select! {
+            outcome = in_sandbox(tier, name, async |sandbox, _| show(sandbox).await) => outcome,
+            signal = signals.next() => Err(CommandError::interrupted(signal)),
+        }
+    })?
 }
 
 fn block_on<T>(future: impl Future<Output = T>) -> Result<T, CommandError> {

@@ -8,7 +8,6 @@ use sandbox::{ByteSize, ErrorKind, SandboxHandle, SandboxStats};
 use serde::Serialize;
 
 use super::detached::TierOption;
-use super::run::signals::Signals;
 use crate::command_error::{CommandError, Outcome};
 use crate::exit::Exit;
 use crate::output::{Format, FormatOption, print, print_json};
@@ -48,19 +47,9 @@ pub fn run(arguments: &StatsArguments) -> Outcome {
     if arguments.follow && arguments.format.format == Format::Json {
         return Err(CommandError::argument("--follow supports only text output"));
     }
-    super::block_on(async {
-        let mut signals = Signals::listen()?;
-        let work = async {
-            super::in_sandbox(&arguments.tier, &arguments.name, async |sandbox, _| {
-                arguments.show(sandbox).await
-            })
-            .await
-        };
-        tokio::select! {
-            outcome = work => outcome,
-            signal = signals.next() => Err(CommandError::interrupted(signal)),
-        }
-    })?
+    super::until_interrupted(&arguments.tier, &arguments.name, async |sandbox| {
+        arguments.show(sandbox).await
+    })
 }
 
 impl StatsArguments {
