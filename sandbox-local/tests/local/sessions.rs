@@ -82,6 +82,7 @@ pub const SHELL: &[Test] = tests![
     shell::cell_that_waits_for_a_child_loses_it,
     shell::cell_that_ignores_its_interrupt_is_killed,
     shell::background_process_does_not_delay_a_cell,
+    shell::background_process_ends_between_cells,
     shell::programs_get_no_descriptor_of_the_session,
     shell::end_of_the_shell_is_told,
     shell::closed_descriptors_do_not_end_the_session,

@@ -77,6 +77,7 @@ pub const TESTS: &[ContractTest] = tests![
     BUSYBOX: shell::cell_that_waits_for_a_child_loses_it,
     BUSYBOX: shell::cell_that_ignores_its_interrupt_is_killed,
     BUSYBOX: shell::background_process_does_not_delay_a_cell,
+    BUSYBOX: shell::background_process_ends_between_cells,
     BUSYBOX: shell::programs_get_no_descriptor_of_the_session,
     BUSYBOX: shell::end_of_the_shell_is_told,
     BUSYBOX: shell::closed_descriptors_do_not_end_the_session,

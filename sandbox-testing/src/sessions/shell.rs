@@ -312,6 +312,28 @@ pub async fn background_process_does_not_delay_a_cell(sandbox: &SandboxHandle) {
     }
 }
 
+/// A background process that ends between two cells does not end the shell.
+pub async fn background_process_ends_between_cells(sandbox: &SandboxHandle) {
+    for session in shells(sandbox).await {
+        let folder = sandbox.temporary_folder();
+        completes(&session, "kept=1").await;
+        for round in 0..3 {
+            let file = format!("{folder}/ended-{round}");
+            completes(&session, format!("(sleep 0.2; : >{file}) &").as_str()).await;
+            let start = Instant::now();
+            while sandbox.read(&file).await.is_err() {
+                assert!(start.elapsed() < SOON, "no {file}");
+                tokio::time::sleep(SHORT / 10).await;
+            }
+            // The process ends right after the file is there, while no cell runs.
+            tokio::time::sleep(SHORT / 2).await;
+            assert_eq!(output(&session, "echo $kept").await, "1\n");
+        }
+        let waiting = CellRequest::new("sleep 0.2 & sleep 0.1 & wait; echo waited").timeout(LONG);
+        assert_eq!(completes(&session, waiting).await.stdout.text(), "waited\n");
+    }
+}
+
 /// Programs of the code have the three standard streams, and none of the session.
 pub async fn programs_get_no_descriptor_of_the_session(sandbox: &SandboxHandle) {
     for session in shells(sandbox).await {

@@ -2,7 +2,8 @@
 # the end of a cell, and $3 what the shell runs first.
 #
 # Two helpers share its process group, and the code's programs get no descriptor of theirs. One takes
-# requests of the host. The other tells the ends of cells, on both streams of output.
+# requests of the host. The other tells the ends of cells, on both streams of output. Neither is a
+# child of the shell: the `wait` of BusyBox waits for all children, also for those it did not start.
 set -e
 # What a killed shell of this session left. It may be ending, so the new folder has another name.
 rm -rf "$1"-*
@@ -10,12 +11,14 @@ folder=$1-$$ mark=$2
 (
     umask 077
     mkdir "$folder"
-    mkfifo "$folder/control" "$folder/end"
+    mkfifo "$folder/sh" "$folder/end"
     printf %s "$3" >"$folder/init"
 )
 exec 5<&0 0</dev/null
 set +e
 
+# This shell ends once it has started both helpers.
+(
 {
     trap '' INT HUP
     exec 3<>"$folder/end" 5<&-
@@ -54,7 +57,7 @@ kill_children() {
 {
     trap '' INT HUP
     read -r self rest </proc/self/stat || self=none
-    exec 3>"$folder/control"
+    exec 3>"$folder/sh"
     printf ". '%s/init'\n" "$folder" >&3
     while read -r kind cell code input <&5; do
         case $kind in
@@ -73,11 +76,15 @@ kill_children() {
     rm -rf "$folder"
     exec 3>&-
 } &
+)
 
 # An interactive shell goes on after errors and interrupts. It must not read files of its own.
 export __sandbox_start="$folder" PS1='' PS2=''
 if [ "${ENV+set}" ]; then export __sandbox_env="$ENV"; fi
 unset ENV
-set -- -i
-if "$0" -c '[ "${BASH_VERSION-}" ]'; then set -- --norc --noprofile --noediting -i; fi
-exec "$0" "$@" <"$folder/control" 5<&-
+if "$0" -c '[ "${BASH_VERSION-}" ]'; then
+    exec "$0" --norc --noprofile --noediting -i <"$folder/sh" 5<&-
+fi
+# BusyBox takes the end of a background process for the end of an interactive standard input. The
+# name of a shell's file is its `$0`, and begins its messages.
+exec "$0" -i "$folder/sh" 5<&-
