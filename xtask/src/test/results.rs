@@ -2,6 +2,9 @@
 
 use std::fmt;
 use std::ops::AddAssign;
+use std::time::Duration;
+
+use super::supervise::CPU_TIME;
 
 /// The maximum number of lines that are repeated for one failed job.
 const MOST_LINES: usize = 60;
@@ -75,6 +78,15 @@ pub fn ignored(output: &str) -> impl Iterator<Item = String> {
     })
 }
 
+/// Takes what the supervisor wrote about CPU time out of the output.
+pub fn take_cpu_time(output: &mut String) -> Option<Duration> {
+    let start = output.rfind(CPU_TIME)?;
+    let end = output[start..].find('\n')? + start;
+    let seconds = output[start + CPU_TIME.len()..end].parse().ok()?;
+    output.replace_range(start..=end, "");
+    Duration::try_from_secs_f64(seconds).ok()
+}
+
 /// The explanation of a failure: the output of the failed tests, or else the last lines.
 pub fn explanation(output: &str) -> Vec<&str> {
     let lines: Vec<&str> = output.lines().collect();
@@ -121,6 +133,15 @@ mod tests {
             "test a::b      ... ignored, no control groups\ntest c ... ok\ntest d ... ignored\n";
         let names: Vec<_> = ignored(output).collect();
         assert_eq!(names, ["a::b: no control groups", "d: ignored"]);
+    }
+
+    #[test]
+    fn cpu_time_is_the_last_line_of_its_kind() {
+        let mut output = "one\nCPU time: x\nCPU time: 2.5\nerror: late\n".to_owned();
+        let time = take_cpu_time(&mut output);
+        assert_eq!(time, Some(Duration::from_millis(2500)));
+        assert_eq!(output, "one\nCPU time: x\nerror: late\n");
+        assert_eq!(take_cpu_time(&mut output), None);
     }
 
     #[test]

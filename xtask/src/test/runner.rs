@@ -20,6 +20,8 @@ pub struct JobReport {
     pub name: String,
     /// How long it took.
     pub took: Duration,
+    /// How long processors worked on it, without the work of engines.
+    pub cpu_time: Option<Duration>,
     /// The counts of its tests, if it counts any. They include failures.
     pub counts: Counts,
     /// The output that explains the failure, if it failed.
@@ -36,8 +38,10 @@ pub fn run(job: Job, logs: &Path) -> JobReport {
     let log = logs.join(file_name);
     let status = start_and_wait(job, logs, &log);
     let output = fs::read(&log).unwrap_or_default();
-    let output = String::from_utf8_lossy(&output);
+    let mut output = String::from_utf8_lossy(&output).into_owned();
+    let cpu_time = results::take_cpu_time(&mut output);
     let mut done = judge(status, &output, kind, &log);
+    done.cpu_time = cpu_time;
     (done.lane, done.name, done.took) = (lane, name, start.elapsed());
     done
 }
@@ -132,6 +136,7 @@ fn judge(
         lane: Lane::Checks,
         name: String::new(),
         took: Duration::ZERO,
+        cpu_time: None,
         counts,
         failure,
         ignored: results::ignored(output).collect(),

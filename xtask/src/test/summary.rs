@@ -27,6 +27,7 @@ pub struct Summary {
     /// The names of ignored tests by reason.
     ignored: BTreeMap<String, Vec<String>>,
     counts: Counts,
+    cpu_time: Duration,
 }
 
 impl Summary {
@@ -63,6 +64,13 @@ impl Summary {
             "ok"
         };
         let mut line = format!("{word:<6} {seconds:>6.1} s  {name}");
+        if let Some(time) = done.cpu_time {
+            self.cpu_time += time;
+            line = format!(
+                "{word:<6} {seconds:>6.1} s  {:>6.1} s CPU  {name}",
+                time.as_secs_f64()
+            );
+        }
         if done.counts != Counts::default() {
             line.push_str(&format!(" ({})", done.counts));
         }
@@ -121,7 +129,9 @@ impl fmt::Display for Summary {
         for failure in &self.failures {
             writeln!(formatter, "{failure}")?;
         }
-        writeln!(formatter, "time: {}", self.times.join(", "))?;
+        let cpu = self.cpu_time.as_secs();
+        let times = self.times.join(", ");
+        writeln!(formatter, "time: {times}; {cpu} s of CPU time, without engines")?;
         writeln!(formatter, "{}", self.counts)
     }
 }
@@ -135,6 +145,7 @@ mod tests {
             lane: Lane::Local,
             name: "job".into(),
             took: Duration::from_secs(2),
+            cpu_time: Some(Duration::from_millis(1500)),
             counts: Counts {
                 passed,
                 failed: u64::from(failure.is_some()),
@@ -159,7 +170,7 @@ mod tests {
         let skipped = "skipped: no engine: test (local: job), test (local: job)\n";
         assert!(text.contains(skipped), "{text}");
         assert!(
-            text.contains("ok        2.0 s  local: job (3 passed"),
+            text.contains("ok        2.0 s     1.5 s CPU  local: job (3 passed"),
             "{text}"
         );
     }
