@@ -3,6 +3,7 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use sandbox::spi::toml_error;
 use serde::{Deserialize, Serialize};
 
 use crate::command_error::CommandError;
@@ -87,12 +88,9 @@ impl UserConfig {
         let read =
             std::io::Read::read_to_string(&mut std::io::Read::take(file, LONGEST), &mut text);
         read.map_err(|error| failed(&error))?;
-        toml::from_str(&text).map_err(|error| {
-            let error = error.to_string();
-            let lines = error.lines().map(str::trim).filter(|line| !line.is_empty());
-            let message = lines.collect::<Vec<_>>().join(" ");
-            CommandError::argument(format!("configuration file {shown}: {message}"))
-                .with_fix("`sandbox config --help` lists the settings")
+        toml::from_str(&text).map_err(|error: toml::de::Error| {
+            let why = format!("configuration file {shown}: {}", toml_error(&error));
+            CommandError::argument(why).with_fix("`sandbox config --help` lists the settings")
         })
     }
 

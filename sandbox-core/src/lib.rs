@@ -36,6 +36,7 @@ mod mechanism;
 mod mount;
 mod one_shot;
 mod outcome;
+mod parse_error;
 pub mod plan;
 pub mod policy;
 pub mod registry;

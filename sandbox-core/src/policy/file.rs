@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{CapabilityPolicy, NetworkPolicy, NetworkRule, Preset};
+use crate::parse_error::{json_error, toml_error};
 use crate::{ByteSize, Capability, Cpus, Error, ErrorKind, MountSource, Result, Storage};
 
 /// The format version that this crate reads.
@@ -171,7 +172,7 @@ impl PolicyFile {
     /// [`ErrorKind::InvalidPolicy`] with line and key.
     pub fn from_toml(text: &str) -> Result<Self> {
         Self::checked(
-            toml::from_str(text).map_err(|error| invalid(with_caret(&error.to_string())))?,
+            toml::from_str(text).map_err(|error| invalid(toml_error(&error)))?,
         )
     }
 
@@ -182,7 +183,7 @@ impl PolicyFile {
     /// [`ErrorKind::InvalidPolicy`] with line and key.
     pub fn from_json(text: &str) -> Result<Self> {
         Self::checked(
-            serde_json::from_str(text).map_err(|error| invalid(one_line(&error.to_string())))?,
+            serde_json::from_str(text).map_err(|error| invalid(json_error(&error)))?,
         )
     }
 
@@ -371,32 +372,4 @@ pub fn json_schema() -> serde_json::Value {
     let mut schema = schemars::schema_for!(PolicyFile);
     schema.insert("$id".into(), "policy.schema.json".into());
     schema.to_value()
-}
-
-/// The message of a TOML error first, then its lines with the caret, each behind two spaces.
-fn with_caret(message: &str) -> String {
-    let mut lines = message.trim_end().lines();
-    let place = lines.next().unwrap_or_default();
-    let place = place.strip_prefix("TOML parse error at ").unwrap_or(place);
-    let is_source = |line: &&str| {
-        line.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ')
-            .starts_with('|')
-    };
-    let (source, words): (Vec<_>, Vec<_>) = lines.partition(is_source);
-    let words = one_line(&words.join("\n"));
-    let message = match words.is_empty() {
-        true => place.to_owned(),
-        false => format!("{place}: {words}"),
-    };
-    let source = source.iter().map(|line| format!("\n  {line}"));
-    message + &source.collect::<String>()
-}
-
-fn one_line(message: &str) -> String {
-    message
-        .split('\n')
-        .map(str::trim)
-        .filter(|line| !line.is_empty())
-        .collect::<Vec<_>>()
-        .join(" ")
 }

@@ -50,25 +50,35 @@ pub fn bare_command(arguments: &[OsString]) -> Option<String> {
     Some(format!("a command goes after --: sandbox run -- {line}"))
 }
 
-/// How to bring in a program that this host has and the sandbox does not.
-pub fn program_of_host(program: &Path, is_local: bool) -> Option<String> {
-    in_folders(program, &std::env::var_os("PATH")?, is_local)
+/// How to bring in a program that the sandbox does not have.
+pub fn missing_program(program: &Path, is_local: bool) -> String {
+    in_folders(program, &std::env::var_os("PATH").unwrap_or_default(), is_local)
 }
 
-fn in_folders(program: &Path, folders: &OsStr, is_local: bool) -> Option<String> {
-    if program.components().count() != 1 {
-        return None;
+fn in_folders(program: &Path, folders: &OsStr, is_local: bool) -> String {
+    let is_name = program.components().count() == 1;
+    let mut files: Vec<_> = std::env::split_paths(folders)
+        .map(|folder| folder.join(program))
+        .collect();
+    if !is_name {
+        files = vec![program.to_owned()];
     }
-    let mut found = std::env::split_paths(folders).map(|folder| folder.join(program));
-    let found = found.find(|file| file.is_file())?;
-    let (folder, found) = (found.parent()?.display(), found.display());
-    Some(match is_local {
-        true => format!(
+    let found = files.iter().find(|file| file.is_absolute() && file.is_file());
+    let Some((found, folder)) = found.and_then(|file| Some((file, file.parent()?))) else {
+        return match is_local {
+            true => "this host has no such program either: check its name, or install it".into(),
+            false => "check its name, or use an --image that has it".into(),
+        };
+    };
+    let (folder, found) = (folder.display(), found.display());
+    match (is_local, is_name) {
+        (true, true) => format!(
             "this host has {found}: --preset coding brings in this user's toolchains, and \
              -v {folder}:{folder}:ro with -e PATH={folder}:/usr/bin:/bin any folder"
         ),
-        false => format!("this host has {found}: use an --image that has it too"),
-    })
+        (true, false) => format!("this host has it: -v {folder}:{folder}:ro brings it in"),
+        (false, _) => format!("this host has {found}: use an --image that has it too"),
+    }
 }
 
 #[cfg(test)]
@@ -105,19 +115,23 @@ mod tests {
     }
 
     #[test]
-    fn program_of_the_host_says_how_to_bring_it_in() {
+    fn missing_program_says_how_to_bring_it_in() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("cargo"), "").unwrap();
         let path = folder.path().as_os_str();
         let hint = |program: &str, is_local| in_folders(Path::new(program), path, is_local);
-        let local = hint("cargo", true).unwrap();
+        let local = hint("cargo", true);
         let program = folder.path().join("cargo").display().to_string();
         assert!(
             local.contains(&program) && local.contains("--preset coding"),
             "{local}"
         );
-        assert!(hint("cargo", false).unwrap().contains("--image"));
-        assert_eq!(hint("rustc", true), None);
-        assert_eq!(hint("./cargo", true), None);
+        assert!(hint("cargo", false).contains("this host has"));
+        let path = hint(&program, true);
+        assert!(path.contains("-v ") && !path.contains("PATH"), "{path}");
+        for program in ["rustc", "/none/rustc", "sub/cargo", ""] {
+            assert!(hint(program, true).contains("no such program"), "{program}");
+            assert!(hint(program, false).contains("--image"), "{program}");
+        }
     }
 }

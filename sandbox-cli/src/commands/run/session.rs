@@ -12,7 +12,7 @@ use sandbox::{
 
 use super::artifacts_page::ArtifactsPage;
 use super::document::RunDocument;
-use super::hints::{is_shell_line, program_of_host, shell_fix};
+use super::hints::{is_shell_line, missing_program, shell_fix};
 use super::live::{LiveOutput, WrittenOutput, exec_live};
 use super::output_folder::{DEFAULT_EXPORT, OutputFolder};
 use super::program::{CopiedFile, Program};
@@ -262,14 +262,10 @@ impl Run<'_> {
         }
         result.map_err(|error| match self.program.command() {
             Some((name, arguments)) if is_missing(&error) => {
-                let fix = match arguments.is_empty() && is_shell_line(name) {
-                    true => Some(shell_fix(&name.to_string_lossy())),
-                    false => program_of_host(Path::new(name), sandbox.tier() == LOCAL),
-                };
-                match fix {
-                    Some(fix) => error.with_fix(fix),
-                    None => error,
-                }
+                error.with_fix(match arguments.is_empty() && is_shell_line(name) {
+                    true => shell_fix(&name.to_string_lossy()),
+                    false => missing_program(Path::new(name), sandbox.tier() == LOCAL),
+                })
             }
             _ => error,
         })
