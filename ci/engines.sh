@@ -115,6 +115,18 @@ runtime = "runc"
 C
 }
 
+# A path for the services of tests. Each client asks Podman for its `info`, which runs dpkg for the
+# packages of four helper programs: 0.4 s of CPU time. This dpkg-query answers at once.
+podman_path() {
+    local folder=/var/lib/sandbox-xtask/bin
+    if is_root; then
+        mkdir -p "$folder"
+        printf '#!/bin/sh\nexit 1\n' | write_once "$folder/dpkg-query"
+        chmod 755 "$folder/dpkg-query"
+    fi
+    echo "PATH=$folder:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+}
+
 podman_start() {
     install "${podman_packages[@]}"
     if has_systemd; then
@@ -123,7 +135,8 @@ podman_start() {
     fi
     podman_config | write_once /etc/containers/containers.conf
     [ -d /run/podman ] || mkdir -m 700 /run/podman
-    start podman "$state/podman.log" podman_answers podman system service --time=0 "$podman_socket"
+    start podman "$state/podman.log" podman_answers \
+        env "$(podman_path)" podman system service --time=0 "$podman_socket"
 }
 
 # ---- Podman without root: the caller's own; root makes an account for it.
@@ -209,7 +222,7 @@ C
         (cd / && "${as[@]}" podman system migrate >&2) || fail "podman system migrate failed" "see its message above"
     fi
     start podman-rootless "$state/podman-rootless.log" rootless_answers \
-        "${as[@]}" podman system service --time=0 "$(rootless_endpoint)"
+        "${as[@]}" env "$(podman_path)" podman system service --time=0 "$(rootless_endpoint)"
 }
 
 rootless_down() {
