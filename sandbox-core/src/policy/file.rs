@@ -171,9 +171,7 @@ impl PolicyFile {
     ///
     /// [`ErrorKind::InvalidPolicy`] with line and key.
     pub fn from_toml(text: &str) -> Result<Self> {
-        Self::checked(
-            toml::from_str(text).map_err(|error| invalid(toml_error(&error)))?,
-        )
+        Self::checked(toml::from_str(text).map_err(|error| invalid(toml_error(&error)))?)
     }
 
     /// Reads JSON.
@@ -182,9 +180,7 @@ impl PolicyFile {
     ///
     /// [`ErrorKind::InvalidPolicy`] with line and key.
     pub fn from_json(text: &str) -> Result<Self> {
-        Self::checked(
-            serde_json::from_str(text).map_err(|error| invalid(json_error(&error)))?,
-        )
+        Self::checked(serde_json::from_str(text).map_err(|error| invalid(json_error(&error)))?)
     }
 
     /// Reads a file: JSON if its name ends in `.json`, otherwise TOML.

@@ -6,7 +6,7 @@ use sandbox_core::{ByteSize, Outcome, SandboxHandle};
 use sandbox_lang::{CellOutcome, CellRequest, MimeData, Session, SessionRequest, SessionState};
 use tokio::time::Instant;
 
-use super::{LONG, SHORT, SOON, completes, restarted, run, start, value};
+use super::{LONG, SHORT, SOON, completes, interrupted_at_once, restarted, run, start, value};
 
 async fn javascript(sandbox: &SandboxHandle) -> Session {
     start(sandbox, SessionRequest::new("javascript")).await
@@ -155,6 +155,7 @@ pub async fn endless_cell_is_interrupted(sandbox: &SandboxHandle) {
         );
         assert_eq!(cell.session, SessionState::Kept, "{code}");
     }
+    interrupted_at_once(&session, "while (true);").await;
     assert_eq!(value(&session, "kept").await, "1");
 }
 

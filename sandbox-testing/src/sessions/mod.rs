@@ -52,6 +52,16 @@ async fn value(session: &Session, code: &str) -> String {
     text.to_owned()
 }
 
+/// Asserts that an interrupt which comes before an endless cell has begun is not lost.
+async fn interrupted_at_once(session: &Session, endless: &str) {
+    for _ in 0..5 {
+        let cell = CellRequest::new(endless).timeout(Duration::from_millis(1));
+        let cell = run(session, cell).await;
+        let is_late = matches!(cell.outcome, CellOutcome::TimedOut { .. });
+        assert!(is_late && cell.session == SessionState::Kept, "{cell:?}");
+    }
+}
+
 /// Asserts that the cell ended the interpreter, which had the variable `kept`, and that the session
 /// works again.
 async fn restarted(session: &Session, cell: &CellResult) -> Lost {

@@ -7,7 +7,9 @@ use sandbox_lang::Sessions as _;
 use sandbox_lang::{CellEvent, CellOutcome, CellRequest, MimeData, SessionRequest, SessionState};
 use tokio::time::Instant;
 
-use super::{LONG, SHORT, SOON, completes, python, restarted, run, start, value};
+use super::{
+    LONG, SHORT, SOON, completes, interrupted_at_once, python, restarted, run, start, value,
+};
 
 /// Variables, imports, functions and options of the compiler are kept, and the last value is shown.
 pub async fn state_is_kept(sandbox: &SandboxHandle) {
@@ -202,6 +204,7 @@ pub async fn endless_cell_is_interrupted(sandbox: &SandboxHandle) {
         );
         assert_eq!(cell.session, SessionState::Kept, "{code}");
     }
+    interrupted_at_once(&session, "while True: pass").await;
     assert_eq!(value(&session, "kept").await, "1");
 }
 

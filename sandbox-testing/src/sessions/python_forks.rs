@@ -1,5 +1,7 @@
 //! Cells that run in a fork of the interpreter.
 
+use std::time::Duration;
+
 use sandbox_core::{ErrorKind, Outcome, SandboxHandle};
 use sandbox_lang::{CellOutcome, CellRequest, CellResult, Session, SessionRequest, SessionState};
 
@@ -116,6 +118,13 @@ pub async fn endless_fork_is_ended(sandbox: &SandboxHandle) {
         assert_eq!(error.is_some(), is_interrupted, "{code}: {cell:?}");
         assert_eq!(cell.session, SessionState::Kept, "{code}: {cell:?}");
         assert_eq!(value(&session, "kept").await, "1", "{code}");
+    }
+    // An interrupt that comes before the fork has begun is not lost.
+    for _ in 0..5 {
+        let cell = CellRequest::new("while True: pass").timeout(Duration::from_millis(1));
+        let cell = run(&session, cell.forked()).await;
+        let is_interrupted = matches!(cell.outcome, CellOutcome::TimedOut { error: Some(_) });
+        assert!(is_interrupted, "{cell:?}");
     }
 }
 

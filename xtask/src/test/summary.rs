@@ -131,7 +131,10 @@ impl fmt::Display for Summary {
         }
         let cpu = self.cpu_time.as_secs();
         let times = self.times.join(", ");
-        writeln!(formatter, "time: {times}; {cpu} s of CPU time, without engines")?;
+        writeln!(
+            formatter,
+            "time: {times}; {cpu} s of CPU time, without engines"
+        )?;
         writeln!(formatter, "{}", self.counts)
     }
 }

@@ -52,7 +52,11 @@ pub fn bare_command(arguments: &[OsString]) -> Option<String> {
 
 /// How to bring in a program that the sandbox does not have.
 pub fn missing_program(program: &Path, is_local: bool) -> String {
-    in_folders(program, &std::env::var_os("PATH").unwrap_or_default(), is_local)
+    in_folders(
+        program,
+        &std::env::var_os("PATH").unwrap_or_default(),
+        is_local,
+    )
 }
 
 fn in_folders(program: &Path, folders: &OsStr, is_local: bool) -> String {
@@ -63,7 +67,9 @@ fn in_folders(program: &Path, folders: &OsStr, is_local: bool) -> String {
     if !is_name {
         files = vec![program.to_owned()];
     }
-    let found = files.iter().find(|file| file.is_absolute() && file.is_file());
+    let found = files
+        .iter()
+        .find(|file| file.is_absolute() && file.is_file());
     let Some((found, folder)) = found.and_then(|file| Some((file, file.parent()?))) else {
         return match is_local {
             true => "this host has no such program either: check its name, or install it".into(),

@@ -200,7 +200,7 @@ def attempt(function, *arguments):
     """Calls a function that an interrupt may end. Returns its exception."""
     try:
         try:
-            INTERRUPTS.open = True
+            INTERRUPTS.enter()
             function(*arguments)
         finally:
             INTERRUPTS.open = False
@@ -312,6 +312,7 @@ def run_cell(request):
     State.displays, State.display_room = 0, OPTIONS["displays_limit"]
     signal.signal(signal.SIGINT, INTERRUPTS.handle)
     INTERRUPTS.pending = False
+    INTERRUPTS.cell += 1
     open_stdin(base64.b64decode(request["stdin"]))
     open_output()
     if not request["fork"]:
@@ -406,6 +407,7 @@ def run_as_fork(request, sink, log):
     CHANNEL.source, CHANNEL.sink, CHANNEL.log = sink, sink, log
     CHANNEL.send = lambda kind, payload: CHANNEL.write(kind + payload + b"\n")
     STREAMS.streams, State.loop = (), None
+    INTERRUPTS.is_fork = True
     faulthandler.enable(log, all_threads=False)
     INTERRUPTS.unmask()
     done = finished_cell(request)
@@ -427,8 +429,11 @@ def control():
         if frame is not None and frame[0] == b"k":
             kill_processes()
         elif frame is not None and frame[0] == b"i":
-            pass  # A signal comes too, which reaches this process only.
+            # A signal came too, which works if the code closed the channel, and which is lost if
+            # the cell had not begun.
+            INTERRUPTS.want()
         else:
+            INTERRUPTS.received += 1
             REQUESTS.put(frame)
             if frame is None:
                 return

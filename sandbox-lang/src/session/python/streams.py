@@ -33,6 +33,25 @@ class Interrupts:
         self.open = self.masked = self.pending = False
         # The process that runs the cell instead of this one.
         self.fork = None
+        # Whether this process is such a one.
+        self.is_fork = False
+        # How many cells were received, and how many have begun.
+        self.received = self.cell = 0
+        # The cells that the host last interrupted, and that the exception was last raised in.
+        self.wanted = self.raised = 0
+
+    def want(self):
+        """Interrupts the last cell that was received, whether it has begun or not."""
+        self.wanted = self.received
+        # A handler of the code got the signal of the host already.
+        if signal.getsignal(signal.SIGINT) == self.handle:
+            signal.pthread_kill(MAIN_THREAD, signal.SIGINT)
+
+    def enter(self):
+        """From here on, an interrupt raises the exception; also one that came before."""
+        self.open = True
+        if self.wanted == self.cell:
+            self.handle(signal.SIGINT, None)
 
     def handle(self, number, frame):
         if self.masked:
@@ -42,9 +61,11 @@ class Interrupts:
                 os.kill(self.fork, signal.SIGINT)
             except OSError:
                 pass  # It has ended.
-        elif self.open:
-            self.open = False
+        elif self.open and self.raised != self.cell:
+            self.raised = self.cell
             raise KeyboardInterrupt
+        elif self.is_fork:
+            self.wanted = self.cell
 
     def mask(self):
         if threading.get_ident() == MAIN_THREAD:

@@ -64,11 +64,22 @@ kill_children() {
             r)
                 printf %b "$code" >"$folder/code"
                 printf %b "$input" >"$folder/input"
+                # The line empties this file.
+                echo x >"$folder/waiting"
                 printf '__sandbox_cell=%s __sandbox_status="" ' "$cell" >&3
+                printf "&& >|'%s/waiting' " "$folder" >&3
                 printf "&& . '%s/code' <'%s/input'; " "$folder" "$folder" >&3
                 printf '__sandbox_status=$? PS1=$__sandbox_prompt\n' >&3
                 ;;
-            i) kill -INT "-$$" ;;
+            i)
+                # A shell that is interrupted before it runs the line may forget the line.
+                tries=0
+                while [ -s "$folder/waiting" ] && [ "$tries" -lt 100 ]; do
+                    sleep 0.02
+                    tries=$((tries + 1))
+                done
+                kill -INT "-$$"
+                ;;
             k) kill_children ;;
         esac
     done
