@@ -1,4 +1,14 @@
 //! What differs between the installers of packages.
+//!
+//! A new installer needs:
+//!
+//! - a variant of [`Installer`] and its grammar of names and versions, in `sandbox-core`;
+//! - a [`Recipe`], and its line in [`recipe`];
+//! - the registry in the host's configuration, as a [`RegistrySource`](super::RegistrySource) in
+//!   [`PackageSettings`];
+//! - the failures in its output, as [`RecipeFailure`].
+//!
+//! The cache, its locks, the provision sandbox, its limits and the mount are shared.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
