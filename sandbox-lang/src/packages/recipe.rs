@@ -168,3 +168,19 @@ impl RecipeFailure {
         WORDS.iter().any(|word| stderr.contains(word))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_installer_has_a_recipe_and_a_folder_of_its_own() {
+        let recipes = Installer::ALL.map(recipe);
+        let targets = recipes.map(Recipe::target);
+        let programs = recipes.map(Recipe::programs);
+        for (index, target) in targets.iter().enumerate() {
+            assert!(!targets[..index].contains(target), "{target}");
+            assert!(!programs[..index].contains(&programs[index]), "{target}");
+        }
+    }
+}
