@@ -1,4 +1,14 @@
 //! What differs between the installers of packages.
+//!
+//! A new installer needs:
+//!
+//! - a variant of [`Installer`] and its grammar of names and versions, in `sandbox-core`;
+//! - a [`Recipe`], and its line in [`recipe`];
+//! - the registry in the host's configuration, as a [`RegistrySource`](super::RegistrySource) in
+//!   [`PackageSettings`];
+//! - the failures in its output, as [`RecipeFailure`].
+//!
+//! The cache, its locks, the provision sandbox, its limits and the mount are shared.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -156,5 +166,21 @@ impl RecipeFailure {
             "EDQUOT",
         ];
         WORDS.iter().any(|word| stderr.contains(word))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_installer_has_a_recipe_and_a_folder_of_its_own() {
+        let recipes = Installer::ALL.map(recipe);
+        let targets = recipes.map(Recipe::target);
+        let programs = recipes.map(Recipe::programs);
+        for (index, target) in targets.iter().enumerate() {
+            assert!(!targets[..index].contains(target), "{target}");
+            assert!(!programs[..index].contains(&programs[index]), "{target}");
+        }
     }
 }

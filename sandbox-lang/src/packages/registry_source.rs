@@ -111,9 +111,47 @@ impl RegistrySource {
     }
 }
 
+/// The contents of an installer's configuration files. Files that are missing or cannot be read are
+/// left out, as the installers do.
+pub(super) fn host_texts(files: Vec<PathBuf>) -> impl Iterator<Item = String> {
+    let files = files.into_iter();
+    files.filter_map(|file| std::fs::read_to_string(file).ok())
+}
+
+/// A value of a configuration file without space around it, and without a pair of quotes.
+pub(super) fn unquoted(value: &str) -> &str {
+    let value = value.trim();
+    let quoted = |sign| value.strip_prefix(sign)?.strip_suffix(sign);
+    quoted('"').or_else(|| quoted('\'')).unwrap_or(value)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_pair_of_equal_quotes_is_removed() {
+        for (value, expected) in [
+            (" a ", "a"),
+            ("\"a b\"", "a b"),
+            ("'a'", "a"),
+            ("'\"a\"'", "\"a\""),
+            ("'a\"", "'a\""),
+            ("'", "'"),
+            ("", ""),
+        ] {
+            assert_eq!(unquoted(value), expected, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn missing_configuration_files_are_left_out() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (present, missing) = (folder.path().join("a"), folder.path().join("b"));
+        std::fs::write(&present, "registry=x").expect("written");
+        let texts = host_texts(vec![missing, present]).collect::<Vec<_>>();
+        assert_eq!(texts, ["registry=x"]);
+    }
 
     #[test]
     fn passwords_are_in_the_environment_alone() {

@@ -3,14 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use super::super::RegistrySource;
+use super::super::registry_source::{host_texts, unquoted};
 
 /// The settings of the host's gem.
 pub(super) fn of_host() -> RegistrySource {
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    // gem ignores missing files, too.
-    let texts = files(variable).into_iter();
-    let texts = texts.filter_map(|file| std::fs::read_to_string(file).ok());
-    read(variable, texts)
+    read(variable, host_texts(files(variable)))
 }
 
 /// gem's configuration files, the lowest priority first.
@@ -61,14 +59,7 @@ fn read(
 
 /// The texts of a key in a file of YAML: one, or a list in lines or in brackets.
 fn list(text: &str, key: &str) -> Vec<String> {
-    let unquoted = |text: &str| {
-        let text = text.trim();
-        let quoted = |sign| text.strip_prefix(sign)?.strip_suffix(sign);
-        quoted('"')
-            .or_else(|| quoted('\''))
-            .unwrap_or(text)
-            .to_owned()
-    };
+    let unquoted = |text: &str| unquoted(text).to_owned();
     let mut lines = text.lines();
     let value = lines.by_ref().find_map(|line| {
         let line = line.strip_prefix(':').unwrap_or(line);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::super::RegistrySource;
+use super::super::registry_source::{host_texts, unquoted};
 use super::REGISTRY;
 
 /// The options that are used, besides `@SCOPE:registry`.
@@ -26,12 +27,7 @@ pub(super) fn of_host() -> RegistrySource {
         Some((name, value))
     });
     let variables = variables.collect::<BTreeMap<_, _>>();
-    // npm ignores missing files, too.
-    let texts = files(&variables).into_iter();
-    read(
-        &variables,
-        texts.filter_map(|file| std::fs::read_to_string(file).ok()),
-    )
+    read(&variables, host_texts(files(&variables)))
 }
 
 /// npm's configuration files, the lowest priority first.
@@ -114,10 +110,8 @@ fn parse(text: &str, variables: &BTreeMap<String, String>) -> BTreeMap<String, S
     let lines = lines.filter(|line| !line.starts_with(['#', ';', '[']));
     let options = lines.filter_map(|line| {
         let (name, value) = line.split_once('=')?;
-        let value = value.trim();
-        let quoted = |sign| value.strip_prefix(sign)?.strip_suffix(sign);
-        let value = quoted('"').or_else(|| quoted('\'')).unwrap_or(value);
-        Some((name.trim().to_lowercase(), expanded(value, variables)))
+        let value = expanded(unquoted(value), variables);
+        Some((name.trim().to_lowercase(), value))
     });
     options.collect()
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use super::super::recipe::Source;
+use super::super::registry_source::host_texts;
 use super::configuration;
 
 /// Proxy variables, which all installers read themselves.
@@ -88,12 +89,7 @@ impl PackageSource {
     pub fn of_host() -> Self {
         let variable = |name: &str| std::env::var(name).ok();
         let home = variable("HOME").map(PathBuf::from);
-        let files = files(variable, home.as_deref());
-        // pip ignores missing and unreadable files, too.
-        let texts = files
-            .iter()
-            .filter_map(|file| std::fs::read_to_string(file).ok());
-        Self::read(variable, texts)
+        Self::read(variable, host_texts(files(variable, home.as_deref())))
     }
 
     /// The same from the given variables and file contents, the lowest priority first.
