@@ -355,7 +355,12 @@ def forked_cell(request):
     (source, sink), (crash, log) = high_pipe(), high_pipe()
     # No other thread holds the channel meanwhile.
     with CHANNEL:
-        INTERRUPTS.fork = fork()
+        # Python forgets signals that reach a child before its `fork` has returned.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        try:
+            INTERRUPTS.fork = fork()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         if not INTERRUPTS.fork:
             run_as_fork(request, sink, log)
     os.close(sink)
