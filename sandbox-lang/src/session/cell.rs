@@ -23,8 +23,6 @@ pub(super) const DISPLAYS_FACTOR: usize = 4;
 /// The most displays of a cell.
 const MAX_DISPLAYS: usize = 1000;
 
-const SIGINT: u8 = 2;
-
 /// The limits of a cell.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CellLimits {
@@ -91,13 +89,7 @@ pub(super) async fn run(
         tokio::select! {
             biased;
             () = tokio::time::sleep_until(ladder.due()) => match ladder.climb() {
-                LadderStep::Interrupt => {
-                    let (message, has_signal) = output.channel.interrupt();
-                    input.extend(message);
-                    if has_signal {
-                        execution.signal(SIGINT).await?;
-                    }
-                }
+                LadderStep::Interrupt => input.extend(output.channel.interrupt()),
                 LadderStep::KillChildren => input.extend(output.channel.kill_children()),
                 LadderStep::Kill => break End::Endless,
             },

@@ -50,13 +50,11 @@ impl Channel {
         }
     }
 
-    /// The request to interrupt the cell, and whether a signal must come too.
-    pub(super) fn interrupt(&self) -> (Vec<u8>, bool) {
+    /// The request to interrupt the cell. A signal of the host could come when the next one runs.
+    pub(super) fn interrupt(&self) -> Vec<u8> {
         match self {
-            // Python takes the signal, JavaScript the frame.
-            Self::Frames(_) => (frame::encode(b'i', b""), true),
-            // The signal must reach the shell's programs too, and the shell itself only once.
-            Self::Shell(_) => (b"i\n".to_vec(), false),
+            Self::Frames(_) => frame::encode(b'i', b""),
+            Self::Shell(_) => b"i\n".to_vec(),
         }
     }
 

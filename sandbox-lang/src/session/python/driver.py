@@ -412,7 +412,7 @@ def run_as_fork(request, sink, log):
     CHANNEL.source, CHANNEL.sink, CHANNEL.log = sink, sink, log
     CHANNEL.send = lambda kind, payload: CHANNEL.write(kind + payload + b"\n")
     STREAMS.streams, State.loop = (), None
-    INTERRUPTS.is_fork = True
+    INTERRUPTS.is_fork, INTERRUPTS.is_sent = True, False
     faulthandler.enable(log, all_threads=False)
     INTERRUPTS.unmask()
     done = finished_cell(request)
@@ -434,8 +434,6 @@ def control():
         if frame is not None and frame[0] == b"k":
             kill_processes()
         elif frame is not None and frame[0] == b"i":
-            # A signal came too, which works if the code closed the channel, and which is lost if
-            # the cell had not begun.
             INTERRUPTS.want()
         else:
             INTERRUPTS.received += 1

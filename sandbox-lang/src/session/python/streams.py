@@ -15,6 +15,7 @@ import select
 import signal
 import struct
 import threading
+import time
 
 HEADER = struct.Struct(">cI")
 PIECE = 64 * 1024
@@ -39,21 +40,34 @@ class Interrupts:
         self.received = self.cell = 0
         # The cells that the host last interrupted, and that the exception was last raised in.
         self.wanted = self.raised = 0
+        # Whether the next signal is one of the host, and not of the code.
+        self.is_sent = False
 
     def want(self):
         """Interrupts the last cell that was received, whether it has begun or not."""
         self.wanted = self.received
-        # A handler of the code got the signal of the host already.
-        if signal.getsignal(signal.SIGINT) == self.handle:
+        self.is_sent = True
+        # A signal right before a system call blocks does not end it. A handler of the code is
+        # called once, though.
+        for _ in range(80):
             signal.pthread_kill(MAIN_THREAD, signal.SIGINT)
+            time.sleep(0.02)
+            if not self.is_sent or signal.getsignal(signal.SIGINT) != self.handle:
+                return
 
     def enter(self):
         """From here on, an interrupt raises the exception; also one that came before."""
         self.open = True
         if self.wanted == self.cell:
-            self.handle(signal.SIGINT, None)
+            self.interrupt()
 
     def handle(self, number, frame):
+        is_sent, self.is_sent = self.is_sent, False
+        # Its cell may have ended.
+        if not is_sent or self.wanted == self.cell:
+            self.interrupt()
+
+    def interrupt(self):
         if self.masked:
             self.pending = True
         elif self.fork:
@@ -76,7 +90,7 @@ class Interrupts:
             self.masked = False
             if self.pending:
                 self.pending = False
-                self.handle(signal.SIGINT, None)
+                self.interrupt()
 
 
 INTERRUPTS = Interrupts()
