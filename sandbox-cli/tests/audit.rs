@@ -1,4 +1,4 @@
-//! `sandbox run --audit`.
+//! `--audit`.
 #![cfg(feature = "local")]
 
 mod common;
@@ -31,6 +31,48 @@ fn events_are_appended_as_lines_with_labels() {
     ];
     assert_eq!(events.collect::<Vec<_>>(), [once, once].concat(), "{text}");
     assert_eq!(lines[3]["outcome"]["code"], 3, "{text}");
+}
+
+#[test]
+fn commands_on_a_detached_sandbox_record_what_they_do() {
+    let name = format!("audit-{}", common::unique_seconds().replace('.', "-"));
+    let run = |arguments: &[&str]| {
+        let (code, stdout, stderr) = run_text(arguments);
+        assert_eq!(code, Some(0), "{arguments:?}: {stdout}{stderr}");
+    };
+    run(&[
+        "create",
+        "-q",
+        "--ttl",
+        "2m",
+        "--label",
+        "team=graders",
+        "--name",
+        &name,
+    ]);
+    let folder = tempfile::tempdir().unwrap();
+    let (file, copied) = (folder.path().join("audit.jsonl"), folder.path().join("x"));
+    let (file, copied) = (file.to_str().unwrap(), copied.to_str().unwrap());
+    run(&["exec", "--audit", file, &name, "--", "touch", "/tmp/x"]);
+    run(&["cp", "--audit", file, &format!("{name}:/tmp/x"), copied]);
+    run(&["rm", &name]);
+    let text = std::fs::read_to_string(file).unwrap();
+    let lines = text.lines().map(serde_json::from_str);
+    let lines = lines.collect::<Result<Vec<Value>, _>>().unwrap();
+    assert!(lines.iter().all(|line| line["labels"]["team"] == "graders"));
+    let events = lines.iter().map(|line| line["event"].as_str().unwrap());
+    let expected = [
+        "attached",
+        "exec_started",
+        "exec_ended",
+        "attached",
+        "files",
+    ];
+    assert_eq!(events.collect::<Vec<_>>(), expected, "{text}");
+    let copy = &lines[4];
+    assert_eq!(copy["operation"], "copy_out", "{text}");
+    assert_eq!(copy["paths"][0], "/tmp/x", "{text}");
+    assert_eq!(copy["host"], copied, "{text}");
 }
 
 #[test]

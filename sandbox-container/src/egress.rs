@@ -34,11 +34,20 @@ pub(crate) fn report(isolated: Enforcement, plan: &Plan, facts: &EngineFacts) ->
     }
 }
 
-/// Why rules cannot work in a container of this engine.
+/// Whether rules work in attached containers of this engine.
+pub(crate) fn can_carry_rules(facts: &EngineFacts) -> bool {
+    obstacle_of_engine(facts).is_none()
+}
+
+/// Why rules cannot work in a container.
 fn obstacle(plan: &Plan, facts: &EngineFacts) -> Option<String> {
-    if plan.detached {
-        return Some(DETACHED_RULES.into());
+    match plan.detached {
+        true => Some(DETACHED_RULES.into()),
+        false => obstacle_of_engine(facts),
     }
+}
+
+fn obstacle_of_engine(facts: &EngineFacts) -> Option<String> {
     if !facts.kernel_isolation.shares_kernel() {
         return Some(format!(
             "rules need the host's kernel, and {} has its own network: there is no network at all",

@@ -1,5 +1,8 @@
 //! Secrets: values that single executions get.
 
+mod placeholder;
+mod request;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
@@ -9,11 +12,13 @@ use crate::spi::{Instance, Source};
 use crate::unique_name::unique_name;
 use crate::{Error, ErrorKind, ExecRequest, Plan, Result};
 
+pub use placeholder::PlaceholderSecret;
+
 /// The longest value in bytes. The kernel takes 128 KiB for a variable with its name.
 const LONGEST_VALUE: usize = 64 << 10;
 
 /// The folder in memory that every sandbox has, unless the policy shows it the host's.
-const MEMORY_FOLDER: &str = "/dev/shm";
+pub(crate) const MEMORY_FOLDER: &str = "/dev/shm";
 
 /// The longest name in bytes.
 const LONGEST_NAME: usize = 128;
@@ -58,13 +63,20 @@ impl<T: Into<Vec<u8>>> From<T> for SecretValue {
 const AS_VARIABLE: &str = "pass the secret as a variable";
 
 /// How an execution gets a secret.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SecretForm {
     /// As an environment variable with the secret's name.
     Variable,
     /// As a file in memory, whose path is in the variable `NAME_FILE`.
     File,
+    /// Not at all: the environment variable with its name holds another text. The host puts the
+    /// value in its place, in requests to these hosts.
+    Placeholder {
+        /// Where the value may go, as egress rules without a level: `api.example.org`,
+        /// `*.example.org:8443`. A rule at level `http` must allow each of them.
+        hosts: Vec<String>,
+    },
 }
 
 /// A secret of one execution.
@@ -74,6 +86,39 @@ pub struct Secret {
     pub value: SecretValue,
     /// How the execution gets it.
     pub form: SecretForm,
+}
+
+impl Secret {
+    /// One that is an environment variable.
+    #[must_use]
+    pub fn variable(value: impl Into<SecretValue>) -> Self {
+        Self {
+            value: value.into(),
+            form: SecretForm::Variable,
+        }
+    }
+
+    /// One that is a file in memory.
+    #[must_use]
+    pub fn file(value: impl Into<SecretValue>) -> Self {
+        Self {
+            value: value.into(),
+            form: SecretForm::File,
+        }
+    }
+
+    /// One that the host puts into requests to these hosts.
+    #[must_use]
+    pub fn for_hosts(
+        value: impl Into<SecretValue>,
+        hosts: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Self {
+        let hosts = hosts.into_iter().map(Into::into).collect();
+        Self {
+            value: value.into(),
+            form: SecretForm::Placeholder { hosts },
+        }
+    }
 }
 
 /// Checks a name: a variable and a file can have it.
@@ -108,6 +153,9 @@ pub(crate) fn check(request: &ExecRequest) -> Result<(), String> {
                 "secret {name:?}: a variable holds UTF-8 without NUL; pass it as a file"
             ));
         }
+        if let SecretForm::Placeholder { hosts } = &secret.form {
+            placeholder::check(name, value, hosts)?;
+        }
         let variable = secret.form.variable(name);
         if request.env.contains_key(&variable) {
             return Err(format!(
@@ -130,23 +178,28 @@ pub(crate) fn check_for_other_user(request: &ExecRequest) -> Result<()> {
 
 impl SecretForm {
     /// The variable by which the program finds it.
-    fn variable(self, name: &str) -> String {
+    fn variable(&self, name: &str) -> String {
         match self {
-            Self::Variable => name.to_owned(),
+            Self::Variable | Self::Placeholder { .. } => name.to_owned(),
             Self::File => format!("{name}_FILE"),
         }
     }
 }
 
 /// Whether code sees the host's folder in memory, where the file would be the host's.
-fn shows_hosts_memory_folder(plan: &Plan) -> bool {
+pub(crate) fn shows_hosts_memory_folder(plan: &Plan) -> bool {
     let mut roots = plan.write_roots.iter().chain(&plan.read_roots);
     roots.any(|root| Path::new(MEMORY_FOLDER).starts_with(root) || root.starts_with(MEMORY_FOLDER))
 }
 
-/// The folder with the secrets of one execution, if any is a file.
+/// What an execution's secrets need until it ends.
 #[derive(Debug, Default)]
-pub(crate) struct SecretFolder(Option<String>);
+pub(crate) struct PlacedSecrets {
+    /// The folder with the secrets that are files.
+    folder: Option<String>,
+    /// The texts that stand for secrets.
+    placeholders: Vec<String>,
+}
 
 /// Moves the secrets of a request to its variables and to files of the sandbox.
 pub(crate) async fn place(
@@ -154,9 +207,9 @@ pub(crate) async fn place(
     plan: &Plan,
     instance: &dyn Instance,
     tier: &str,
-) -> Result<SecretFolder> {
+) -> Result<PlacedSecrets> {
     let secrets: BTreeMap<_, _> = std::mem::take(&mut request.secrets);
-    let mut folder = SecretFolder::default();
+    let mut placed = PlacedSecrets::default();
     for name in secrets.keys() {
         if !plan.secrets.contains(name) {
             let context = format!("secret {name:?}: the sandbox was created without it");
@@ -167,7 +220,7 @@ pub(crate) async fn place(
         }
     }
     for (name, secret) in &secrets {
-        let value = match secret.form {
+        let value = match &secret.form {
             // It was checked.
             SecretForm::Variable => String::from_utf8_lossy(secret.value.expose()).into_owned(),
             SecretForm::File if shows_hosts_memory_folder(plan) => {
@@ -175,21 +228,35 @@ pub(crate) async fn place(
                 let error = Error::new(ErrorKind::Unsupported, "execute", context);
                 return Err(error.on(tier).with_fix(AS_VARIABLE));
             }
-            SecretForm::File => match folder.write(name, secret, instance).await {
+            SecretForm::File => match placed.write(name, secret, instance).await {
                 Ok(path) => path,
                 Err(error) => {
                     // The first error says more than one of the clean-up.
-                    let _ = folder.remove(instance).await;
+                    let _ = placed.remove(instance).await;
                     return Err(error.on(tier).with_fix(AS_VARIABLE));
                 }
             },
+            SecretForm::Placeholder { hosts } => {
+                let added = placeholder::of(name, secret, hosts)
+                    .and_then(|secret| instance.add_placeholder(secret));
+                match added {
+                    Ok(text) => {
+                        placed.placeholders.push(text.clone());
+                        text
+                    }
+                    Err(error) => {
+                        let _ = placed.remove(instance).await;
+                        return Err(error.on(tier));
+                    }
+                }
+            }
         };
         request.env.insert(secret.form.variable(name), value);
     }
-    Ok(folder)
+    Ok(placed)
 }
 
-impl SecretFolder {
+impl PlacedSecrets {
     /// Writes a file, and returns its path.
     async fn write(
         &mut self,
@@ -197,12 +264,12 @@ impl SecretFolder {
         secret: &Secret,
         instance: &dyn Instance,
     ) -> Result<String> {
-        let folder = match &self.0 {
+        let folder = match &self.folder {
             Some(folder) => folder,
             None => {
                 let folder = format!("{MEMORY_FOLDER}/{}", unique_name("secrets"));
                 instance.make_dir(&folder, 0o700).await?;
-                self.0.insert(folder)
+                self.folder.insert(folder)
             }
         };
         let path = format!("{folder}/{name}");
@@ -211,9 +278,13 @@ impl SecretFolder {
         Ok(path)
     }
 
-    /// Removes the files. They are gone already if the sandbox has ended.
+    /// Removes the files and forgets the placeholders. Files are gone already if the sandbox has
+    /// ended.
     pub(crate) async fn remove(self, instance: &dyn Instance) -> Result<()> {
-        match &self.0 {
+        for text in &self.placeholders {
+            instance.remove_placeholder(text);
+        }
+        match &self.folder {
             Some(folder) => instance.remove(folder).await,
             None => Ok(()),
         }

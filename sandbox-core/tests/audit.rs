@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::{block_on, client, report};
-use sandbox_core::audit::{AuditEvent, AuditRecord};
+use sandbox_core::audit::{AuditEvent, AuditRecord, FileOperation};
 use sandbox_core::{
     Capability, CapabilityPolicy, Enforcement, ExecRequest, Outcome, SandboxClient, SandboxSpec,
 };
@@ -61,6 +61,8 @@ fn life_of_a_sandbox_is_told_with_its_labels() {
             execution,
             outcome: Some(Outcome::Exited { code: 0 }),
             error: None,
+            cpu_time: None,
+            max_rss: None,
         };
         assert_eq!(
             events(&records),
@@ -76,6 +78,53 @@ fn life_of_a_sandbox_is_told_with_its_labels() {
         assert_eq!(events(&records), [AuditEvent::Removed], "once");
         drop(client.create(&spec).await.unwrap());
         assert_eq!(events(&records).last(), Some(&AuditEvent::Removed));
+    });
+}
+
+#[test]
+fn file_operations_are_told_with_their_errors() {
+    let (client, records) = audited(client(CapabilityPolicy::new(), report(&[])));
+    block_on(async {
+        let sandbox = client.create(&SandboxSpec::new("lab")).await.unwrap();
+        events(&records);
+        let results = [
+            (
+                sandbox.write("a", "content").await,
+                FileOperation::Write,
+                None,
+            ),
+            (sandbox.read("b").await.map(drop), FileOperation::Read, None),
+            (sandbox.mkdir("c").await, FileOperation::MakeFolder, None),
+            (sandbox.remove("d").await, FileOperation::Remove, None),
+            (
+                sandbox.copy_in("/host", "e").await.map(drop),
+                FileOperation::CopyIn,
+                Some("/host"),
+            ),
+            (
+                sandbox.copy_out("f", "/host").await.map(drop),
+                FileOperation::CopyOut,
+                Some("/host"),
+            ),
+        ];
+        let told = events(&records);
+        assert_eq!(told.len(), results.len(), "{told:?}");
+        for ((told, (result, operation, host)), path) in told
+            .into_iter()
+            .zip(results)
+            .zip(["a", "b", "c", "d", "e", "f"])
+        {
+            let expected = AuditEvent::Files {
+                operation,
+                paths: vec![path.to_owned()],
+                host: host.map(ToOwned::to_owned),
+                error: result.err().map(|error| error.to_string()),
+            };
+            assert_eq!(told, expected);
+        }
+        // A path that cannot be one reaches no sandbox.
+        sandbox.write("", "content").await.unwrap_err();
+        assert_eq!(events(&records), []);
     });
 }
 

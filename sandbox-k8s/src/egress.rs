@@ -28,7 +28,7 @@ pub(crate) struct EgressFacts<'a> {
 
 /// Whether the agent carries connections that rules allow.
 pub(crate) fn carries_rules(plan: &Plan, facts: EgressFacts<'_>) -> bool {
-    matches!(plan.network, NetworkPolicy::Allow(_)) && obstacle(plan, facts).is_none()
+    matches!(plan.network, NetworkPolicy::Allow(_)) && plan_obstacle(plan, facts).is_none()
 }
 
 /// The report of rules in a pod whose network is `isolated`.
@@ -38,22 +38,25 @@ pub(crate) fn report(
     plan: &Plan,
     facts: EgressFacts<'_>,
 ) -> Enforcement {
-    match obstacle(plan, facts) {
+    match plan_obstacle(plan, facts) {
         Some(reason) => Enforcement::unenforced(reason),
         None => with_rules(isolated, rules),
     }
 }
 
-/// Why rules cannot work in such a pod.
-fn obstacle(plan: &Plan, facts: EgressFacts<'_>) -> Option<String> {
+/// Why rules cannot work in the pod of this plan.
+fn plan_obstacle(plan: &Plan, facts: EgressFacts<'_>) -> Option<String> {
+    let detached = || plan.detached.then(|| DETACHED_RULES.into());
+    obstacle(facts).or_else(detached)
+}
+
+/// Why rules cannot work in any such pod.
+pub(crate) fn obstacle(facts: EgressFacts<'_>) -> Option<String> {
     if facts.profile == PodProfile::Restricted {
         return Some(format!(
             "rules need an agent that starts with NET_ADMIN, which the profile {} does not allow",
             facts.profile.as_str()
         ));
-    }
-    if plan.detached {
-        return Some(DETACHED_RULES.into());
     }
     let class = facts.template.and_then(PodTemplate::runtime_class)?;
     Some(format!(
@@ -135,7 +138,7 @@ mod tests {
         ] {
             let plan = with(&spec);
             assert!(!carries_rules(&plan, facts), "{reason}");
-            let found = obstacle(&plan, facts).expect(reason);
+            let found = plan_obstacle(&plan, facts).expect(reason);
             assert!(found.contains(reason), "{found}");
         }
     }

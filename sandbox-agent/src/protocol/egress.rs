@@ -36,6 +36,7 @@ impl IpRange {
             _ => return false,
         };
         let behind = bits - u32::from(self.prefix).min(bits);
+        // No bit is compared with a prefix of 0.
         (own ^ other).checked_shr(behind).unwrap_or(0) == 0
     }
 

@@ -12,7 +12,8 @@ use crate::command_error::CommandError;
 pub struct SecretOptions {
     /// Secret that the program gets as the variable NAME (repeatable). Its value is in this
     /// command's variable NAME, or where ,env=VARIABLE ,src=FILE or ,command=COMMAND says; ,as=file
-    /// puts it into a file, whose path is in NAME_FILE
+    /// puts it into a file, whose path is in NAME_FILE; ,host=HOST (repeatable) gives the program a
+    /// placeholder, which becomes the value in requests to HOST under a rule at level http
     #[arg(
         long,
         value_name = "NAME[,OPTION...]",
@@ -69,7 +70,7 @@ impl SecretOptions {
             let own = || SecretSource::Env((&secret.name).into());
             let value = secret.source.clone().unwrap_or_else(own);
             let value = value.read(&secret.name)?;
-            let form = secret.form.unwrap_or(SecretForm::Variable);
+            let form = secret.form.clone().unwrap_or(SecretForm::Variable);
             Ok((secret.name.clone(), Secret { value, form }))
         };
         self.all()?.map(read).collect::<Result<_, _>>().map(Secrets)
@@ -89,8 +90,10 @@ impl SecretOption {
     }
 }
 
-/// `NAME[,env=VARIABLE|,src=FILE|,command=COMMAND][,as=variable|file]`. A command is last, since it
-/// may contain commas.
+const AS_AND_HOST: &str = "with host=HOST, the program gets no value, so as= says nothing";
+
+/// `NAME[,env=VARIABLE|,src=FILE|,command=COMMAND][,as=variable|file|,host=HOST...]`. A command is
+/// last, since it may contain commas.
 fn secret(text: &str) -> Result<SecretOption, String> {
     let (name, mut rest) = text.split_once(',').unwrap_or((text, ""));
     if name.contains('=') {
@@ -122,14 +125,28 @@ fn secret(text: &str) -> Result<SecretOption, String> {
                     "file" => SecretForm::File,
                     _ => return Err(format!("as={form}: write as=variable or as=file")),
                 };
-                if option.form.replace(form).is_some() {
-                    return Err("it has two forms".into());
+                match option.form.replace(form) {
+                    None => {}
+                    Some(SecretForm::Placeholder { .. }) => return Err(AS_AND_HOST.into()),
+                    Some(_) => return Err("it has two forms".into()),
+                }
+                continue;
+            }
+            Some(("host", host)) => {
+                match &mut option.form {
+                    None => {
+                        let hosts = vec![host.to_owned()];
+                        option.form = Some(SecretForm::Placeholder { hosts });
+                    }
+                    Some(SecretForm::Placeholder { hosts }) => hosts.push(host.to_owned()),
+                    Some(_) => return Err(AS_AND_HOST.into()),
                 }
                 continue;
             }
             _ => {
                 return Err(format!(
-                    "after {name}, write env=VARIABLE, src=FILE, command=COMMAND, as=variable or as=file"
+                    "after {name}, write env=VARIABLE, src=FILE, command=COMMAND, as=variable, \
+                     as=file or host=HOST"
                 ));
             }
         };
@@ -155,8 +172,19 @@ mod tests {
         assert_eq!(parsed("T"), option(None, None));
         let file = Some(SecretForm::File);
         let from = |path: &str| Some(SecretSource::File(path.into()));
-        assert_eq!(parsed("T,src=/a b,as=file"), option(from("/a b"), file));
+        assert_eq!(
+            parsed("T,src=/a b,as=file"),
+            option(from("/a b"), file.clone())
+        );
         assert_eq!(parsed("T,as=file,src=x"), option(from("x"), file));
+        let hosts = vec!["a.org".into(), "*.b.org:8443".into()];
+        assert_eq!(
+            parsed("T,host=a.org,env=X,host=*.b.org:8443"),
+            option(
+                Some(SecretSource::Env("X".into())),
+                Some(SecretForm::Placeholder { hosts })
+            )
+        );
         let command = "pass show a,b=c";
         let source = Some(SecretSource::Command(command.into()));
         assert_eq!(
@@ -172,6 +200,9 @@ mod tests {
             ("T,hunter2", "after T, write env"),
             ("T,env=", "nothing follows"),
             ("T,as=pipe", "as=variable or as=file"),
+            ("T,host=", "nothing follows"),
+            ("T,as=file,host=a.org", "no value"),
+            ("T,host=a.org,as=file", "no value"),
             ("T,env=A,src=B", "two places"),
             ("T,as=file,as=file", "two forms"),
         ] {

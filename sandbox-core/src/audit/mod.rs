@@ -1,21 +1,28 @@
 //! A record of what happens in sandboxes, for their operator.
 //!
 //! [`crate::SandboxClient::audited`] gives each event of its sandboxes to an [`Audit`]. An
-//! [`AuditLog`] writes them as lines of JSON. A record only tells: nothing waits for it, and a log
-//! that cannot be written changes nothing that is enforced.
+//! [`AuditLog`] writes them as lines of JSON, and [`AuditTracing`] makes events of `tracing`. A
+//! record only tells: nothing waits for it, and a log that cannot be written changes nothing that
+//! is enforced.
 
+mod events;
+mod files;
 mod log;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use serde::{Serialize, Serializer};
 
+use crate::exec::optional_milliseconds;
 use crate::policy::NetworkRule;
 use crate::{Denial, EnforcementReport, Outcome, Plan};
 
+pub use events::AuditTracing;
+pub(crate) use files::AuditedFiles;
+pub use files::FileOperation;
 pub use log::{AuditLog, AuditLoss};
 
 /// Receives what happens in sandboxes. Functions of a record implement it.
@@ -93,6 +100,16 @@ pub enum AuditEvent {
         outcome: Option<Outcome>,
         /// Why there is no outcome.
         error: Option<String>,
+        /// Processor time, if the backend knows it. In JSON, `cpu_time_ms`.
+        #[serde(
+            rename = "cpu_time_ms",
+            serialize_with = "optional_milliseconds",
+            skip_serializing_if = "Option::is_none"
+        )]
+        cpu_time: Option<Duration>,
+        /// Largest resident memory of one of its processes in bytes, if the backend knows it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        max_rss: Option<u64>,
     },
     /// Something was denied. Known at the latest when the execution ends.
     Denied(Denial),
@@ -118,6 +135,22 @@ pub enum AuditEvent {
         /// Why it ended.
         end: ConnectionEnd,
     },
+    /// A rule at level `http` has allowed a request.
+    Request {
+        /// The name that the code connected to.
+        host: String,
+        /// The port.
+        port: u16,
+        /// The method.
+        method: String,
+        /// The path without its query, which can have secrets. At most 1,024 characters.
+        path: String,
+        /// The names of the secrets that the host has put into it.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        secrets: Vec<String>,
+        /// The rule.
+        rule: NetworkRule,
+    },
     /// An allowed connection of code found no server.
     Unreachable {
         /// The name or address that the code connected to.
@@ -131,6 +164,25 @@ pub enum AuditEvent {
     RulesChanged {
         /// The new rules, as they were asked for.
         rules: Vec<NetworkRule>,
+    },
+    /// The caller, not the code, has read, changed or copied files of the sandbox.
+    Files {
+        /// What it did.
+        operation: FileOperation,
+        /// The path in the sandbox; for an export, the policy's patterns.
+        paths: Vec<String>,
+        /// The file or folder of the host, for copies and exports. Bytes that are not UTF-8 are
+        /// replaced.
+        host: Option<String>,
+        /// Why it failed. A part may be done.
+        error: Option<String>,
+    },
+    /// A port of the host leads to a port of the sandbox.
+    Forwarded {
+        /// Where the host listens.
+        address: SocketAddr,
+        /// The port inside.
+        port: u16,
     },
     /// The sandbox was ended, or its last handle was dropped.
     Removed,

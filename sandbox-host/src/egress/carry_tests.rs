@@ -53,7 +53,11 @@ fn rules(rules: &[String]) -> EgressRules {
 }
 
 fn egress(allowed: &[String], resolver: Arc<Table>) -> Arc<Egress> {
-    Egress::with_resolver(rules(allowed), NetworkPolicy::Full, resolver)
+    let options = EgressOptions {
+        resolver,
+        ..EgressOptions::default()
+    };
+    Egress::with_options(rules(allowed), NetworkPolicy::Full, options)
 }
 
 fn name(host: &str, port: u16) -> CodeTarget {
@@ -381,15 +385,6 @@ async fn rules_stay_within_the_ceiling() {
     assert_eq!(denial.why, "the rule !x.a.org denies it");
     egress.set(EgressRules::default()).await.unwrap();
     assert!(egress.rules().is_empty());
-}
-
-#[test]
-fn gaps_are_those_of_the_rules() {
-    let of = |rule: &str| gaps(&rules(&[rule.to_owned()]));
-    assert_eq!(of("a.org"), [LEVEL_NAME_GAP]);
-    assert_eq!(of("a.org:22"), <[&str; 0]>::default());
-    assert_eq!(of("*.a.org tcp"), [WILDCARD_GAP]);
-    assert_eq!(of("*.a.org"), [LEVEL_NAME_GAP, WILDCARD_GAP]);
 }
 
 #[tokio::test]

@@ -23,6 +23,37 @@ pub enum CarryEnd {
     Carried(Carried),
 }
 
+/// What happens on a connection before it ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CarryEvent {
+    /// It is connected to this server.
+    Connected(SocketAddr),
+    /// A rule at level `http` has allowed a request.
+    Requested {
+        /// The method.
+        method: String,
+        /// The path without its query. Code chose it, so it must be escaped.
+        path: String,
+        /// The names of the secrets that were put into it.
+        secrets: Vec<String>,
+        /// The rule.
+        rule: NetworkRule,
+    },
+    /// A request at level `http` was denied. Code got status 403, and the connection lives on.
+    Denied(ConnectionDenial),
+}
+
+/// How a connection at level `http` ended.
+#[cfg_attr(not(feature = "http"), expect(dead_code))]
+pub(super) enum HttpEnd {
+    /// Both sides ended it.
+    Finished,
+    /// One side broke it off.
+    Reset,
+    /// The server cannot be trusted or does not speak TLS. Code was told in an answer.
+    NoServer(io::Error),
+}
+
 /// What was carried.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Carried {

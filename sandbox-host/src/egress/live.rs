@@ -40,6 +40,10 @@ struct Open {
     private: bool,
     /// The addresses that may be dialed, then the one that is connected.
     addresses: Vec<IpAddr>,
+    /// Those of `addresses` that are this host's.
+    own: Vec<IpAddr>,
+    /// At level `http`, the method and the path of the last request.
+    request: Option<(String, String)>,
     revoked: Arc<Notify>,
 }
 
@@ -56,8 +60,31 @@ impl Open {
                 level <= self.level
                     && (private || !self.private)
                     && addresses.all(|address| rules.judge(&rule, *address, self.port).is_ok())
+                    && self.request.as_ref().is_none_or(|(method, path)| {
+                        self.decide_request(rules, method, path).is_ok()
+                    })
             }
             _ => false,
+        }
+    }
+
+    /// Decides about a request on the connection, which is connected.
+    fn decide_request(
+        &self,
+        rules: &EgressRules,
+        method: &str,
+        path: &str,
+    ) -> Result<NetworkRule, Refused> {
+        let Some(address) = self.addresses.first() else {
+            return Err(Refused::Rules(EgressDenial::NoRule));
+        };
+        match rules.decide_request(&self.target, self.port, *address, method, path) {
+            Decision::Allowed { rule, private, .. } if !private && self.own.contains(address) => {
+                Err(Refused::OwnAddress(rule, *address))
+            }
+            Decision::Allowed { rule, .. } => Ok(rule),
+            Decision::Denied(denial) => Err(Refused::Rules(denial)),
+            _ => Err(Refused::Rules(EgressDenial::NoRule)),
         }
     }
 }
@@ -123,6 +150,8 @@ impl Live {
             level,
             private,
             addresses: Vec::new(),
+            own: Vec::new(),
+            request: None,
             revoked: Arc::clone(&revoked),
         };
         state.open.insert(id, open);
@@ -229,9 +258,26 @@ impl Ticket<'_> {
             _ => {
                 entry.private |= rule.is_private();
                 entry.addresses = judged.iter().map(SocketAddr::ip).collect();
+                let addresses = entry.addresses.iter().copied();
+                let is_own = |ip: &IpAddr| own.iter().any(|own| own.contains(*ip));
+                entry.own = addresses.filter(is_own).collect();
                 Ok(judged)
             }
         }
+    }
+
+    /// Decides about an HTTP request on the connection, by the rules that are now in force. It is
+    /// judged again when they change, until the next one comes.
+    #[cfg(feature = "http")]
+    pub(super) fn request(&self, method: &str, path: &str) -> Result<NetworkRule, Refused> {
+        let mut state = lock(&self.live.state);
+        let LiveState { rules, open, .. } = &mut *state;
+        let Some(entry) = open.get_mut(&self.id) else {
+            return Err(Refused::Rules(EgressDenial::NoRule));
+        };
+        let rule = entry.decide_request(rules, method, path)?;
+        entry.request = Some((method.to_owned(), path.to_owned()));
+        Ok(rule)
     }
 
     /// Notes the address that is connected. The others no longer matter to the rules.
@@ -265,6 +311,8 @@ mod tests {
                 level,
                 private,
                 addresses: vec![address.parse().unwrap()],
+                own: Vec::new(),
+                request: None,
                 revoked: Arc::default(),
             };
             assert!(!rule.is_deny());

@@ -13,15 +13,23 @@
 //!
 //! At level `name`, the first request of a connection is checked. A server that routes by the name
 //! of a host may still reach its other names in a later request. [`gaps`] says what rules leave open.
+//! At level `http`, which is a feature of this package, this host ends TLS and reads every request.
 
 mod dial;
 mod end;
 mod first_flight;
 mod hello;
+#[cfg(feature = "http")]
+mod http;
+#[cfg(not(feature = "http"))]
+#[path = "no_http.rs"]
+mod http;
 mod limits;
 mod live;
+mod options;
 mod own_addresses;
 mod relay;
+mod report;
 mod request;
 mod resolver;
 mod target;
@@ -30,76 +38,52 @@ mod wildcard;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use sandbox_core::policy::{
-    Destination, EgressRules, EgressTarget, IpNetwork, NetworkPolicy, NetworkRule, RuleLevel,
+    EgressRules, EgressTarget, IpNetwork, NetworkPolicy, NetworkRule, RuleLevel,
 };
-use sandbox_core::{Enforcement, Error, ErrorKind, Mechanism, Result};
+use sandbox_core::spi::PlaceholderSecret;
+use sandbox_core::{Error, ErrorKind, Result};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 
-pub use end::{Carried, CarryEnd, ConnectionDenial, EndReason};
+pub use end::{Carried, CarryEnd, CarryEvent, ConnectionDenial, EndReason};
+pub use options::EgressOptions;
+pub use report::{DETACHED_RULES, gaps, with_rules};
 pub use resolver::{HostsResolver, Resolver, SystemResolver};
 pub use target::{CodeTarget, TargetHost};
 
+use end::HttpEnd;
 use first_flight::{FirstFlight, Mismatch};
+use http::Terminator;
 use live::{Live, Refused, Ticket};
-use relay::{Buffers, Counts, RelayEnd};
-
-/// What level `name` leaves open.
-const LEVEL_NAME_GAP: &str =
-    "a server of an allowed name may reach its other names, in later requests of a connection";
-
-/// What a rule with a wildcard leaves open.
-const WILDCARD_GAP: &str = "the owner of a wildcard's suffix learns the names that code \
-                            connects to, 4096 in a sandbox's life";
-
-/// What these rules leave open where they are enforced, as gaps of a report.
-#[must_use]
-pub fn gaps(rules: &EgressRules) -> Vec<&'static str> {
-    let checks_names = |rule: &NetworkRule| {
-        let mut ports = rule.ports().unwrap_or_default().into_iter();
-        ports.any(|port| rule.level(port) == RuleLevel::Name)
-    };
-    let is_wildcard = |rule: &NetworkRule| matches!(rule.destination(), Destination::Suffix(_));
-    let mut gaps = Vec::new();
-    if rules.allowing().any(checks_names) {
-        gaps.push(LEVEL_NAME_GAP);
-    }
-    if rules.allowing().any(is_wildcard) {
-        gaps.push(WILDCARD_GAP);
-    }
-    gaps
-}
+use relay::{Buffers, Counts, RelayEnd, Traffic};
+use report::NO_HTTP;
 
 /// What a sandbox with rules has as `/etc/resolv.conf`: its agent is the name server, at
 /// [`sandbox_agent::protocol::NAME_SERVER`].
 pub const RESOLV_CONF: &str = "nameserver 198.18.0.1\n";
-
-/// Why a detached sandbox has no rules.
-pub const DETACHED_RULES: &str = "rules take the process that created the sandbox, which dials its \
-                                  connections, and a detached sandbox outlives it: there is no network at all";
-
-/// The report of a network that is `isolated`, with these rules for connections out of it.
-#[must_use]
-pub fn with_rules(isolated: Enforcement, rules: &[NetworkRule]) -> Enforcement {
-    let rules = EgressRules::new(rules.to_vec());
-    let remarks = gaps(&rules).into_iter().map(|gap| match gap {
-        WILDCARD_GAP => Mechanism::WildcardNames,
-        _ => Mechanism::FirstRequestChecked,
-    });
-    let enforced = isolated.and(Mechanism::HostDialsAllowedNames);
-    remarks.fold(enforced, Enforcement::and)
-}
 
 /// How long a client may take to read why it was refused.
 const ANSWER_TIME_LIMIT: Duration = Duration::from_secs(1);
 
 /// How this host finds out which networks are its own.
 type OwnNetworks = fn() -> io::Result<Vec<IpNetwork>>;
+
+/// A connection at level `http` that is about to be carried.
+#[cfg_attr(not(feature = "http"), expect(dead_code))]
+struct HttpConnection<'a> {
+    target: &'a CodeTarget,
+    /// The name that the rules have allowed.
+    name: &'a str,
+    ticket: &'a Ticket<'a>,
+    counts: &'a Counts<'a>,
+    /// What was read from code already.
+    first: Vec<u8>,
+}
 
 /// The connections of one sandbox.
 ///
@@ -112,7 +96,7 @@ type OwnNetworks = fn() -> io::Result<Vec<IpNetwork>>;
 /// let ceiling = NetworkPolicy::Allow(rules.rules().to_vec());
 /// let egress = Egress::new(rules, ceiling);
 /// let target = CodeTarget { host: TargetHost::Name("example.org".into()), port: 443 };
-/// match egress.carry(target, stream, |_address| {}).await {
+/// match egress.carry(target, stream, |_event| {}).await {
 ///     CarryEnd::Denied(denial) => println!("{}", denial.to_denial()),
 ///     end => println!("{end:?}"),
 /// }
@@ -126,8 +110,11 @@ pub struct Egress {
     ceiling: NetworkPolicy,
     dialing: Semaphore,
     buffers: Buffers,
+    traffic: Traffic,
     resolver: Arc<dyn Resolver>,
     own_networks: OwnNetworks,
+    /// Where a rule may be at level `http`.
+    terminator: Option<Terminator>,
 }
 
 impl Egress {
@@ -135,24 +122,81 @@ impl Egress {
     /// `ceiling`.
     #[must_use]
     pub fn new(rules: EgressRules, ceiling: NetworkPolicy) -> Arc<Self> {
-        Self::with_resolver(rules, ceiling, Arc::new(SystemResolver::default()))
+        Self::with_options(rules, ceiling, EgressOptions::default())
     }
 
-    /// The same with another way to find the addresses of names.
+    /// The same with other ways to servers.
     #[must_use]
-    pub fn with_resolver(
+    pub fn with_options(
         rules: EgressRules,
         ceiling: NetworkPolicy,
-        resolver: Arc<dyn Resolver>,
+        options: EgressOptions,
     ) -> Arc<Self> {
+        let allowed = match &ceiling {
+            NetworkPolicy::Allow(allowed) => allowed.as_slice(),
+            _ => &[],
+        };
+        let mut possible = rules.rules().iter().chain(allowed);
+        let terminator = match possible.any(NetworkRule::reads_requests) {
+            true => Terminator::new(options.certificates),
+            false => None,
+        };
         Arc::new(Self {
             live: Live::new(rules),
             ceiling,
             dialing: Semaphore::new(limits::MAX_DIALING),
             buffers: Buffers::default(),
-            resolver,
+            traffic: Traffic::default(),
+            resolver: options.resolver,
             own_networks: own_addresses::own_networks,
+            terminator,
         })
+    }
+
+    /// How many bytes all connections have sent and received.
+    pub(crate) fn carried(&self) -> (u64, u64) {
+        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        (count(&self.traffic.sent), count(&self.traffic.received))
+    }
+
+    /// The certificates that code must trust, in PEM format, if a rule may be at level `http`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Io`] if this host cannot make a key.
+    pub async fn trusted_certificates(&self) -> Result<Option<String>> {
+        match &self.terminator {
+            Some(terminator) => terminator.trusted().await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Makes a text that stands for a secret in requests at level `http`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidRequest`] if no rule at this level allows one of its hosts.
+    pub fn add_placeholder(&self, secret: PlaceholderSecret) -> Result<String> {
+        let rules = self.live.rules();
+        // The rule that checks the least applies.
+        let is_read = |host: &NetworkRule| {
+            let mut levels = rules.allowing().filter(|rule| rule.overlaps(host));
+            levels.next().is_some_and(NetworkRule::reads_requests)
+                && levels.all(NetworkRule::reads_requests)
+        };
+        match &self.terminator {
+            Some(terminator) if secret.hosts.iter().all(is_read) => {
+                terminator.add_placeholder(secret)
+            }
+            _ => Err(no_level_http(&secret)),
+        }
+    }
+
+    /// Forgets a secret.
+    pub fn remove_placeholder(&self, text: &str) {
+        if let Some(terminator) = &self.terminator {
+            terminator.remove_placeholder(text);
+        }
     }
 
     /// The rules in force.
@@ -193,12 +237,20 @@ impl Egress {
             // Nothing was asked for.
             _ => EgressRules::default(),
         };
+        if self.terminator.is_none() && rules.rules().iter().any(NetworkRule::reads_requests) {
+            let context = "egress: code has no certificate for level http";
+            return Err(
+                Error::new(ErrorKind::Unsupported, "change egress rules", context).with_fix(
+                    "create the sandbox with a rule at level http, or under a policy that has one",
+                ),
+            );
+        }
         self.live.replace(rules).await;
         Ok(())
     }
 
-    /// Carries one connection of code until both directions ended. `connected` is called with the
-    /// server's address as soon as it is connected.
+    /// Carries one connection of code until both directions ended. `told` is called with what
+    /// happens until then.
     ///
     /// A client that is refused by its first request gets an answer in its own protocol: a TLS
     /// alert, or HTTP status 403 with the reason. Dropping the future ends the connection.
@@ -206,7 +258,7 @@ impl Egress {
         &self,
         target: CodeTarget,
         mut stream: S,
-        connected: impl FnOnce(SocketAddr),
+        mut told: impl FnMut(CarryEvent) + Send,
     ) -> CarryEnd {
         let denied = |why: String| CarryEnd::Denied(ConnectionDenial::new(&target, why, None));
         let checked = match target.checked() {
@@ -218,8 +270,12 @@ impl Egress {
             Err(refused) => return refused.into_end(&target),
         };
         let mut first = Vec::new();
-        if let (RuleLevel::Name, EgressTarget::Name(name)) = (ticket.level, &checked) {
-            let reading = first_flight::read(&mut stream, &mut first, name.as_str(), target.port);
+        let checked_name = match (ticket.level, &checked) {
+            (RuleLevel::Name | RuleLevel::Http, EgressTarget::Name(name)) => Some(name.as_str()),
+            _ => None,
+        };
+        if let Some(name) = checked_name {
+            let reading = first_flight::read(&mut stream, &mut first, name, target.port);
             let read = tokio::select! {
                 read = reading => read,
                 () = ticket.revoked() => return denied_by_revocation(&target, &ticket),
@@ -249,15 +305,43 @@ impl Egress {
         // means that the server learns that there is no more.
         let _ = server.set_zero_linger();
         ticket.connected(address.ip());
-        connected(address);
-        let counts = Counts::new();
+        told(CarryEvent::Connected(address));
+        let counts = Counts::new(&self.traffic);
+        let relaying = async {
+            let (Some(name), RuleLevel::Http) = (checked_name, ticket.level) else {
+                let buffers = &self.buffers;
+                return match relay::relay(&mut stream, &mut server, first, &counts, buffers).await {
+                    RelayEnd::Finished => Ok(EndReason::Finished),
+                    RelayEnd::Reset => Ok(EndReason::Reset),
+                    RelayEnd::Idle => Ok(EndReason::Idle),
+                };
+            };
+            let Some(terminator) = &self.terminator else {
+                return Err(io::Error::other(NO_HTTP));
+            };
+            let connection = HttpConnection {
+                target: &target,
+                name,
+                ticket: &ticket,
+                counts: &counts,
+                first,
+            };
+            tokio::select! {
+                end = terminator.carry(connection, &mut stream, &mut server, told) => match end {
+                    HttpEnd::Finished => Ok(EndReason::Finished),
+                    HttpEnd::Reset => Ok(EndReason::Reset),
+                    HttpEnd::NoServer(error) => Err(error),
+                },
+                () = counts.idle() => Ok(EndReason::Idle),
+            }
+        };
         let reason = tokio::select! {
-            end = relay::relay(&mut stream, &mut server, first, &counts, &self.buffers) => match end {
-                RelayEnd::Finished => EndReason::Finished,
-                RelayEnd::Reset => EndReason::Reset,
-                RelayEnd::Idle => EndReason::Idle,
-            },
-            () = ticket.revoked() => EndReason::Revoked,
+            end = relaying => end,
+            () = ticket.revoked() => Ok(EndReason::Revoked),
+        };
+        let reason = match reason {
+            Ok(reason) => reason,
+            Err(error) => return CarryEnd::Unreachable(error),
         };
         if reason == EndReason::Finished {
             // Both directions were closed in order; a reset would drop what the server has not read.
@@ -266,8 +350,8 @@ impl Egress {
         CarryEnd::Carried(Carried {
             address,
             rule: ticket.rule.clone(),
-            sent: counts.sent.load(Ordering::Relaxed),
-            received: counts.received.load(Ordering::Relaxed),
+            sent: counts.sent.get(),
+            received: counts.received.get(),
             reason,
         })
     }
@@ -311,6 +395,18 @@ impl Egress {
     }
 }
 
+/// Why a secret cannot be put into requests.
+pub(crate) fn no_level_http(secret: &PlaceholderSecret) -> Error {
+    let hosts: Vec<String> = secret.hosts.iter().map(ToString::to_string).collect();
+    let context = format!(
+        "secret {:?}: {} must be allowed by egress rules at level http, and by no others",
+        secret.name,
+        hosts.join(", ")
+    );
+    Error::new(ErrorKind::InvalidRequest, "execute", context)
+        .with_fix("write a rule like: api.example.org:443 http")
+}
+
 impl std::fmt::Debug for Egress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Egress")
@@ -322,8 +418,12 @@ impl std::fmt::Debug for Egress {
 
 impl Refused {
     fn into_end(self, target: &CodeTarget) -> CarryEnd {
+        CarryEnd::Denied(self.into_denial(target))
+    }
+
+    fn into_denial(self, target: &CodeTarget) -> ConnectionDenial {
         let denial = |why: String, rule| ConnectionDenial::new(target, why, rule);
-        CarryEnd::Denied(match self {
+        match self {
             Self::Rules(denial) => ConnectionDenial::of_rules(target, &denial),
             Self::Wildcard(rule, why) => denial(why.to_string(), Some(rule)),
             Self::OwnAddress(rule, address) => denial(own_address(address), Some(rule)),
@@ -334,7 +434,7 @@ impl Refused {
                 ),
                 None,
             ),
-        })
+        }
     }
 }
 

@@ -12,34 +12,61 @@ use super::limits::{IDLE_TIME_LIMIT, LARGE_BUFFER, MAX_LARGE_BUFFERS, SMALL_BUFF
 #[derive(Debug, Default)]
 pub(super) struct Buffers(AtomicUsize);
 
-/// What was carried so far, and when.
-#[derive(Debug)]
-pub(super) struct Counts {
+/// What all connections of a sandbox have carried, in bytes.
+#[derive(Debug, Default)]
+pub(super) struct Traffic {
     pub(super) sent: AtomicU64,
     pub(super) received: AtomicU64,
+}
+
+/// What was carried in one direction, by a connection and by all.
+#[derive(Debug)]
+pub(super) struct Count<'a> {
+    own: AtomicU64,
+    all: &'a AtomicU64,
+}
+
+impl<'a> Count<'a> {
+    fn new(all: &'a AtomicU64) -> Self {
+        let own = AtomicU64::new(0);
+        Self { own, all }
+    }
+
+    pub(super) fn get(&self) -> u64 {
+        self.own.load(Ordering::Relaxed)
+    }
+}
+
+/// What was carried so far, and when.
+#[derive(Debug)]
+pub(super) struct Counts<'a> {
+    pub(super) sent: Count<'a>,
+    pub(super) received: Count<'a>,
     begin: Instant,
     /// Milliseconds after `begin`.
     last: AtomicU64,
 }
 
-impl Counts {
-    pub(super) fn new() -> Self {
+impl<'a> Counts<'a> {
+    pub(super) fn new(all: &'a Traffic) -> Self {
         Self {
-            sent: AtomicU64::new(0),
-            received: AtomicU64::new(0),
+            sent: Count::new(&all.sent),
+            received: Count::new(&all.received),
             begin: Instant::now(),
             last: AtomicU64::new(0),
         }
     }
 
-    fn add(&self, direction: &AtomicU64, bytes: usize) {
-        direction.fetch_add(bytes as u64, Ordering::Relaxed);
+    pub(super) fn add(&self, direction: &Count<'_>, bytes: usize) {
+        for count in [&direction.own, direction.all] {
+            count.fetch_add(bytes as u64, Ordering::Relaxed);
+        }
         let now = u64::try_from(self.begin.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.last.store(now, Ordering::Relaxed);
     }
 
     /// Returns when nothing was carried for the time limit.
-    async fn idle(&self) {
+    pub(super) async fn idle(&self) {
         loop {
             let last = std::time::Duration::from_millis(self.last.load(Ordering::Relaxed));
             let end = self.begin + last + IDLE_TIME_LIMIT;
@@ -65,7 +92,7 @@ pub(super) async fn relay(
     code: &mut (impl AsyncRead + AsyncWrite + Unpin),
     server: &mut (impl AsyncRead + AsyncWrite + Unpin),
     first: Vec<u8>,
-    counts: &Counts,
+    counts: &Counts<'_>,
     buffers: &Buffers,
 ) -> RelayEnd {
     let (from_code, to_code) = tokio::io::split(code);
@@ -91,8 +118,8 @@ pub(super) async fn relay(
 async fn copy(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
-    counts: &Counts,
-    direction: &AtomicU64,
+    counts: &Counts<'_>,
+    direction: &Count<'_>,
     buffers: &Buffers,
 ) -> io::Result<()> {
     let mut buffer = Buffer::new(buffers);
@@ -110,8 +137,8 @@ async fn copy(
 async fn write(
     to: &mut (impl AsyncWrite + Unpin),
     mut bytes: &[u8],
-    counts: &Counts,
-    direction: &AtomicU64,
+    counts: &Counts<'_>,
+    direction: &Count<'_>,
 ) -> io::Result<()> {
     while !bytes.is_empty() {
         let written = to.write(bytes).await?;
@@ -174,7 +201,8 @@ mod tests {
         for code_ends_first in [true, false] {
             let (mut code, mut code_end) = duplex(64);
             let (mut server, mut server_end) = duplex(64);
-            let (counts, buffers) = (Counts::new(), Buffers::default());
+            let (traffic, buffers) = (Traffic::default(), Buffers::default());
+            let counts = Counts::new(&traffic);
             let relay = relay(
                 &mut code_end,
                 &mut server_end,
@@ -205,7 +233,8 @@ mod tests {
                 false => ("question", "first answer"),
             };
             assert_eq!((&*read, &*answer), expected);
-            let sent = counts.sent.load(Ordering::Relaxed);
+            let sent = counts.sent.get();
+            assert_eq!(traffic.sent.load(Ordering::Relaxed), sent);
             assert_eq!(sent, if code_ends_first { 14 } else { 12 });
         }
     }
@@ -214,7 +243,8 @@ mod tests {
     async fn quiet_connection_ends_and_busy_one_lives() {
         let (mut code, mut code_end) = duplex(64);
         let (mut server, mut server_end) = duplex(64);
-        let (counts, buffers) = (Counts::new(), Buffers::default());
+        let (traffic, buffers) = (Traffic::default(), Buffers::default());
+        let counts = Counts::new(&traffic);
         let begin = Instant::now();
         let relay = relay(
             &mut code_end,

@@ -71,7 +71,7 @@ fn has_plain_lines(head: &[u8]) -> bool {
 
 /// Whether text is the name, alone or with the port. Without a port, it means the port of the
 /// connection for every server.
-fn is_authority(text: &[u8], name: &str, port: u16) -> bool {
+pub(super) fn is_authority(text: &[u8], name: &str, port: u16) -> bool {
     let text = text.trim_ascii();
     let (host, asked) = match text.iter().position(|byte| *byte == b':') {
         Some(colon) => (&text[..colon], Some(&text[colon + 1..])),

@@ -61,7 +61,14 @@ async fn no_connection_of_a_revoked_rule_is_missed() {
     tokio::spawn(echo_at_end(listener));
     let resolver = table(&[("a.org", &["127.0.0.1"]), ("b.org", &["127.0.0.1"])]);
     let [a, b] = ["a", "b"].map(|host| rules(&[format!("{host}.org:{port} private")]));
-    let egress = Egress::with_resolver(a.clone(), NetworkPolicy::Full, resolver);
+    let egress = Egress::with_options(
+        a.clone(),
+        NetworkPolicy::Full,
+        EgressOptions {
+            resolver,
+            ..EgressOptions::default()
+        },
+    );
     let mut revoked = 0;
     for round in 0..54 {
         egress.set(a.clone()).await.unwrap();

@@ -1,6 +1,7 @@
 //! Egress rules in pods, beside the tests that all backends share.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
 use std::sync::Arc;
 #[cfg(feature = "mutants")]
 use std::time::Duration;
@@ -49,11 +50,18 @@ pub const TESTS: &[ClusterTest] = &[
 ];
 
 impl EgressBackend for Pods {
-    fn with_hosts(&self, hosts: &[(&str, IpAddr)]) -> Arc<dyn Backend> {
+    fn with_hosts(
+        &self,
+        hosts: &[(&str, IpAddr)],
+        certificates: Option<&Path>,
+    ) -> Arc<dyn Backend> {
         let config = contract::config().default_image(PYTHON);
         let config = hosts.iter().fold(config, |config, (name, address)| {
             config.host_address(*name, *address)
         });
+        let config = certificates
+            .into_iter()
+            .fold(config, KubernetesConfig::certificates);
         Arc::new(KubernetesBackend::new(config))
     }
 

@@ -1,11 +1,12 @@
 //! The shared tests of egress rules, on the local tier.
 
 use std::net::IpAddr;
+use std::path::Path;
 use std::sync::Arc;
 
 use sandbox_core::spi::Backend;
 use sandbox_core::{Capability, CapabilityPolicy};
-use sandbox_local::LocalBackend;
+use sandbox_local::{LocalBackend, LocalConfig};
 use sandbox_testing::contract::egress::{self, EgressBackend};
 
 use crate::harness::{Need, Test};
@@ -36,6 +37,7 @@ shared! {
     connections_end_with_the_sandbox
     connections_end_with_the_owner
     connections_and_rules_are_audited
+    requests_are_judged_by_rules_at_level_http
     detached_sandbox_with_rules_is_refused
 }
 
@@ -52,10 +54,17 @@ pub fn run_owner_if_asked() -> Option<std::process::ExitCode> {
 }
 
 impl EgressBackend for Local {
-    fn with_hosts(&self, hosts: &[(&str, IpAddr)]) -> Arc<dyn Backend> {
+    fn with_hosts(
+        &self,
+        hosts: &[(&str, IpAddr)],
+        certificates: Option<&Path>,
+    ) -> Arc<dyn Backend> {
         let config = hosts.iter().fold(config(), |config, (name, address)| {
             config.host(*name, *address)
         });
+        let config = certificates
+            .into_iter()
+            .fold(config, LocalConfig::certificates);
         Arc::new(LocalBackend::new(config))
     }
 

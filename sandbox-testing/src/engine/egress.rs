@@ -1,8 +1,10 @@
 //! Egress rules in containers, beside the tests that all backends share.
 
 use std::net::IpAddr;
+use std::path::Path;
 use std::sync::Arc;
 
+use sandbox_container::ContainerConfig;
 use sandbox_core::spi::Backend;
 
 use super::{EngineTest, TestEngine};
@@ -18,11 +20,18 @@ pub const TESTS: &[EngineTest] = &[
 ];
 
 impl EgressBackend for TestEngine {
-    fn with_hosts(&self, hosts: &[(&str, IpAddr)]) -> Arc<dyn Backend> {
+    fn with_hosts(
+        &self,
+        hosts: &[(&str, IpAddr)],
+        certificates: Option<&Path>,
+    ) -> Arc<dyn Backend> {
         let config = self.config().default_image(PYTHON);
         let config = hosts.iter().fold(config, |config, (name, address)| {
             config.host_address(*name, *address)
         });
+        let config = certificates
+            .into_iter()
+            .fold(config, ContainerConfig::certificates);
         self.backend(config)
     }
 }

@@ -28,6 +28,15 @@ impl Decision {
     pub fn is_allowed(&self) -> bool {
         matches!(self, Self::Allowed { .. })
     }
+
+    /// What must be checked of it, if it is allowed.
+    #[must_use]
+    pub fn level(&self) -> Option<RuleLevel> {
+        match self {
+            Self::Allowed { level, .. } => Some(*level),
+            Self::Denied(_) => None,
+        }
+    }
 }
 
 /// Why a connection is denied.
@@ -42,6 +51,13 @@ pub enum EgressDenial {
     Rule(NetworkRule),
     /// The name has more labels or characters below the suffix than a wildcard rule takes.
     WildcardLength(NetworkRule),
+    /// No rule at level `http` allows this request.
+    Request {
+        /// The method and the path, as the client wrote them.
+        request: String,
+        /// A rule that allows the destination.
+        rule: NetworkRule,
+    },
     /// The rule does not open addresses of this class.
     Address {
         /// The address.
@@ -62,6 +78,7 @@ impl EgressDenial {
             Self::OtherPort(rule)
             | Self::Rule(rule)
             | Self::WildcardLength(rule)
+            | Self::Request { rule, .. }
             | Self::Address { rule, .. } => Some(rule),
         }
     }
@@ -79,6 +96,9 @@ impl fmt::Display for EgressDenial {
                 super::MAX_WILDCARD_LABELS,
                 super::MAX_WILDCARD_LENGTH
             ),
+            Self::Request { request, rule } => {
+                write!(f, "the rule {rule} does not allow the request {request}")
+            }
             Self::Address {
                 address,
                 class: AddressClass::Metadata,

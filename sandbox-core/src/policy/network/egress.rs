@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use super::address::embedded;
 use super::{
     AddressClass, Decision, Destination, EgressDenial, EgressTarget, HostName, MAX_WILDCARD_LABELS,
-    MAX_WILDCARD_LENGTH, NetworkRule,
+    MAX_WILDCARD_LENGTH, NetworkRule, RuleLevel,
 };
 
 /// Rules for connections. A rule that denies wins over all that allow. If several allow a
@@ -130,6 +130,64 @@ impl EgressRules {
             },
             None => Decision::Denied(denial.unwrap_or_else(|| self.closest(target))),
         }
+    }
+
+    /// Decides about an HTTP request on a connection to `address`. `target` is its path with its
+    /// query. The rule of the decision is one that [`EgressRules::judge`] accepts for the address.
+    ///
+    /// Where [`EgressRules::decide`] allows the connection at a level below `http`, it allows every
+    /// request.
+    #[must_use]
+    pub fn decide_request(
+        &self,
+        host: &EgressTarget,
+        port: u16,
+        address: IpAddr,
+        method: &str,
+        target: &str,
+    ) -> Decision {
+        let connection = self.decide(host, port);
+        let rule = match &connection {
+            Decision::Allowed { rule, level, .. } if *level == RuleLevel::Http => rule,
+            _ => return connection,
+        };
+        let mut denial = EgressDenial::Request {
+            request: format!("{method} {target}"),
+            rule: rule.clone(),
+        };
+        for rule in self.allowing_request(host, port, method, target) {
+            match self.judge(rule, address, port) {
+                Ok(()) => {
+                    return Decision::Allowed {
+                        rule: rule.clone(),
+                        level: RuleLevel::Http,
+                        private: rule.private,
+                    };
+                }
+                Err(reason) => denial = reason,
+            }
+        }
+        Decision::Denied(denial)
+    }
+
+    /// The rules at level `http` that allow a request, those with `private` first.
+    pub(in crate::policy) fn allowing_request(
+        &self,
+        host: &EgressTarget,
+        port: u16,
+        method: &str,
+        target: &str,
+    ) -> Vec<&NetworkRule> {
+        let is_allowing = |rule: &&NetworkRule| {
+            rule.reads_requests()
+                && rule.matches(host, port)
+                && suffices(rule, host).is_ok()
+                && rule.requests().allows(method, target)
+        };
+        let mut rules: Vec<_> = self.allowing().filter(is_allowing).collect();
+        // They open more addresses.
+        rules.sort_by_key(|rule| !rule.private);
+        rules
     }
 
     /// Decides about an address of a name that `rule` allows.

@@ -20,6 +20,62 @@ fn denial(rules: &[&str], target: &str, port: u16) -> String {
 }
 
 #[test]
+fn requests_are_decided_at_level_http_alone() {
+    let decide = |rules: &[&str], address: &str, method: &str, path: &str| {
+        let host = EgressTarget::new("a.org").unwrap();
+        rules_of(rules).decide_request(&host, 443, address.parse().unwrap(), method, path)
+    };
+    let rules = &[
+        "a.org http GET /v1/*",
+        "a.org http POST /in private",
+        "b.org http",
+    ];
+    for (address, method, path, allowed) in [
+        ("1.2.3.4", "GET", "/v1/x", true),
+        ("1.2.3.4", "GET", "/v2", false),
+        ("1.2.3.4", "POST", "/v1/x", false),
+        ("1.2.3.4", "POST", "/in", true),
+        // Each rule must allow the address, too.
+        ("10.0.0.1", "POST", "/in", true),
+        ("10.0.0.1", "GET", "/v1/x", false),
+    ] {
+        let decision = decide(rules, address, method, path);
+        assert_eq!(
+            decision.is_allowed(),
+            allowed,
+            "{address} {method} {path}: {decision:?}"
+        );
+    }
+    let Decision::Denied(denial) = decide(rules, "1.2.3.4", "PUT", "/v1/x") else {
+        panic!("it is denied");
+    };
+    assert_eq!(
+        denial.to_string(),
+        "the rule a.org http POST /in private does not allow the request PUT /v1/x"
+    );
+    // Of two that allow it, the one that opens more addresses applies.
+    let both = &["a.org http", "a.org http GET private"];
+    let allowed = decide(both, "1.2.3.4", "GET", "/");
+    assert!(
+        matches!(allowed, Decision::Allowed { private: true, .. }),
+        "{allowed:?}"
+    );
+    // A wildcard takes names of a limited length, whatever they ask for.
+    let host = EgressTarget::new("1.2.3.4.5.6.7.8.9.a.org").unwrap();
+    let wild = rules_of(&["*.a.org http"]);
+    let address = "1.2.3.4".parse().unwrap();
+    assert!(
+        !wild
+            .decide_request(&host, 443, address, "GET", "/")
+            .is_allowed()
+    );
+    assert!(wild.allowing_request(&host, 443, "GET", "/").is_empty());
+    // A rule that checks less applies.
+    assert!(decide(&["a.org", "a.org http GET"], "1.2.3.4", "PUT", "/").is_allowed());
+    assert!(!decide(&["a.org http", "!a.org"], "1.2.3.4", "GET", "/").is_allowed());
+}
+
+#[test]
 fn destinations_and_ports_are_matched() {
     let rules = &["a.org", "*.b.org:8443", "1.2.3.0/24:22"];
     for (target, port, allowed) in [

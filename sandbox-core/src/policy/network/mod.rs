@@ -7,6 +7,7 @@ mod destination;
 mod egress;
 mod host_name;
 mod parse;
+mod request_filter;
 mod rule;
 mod subset;
 
@@ -21,6 +22,7 @@ pub use decision::{Decision, EgressDenial};
 pub use destination::{Destination, EgressTarget};
 pub use egress::EgressRules;
 pub use host_name::HostName;
+pub use request_filter::RequestFilter;
 pub use rule::{NetworkRule, RuleLevel};
 pub use subset::NotCovered;
 

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-use super::{Destination, HostName, IpNetwork, NetworkRule, RuleLevel};
+use super::{Destination, HostName, IpNetwork, NetworkRule, RequestFilter, RuleLevel};
 use crate::{Error, ErrorKind, Result};
 
 /// The longest rule in bytes.
@@ -60,6 +60,7 @@ fn rule(text: &str) -> Result<NetworkRule, Problem> {
     let (destination, port) = destination_and_port(place)?;
     let mut level = None;
     let mut private = false;
+    let mut requests = RequestFilter::default();
     for word in words {
         if denies {
             return Err("a rule that denies has no words after the destination".into());
@@ -68,22 +69,34 @@ fn rule(text: &str) -> Result<NetworkRule, Problem> {
             "tcp" => level.replace(RuleLevel::Tcp).is_some(),
             "name" => level.replace(RuleLevel::Name).is_some(),
             "private" => std::mem::replace(&mut private, true),
-            "http" => {
-                return Err(Problem {
-                    why: "the level http is not supported yet".to_owned(),
-                    fix: Some("use name, which checks the first request of a connection"),
-                });
+            "http" => level.replace(RuleLevel::Http).is_some(),
+            path if level == Some(RuleLevel::Http) && path.starts_with('/') => {
+                requests.add_path(path)?;
+                false
+            }
+            methods
+                if level == Some(RuleLevel::Http)
+                    && methods.starts_with(|c: char| c.is_ascii_uppercase()) =>
+            {
+                requests.add_methods(methods)?;
+                false
             }
             other => {
-                return Err(format!("{other:?} is none of the words tcp, name and private").into());
+                return Err(format!(
+                    "{other:?} is none of the words tcp, name, http and private; methods and paths \
+                     follow http"
+                )
+                .into());
             }
         };
         if is_repeated {
             return Err("a rule has one level, and private once".into());
         }
     }
-    if level == Some(RuleLevel::Name) && matches!(destination, Destination::Network(_)) {
-        return Err("an address has no name to check; leave out name".into());
+    if let (Some(level @ (RuleLevel::Name | RuleLevel::Http)), Destination::Network(_)) =
+        (level, &destination)
+    {
+        return Err(format!("an address has no name to check; leave out {level}").into());
     }
     let mut rule = NetworkRule {
         denies,
@@ -91,6 +104,7 @@ fn rule(text: &str) -> Result<NetworkRule, Problem> {
         port,
         level: None,
         private,
+        requests: Some(Box::new(requests)).filter(|requests| !requests.is_empty()),
     };
     rule.set_level(level);
     Ok(rule)

@@ -5,7 +5,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Destination, EgressTarget};
+use super::{Destination, EgressTarget, RequestFilter};
 use crate::Error;
 
 /// The ports of a rule that allows a destination without naming a port.
@@ -20,6 +20,9 @@ pub enum RuleLevel {
     Tcp,
     /// Also that the client asks for this name: TLS with this server name, or HTTP with this host.
     Name,
+    /// Every request: the host ends TLS with a certificate that it made for the sandbox, and reads
+    /// HTTP.
+    Http,
 }
 
 impl RuleLevel {
@@ -29,6 +32,7 @@ impl RuleLevel {
         match self {
             Self::Tcp => "tcp",
             Self::Name => "name",
+            Self::Http => "http",
         }
     }
 }
@@ -39,7 +43,7 @@ impl fmt::Display for RuleLevel {
     }
 }
 
-/// A rule for destinations: `[!]DESTINATION[:PORT] [tcp|name] [private]`.
+/// A rule for destinations: `[!]DESTINATION[:PORT] [tcp|name|http [METHODS] [PATH]...] [private]`.
 ///
 /// `DESTINATION` is a host name, `*.suffix` for one or more labels before a suffix, an IPv4
 /// address, an IPv6 address in brackets, or a network like `203.0.113.0/24`. Without a port, a rule
@@ -49,6 +53,9 @@ impl fmt::Display for RuleLevel {
 /// The level is `name` for names on ports 80 and 443, and `tcp` otherwise. `private` opens
 /// destinations that are not public: see [`super::AddressClass`].
 ///
+/// A rule at level `http` can restrict requests: `METHODS` are separated by commas, and a `PATH`
+/// begins with `/` and may end with `*`. See [`RequestFilter`].
+///
 /// ```
 /// use sandbox_core::policy::{NetworkRule, RuleLevel};
 ///
@@ -57,6 +64,8 @@ impl fmt::Display for RuleLevel {
 /// assert_eq!(rule.to_string(), "example.org:443");
 /// let rule: NetworkRule = "10.0.0.7:5432 private".parse()?;
 /// assert_eq!(rule.level(5432), RuleLevel::Tcp);
+/// let rule: NetworkRule = "api.example.org:443 http GET /v1/*".parse()?;
+/// assert_eq!(rule.level(443), RuleLevel::Http);
 /// assert!("http://example.org".parse::<NetworkRule>().is_err());
 /// # Ok::<(), sandbox_core::Error>(())
 /// ```
@@ -70,6 +79,8 @@ pub struct NetworkRule {
     /// The level, if it is not the default for each of the ports.
     pub(super) level: Option<RuleLevel>,
     pub(super) private: bool,
+    /// Restricts the level `http`. Never empty.
+    pub(super) requests: Option<Box<RequestFilter>>,
 }
 
 impl NetworkRule {
@@ -112,10 +123,31 @@ impl NetworkRule {
             .unwrap_or_else(|| default_level(&self.destination, port))
     }
 
+    /// The requests that are allowed at level `http`. Empty at others.
+    #[must_use]
+    pub fn requests(&self) -> &RequestFilter {
+        static EVERY: RequestFilter = RequestFilter::every();
+        self.requests.as_deref().unwrap_or(&EVERY)
+    }
+
+    /// Whether the rule allows connections at level `http`.
+    #[must_use]
+    pub fn reads_requests(&self) -> bool {
+        !self.denies && self.level == Some(RuleLevel::Http)
+    }
+
     /// Whether the rule opens addresses that are not public.
     #[must_use]
     pub fn is_private(&self) -> bool {
         self.private
+    }
+
+    /// Whether both rules apply to a common destination and port.
+    #[must_use]
+    pub fn overlaps(&self, other: &Self) -> bool {
+        let (one, two) = (&self.destination, &other.destination);
+        let mut ports = other.ports().unwrap_or_default().into_iter();
+        (one.covers(two) || two.covers(one)) && ports.any(|port| self.has_port(port))
     }
 
     /// Whether the rule applies to this target and port.
@@ -155,7 +187,7 @@ impl fmt::Display for NetworkRule {
             write!(f, ":{port}")?;
         }
         if let Some(level) = self.level {
-            write!(f, " {level}")?;
+            write!(f, " {level}{}", self.requests())?;
         }
         if self.private {
             f.write_str(" private")?;

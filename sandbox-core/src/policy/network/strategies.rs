@@ -54,7 +54,10 @@ pub(super) fn rule() -> impl Strategy<Value = NetworkRule> {
     let name = (select(NAMES), any::<bool>())
         .prop_map(|(name, wildcard)| format!("{}{name}", if wildcard { "*." } else { "" }));
     let place = prop_oneof![
-        (name, select(&["", " tcp", " name"][..])),
+        (
+            name,
+            select(&["", " tcp", " name", " http", " http GET /v1/*"][..])
+        ),
         (
             select(NETWORKS).prop_map(str::to_owned),
             select(&["", " tcp"][..])

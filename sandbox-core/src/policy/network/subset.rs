@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 use std::fmt;
 
 use super::egress::{is_short_below, names_exactly};
-use super::{AddressClass, Destination, EgressRules, NetworkRule};
+use super::{AddressClass, Destination, EgressRules, NetworkRule, RuleLevel};
 
 /// A rule that asks for more than the policy allows.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,6 +75,7 @@ fn covers(own: &NetworkRule, asked: &NetworkRule, port: u16) -> bool {
     let is_covered = own.has_port(port)
         && own.destination.covers(&asked.destination)
         && own.level(port) <= asked.level(port)
+        && (own.level(port) < RuleLevel::Http || own.requests().covers(asked.requests()))
         && (own.private || !asked.private);
     is_covered
         && match (&own.destination, &asked.destination) {

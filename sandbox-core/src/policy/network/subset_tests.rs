@@ -25,6 +25,12 @@ fn asking_for_less_is_granted() {
         (&["[2001:db8::]/32 private"], "[2001:db8::7] private"),
         (&["a.org tcp"], "a.org"),
         (&["a.org private"], "a.org"),
+        (&["a.org"], "a.org http GET /v1/*"),
+        (&["a.org http"], "a.org http GET"),
+        (
+            &["*.a.org http GET,PUT /v1/*"],
+            "x.a.org:443 http GET /v1/a",
+        ),
         (&["169.254.169.254 private"], "169.254.169.254 private"),
     ] {
         assert_eq!(narrowed(policy, &[asked]), Ok(vec![asked.to_owned()]));
@@ -40,6 +46,10 @@ fn asking_for_more_is_refused() {
         (&["a.org"], "a.org:22"),
         (&["a.org"], "a.org tcp"),
         (&["a.org"], "a.org private"),
+        (&["a.org http"], "a.org"),
+        (&["a.org http GET"], "a.org http"),
+        (&["a.org http GET"], "a.org http GET,PUT"),
+        (&["a.org http /v1/*"], "a.org http /v1*"),
         (&["*.a.org"], "a.org"),
         (&["x.a.org"], "*.a.org"),
         (&["*.a.org"], "xa.org"),

@@ -78,8 +78,8 @@ except OSError:
             host,
             port: to,
             rule: Some(_),
-            sent: Some(1..),
-            received: Some(6..),
+            sent: sent @ Some(1..),
+            received: received @ Some(6..),
             end: ConnectionEnd::Finished,
             ..
         } = &connection
@@ -87,6 +87,11 @@ except OSError:
             panic!("{connection:?}");
         };
         assert_eq!((host.as_str(), *to), (ONE, port));
+        let stats = sandbox.stats().await?;
+        assert_eq!(
+            (&stats.egress_sent, &stats.egress_received),
+            (sent, received)
+        );
         assert_eq!(
             backend.python_output(&sandbox, &visit(OTHER)).await?,
             "denied\n"

@@ -2,11 +2,14 @@
 //! loopback, so the rules say `private`.
 
 mod audited;
+mod http;
 mod lifecycle;
 mod reach;
 mod servers;
+mod tls_server;
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +23,7 @@ use sandbox_core::{
 use super::{TestResult, client_of};
 
 pub use audited::connections_and_rules_are_audited;
+pub use http::requests_are_judged_by_rules_at_level_http;
 pub use lifecycle::{
     connections_end_with_the_owner, connections_end_with_the_sandbox,
     detached_sandbox_with_rules_is_refused, revoked_connections_end_and_others_live_on,
@@ -42,8 +46,10 @@ const OTHER: &str = "other.test";
 
 /// A backend whose sandboxes can have egress rules. They have Python and `getent`.
 pub trait EgressBackend: Sync {
-    /// The backend. Names have these addresses.
-    fn with_hosts(&self, hosts: &[(&str, IpAddr)]) -> Arc<dyn Backend>;
+    /// The backend. Names have these addresses, and servers certificates of the authorities in this
+    /// file, beside the host's.
+    fn with_hosts(&self, hosts: &[(&str, IpAddr)], certificates: Option<&Path>)
+    -> Arc<dyn Backend>;
 
     /// The policy that rules are added to. It must not accept that rules are not enforced.
     fn policy(&self) -> CapabilityPolicy {
@@ -102,6 +108,10 @@ pub const TESTS: &[EgressTest] = &[
         connections_and_rules_are_audited,
     ),
     (
+        "egress::requests_are_judged_by_rules_at_level_http",
+        requests_are_judged_by_rules_at_level_http,
+    ),
+    (
         "egress::detached_sandbox_with_rules_is_refused",
         detached_sandbox_with_rules_is_refused,
     ),
@@ -109,10 +119,15 @@ pub const TESTS: &[EgressTest] = &[
 
 impl dyn EgressBackend {
     pub(crate) fn client(&self, rules: &[&str]) -> SandboxClient {
+        self.client_that_trusts(None, rules)
+    }
+
+    fn client_that_trusts(&self, certificates: Option<&Path>, rules: &[&str]) -> SandboxClient {
         let here = IpAddr::from(Ipv4Addr::LOCALHOST);
-        let backend = self.with_hosts(&[(ONE, here), (OTHER, here)]);
+        let backend = self.with_hosts(&[(ONE, here), (OTHER, here)], certificates);
         let mut policy = self.policy();
         let rules = EgressRules::parse(rules).expect("rules");
+        policy.secrets = vec!["TOKEN".to_owned()];
         policy.network = Some(NetworkPolicy::Allow(rules.into_rules()));
         client_of(backend, policy)
     }
@@ -134,7 +149,8 @@ impl dyn EgressBackend {
         code: &str,
     ) -> sandbox_core::Result<String> {
         let result = sandbox.exec(&self.program(code)).await?;
-        assert!(result.success(), "{code}: {}", result.output());
+        let (outcome, output) = (&result.outcome, result.output());
+        assert!(result.success(), "{code}: {outcome:?} {output}");
         Ok(result.stdout_text())
     }
 

@@ -1,0 +1,73 @@
+//! `--audit`.
+
+use std::fs::OpenOptions;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use sandbox::SandboxClient;
+use sandbox::audit::AuditLog;
+
+use crate::command_error::CommandError;
+use crate::print_status;
+
+/// How long a slow file may delay the end of the command.
+const LIMIT: Duration = Duration::from_secs(2);
+
+/// Where to record what happens in a sandbox.
+#[derive(Debug, Clone, Default, Args)]
+pub struct AuditOption {
+    /// Append what happens in the sandbox to FILE, one JSON object a line: decisions, executions,
+    /// denials, connections, copies. What cannot be written is told, and stops nothing
+    #[arg(long, value_name = "FILE")]
+    audit: Option<PathBuf>,
+}
+
+impl AuditOption {
+    /// Opens the file, if one was given.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be opened for writing.
+    pub fn open(&self) -> Result<Option<AuditFile>, CommandError> {
+        self.audit.as_deref().map(AuditFile::open).transpose()
+    }
+}
+
+/// The client, with records to the file.
+pub fn audited(client: SandboxClient, file: Option<&AuditFile>) -> SandboxClient {
+    match file {
+        Some(file) => client.audited(file.log.clone()),
+        None => client,
+    }
+}
+
+/// A file that records are appended to. Dropping it waits until everything is written, and warns of
+/// what is lost.
+pub struct AuditFile {
+    path: PathBuf,
+    log: Arc<AuditLog>,
+}
+
+impl AuditFile {
+    fn open(path: &Path) -> Result<Self, CommandError> {
+        let file = OpenOptions::new().create(true).append(true).open(path);
+        let log = file.and_then(AuditLog::new).map_err(|error| {
+            CommandError::argument(format!("--audit: {}: {error}", path.display()))
+        })?;
+        Ok(Self {
+            path: path.to_owned(),
+            log: Arc::new(log),
+        })
+    }
+}
+
+impl Drop for AuditFile {
+    fn drop(&mut self) {
+        if let Err(loss) = self.log.finish(LIMIT) {
+            let path = self.path.display();
+            print_status(format_args!("warning: --audit {path}: {loss}"));
+        }
+    }
+}

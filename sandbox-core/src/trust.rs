@@ -1,0 +1,71 @@
+//! The certificates that code trusts under rules at level `http`.
+
+use std::collections::BTreeMap;
+
+use crate::policy::NetworkPolicy;
+use crate::secret::{MEMORY_FOLDER, shows_hosts_memory_folder};
+use crate::spi::{Instance, Source};
+use crate::{Error, ErrorKind, Plan, Result};
+
+/// The file in the sandbox with its own authority and the host's public ones.
+pub(crate) const FILE: &str = "/dev/shm/.sandbox-certificates.pem";
+
+/// The variables by which programs find certificates: OpenSSL and Go; Python's requests, curl, git,
+/// pip, Cargo, Node, npm, Deno, and the AWS tools.
+const VARIABLES: [&str; 10] = [
+    "SSL_CERT_FILE",
+    "REQUESTS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
+    "GIT_SSL_CAINFO",
+    "PIP_CERT",
+    "CARGO_HTTP_CAINFO",
+    "NODE_EXTRA_CA_CERTS",
+    "npm_config_cafile",
+    "DENO_CERT",
+    "AWS_CA_BUNDLE",
+];
+
+/// Prepares a plan whose rules are at level `http`, or may be later: names the file to programs,
+/// where the specification does not say otherwise.
+pub(crate) fn prepare(plan: &mut Plan) -> Result<()> {
+    if !is_needed(plan) {
+        return Ok(());
+    }
+    if shows_hosts_memory_folder(plan) {
+        let context = format!(
+            "egress: level http puts a file into {MEMORY_FOLDER}, which is the host's folder here"
+        );
+        let error = Error::new(ErrorKind::InvalidPolicy, "resolve policy", context);
+        return Err(error.with_fix("leave it out of the read and write roots"));
+    }
+    name_file(&mut plan.env);
+    Ok(())
+}
+
+fn name_file(env: &mut BTreeMap<String, String>) {
+    for variable in VARIABLES {
+        env.entry(variable.to_owned())
+            .or_insert_with(|| FILE.to_owned());
+    }
+}
+
+fn is_needed(plan: &Plan) -> bool {
+    [&plan.network, &plan.network_ceiling]
+        .into_iter()
+        .any(|network| match network {
+            NetworkPolicy::Allow(rules) => rules.iter().any(|rule| rule.reads_requests()),
+            _ => false,
+        })
+}
+
+/// Writes the file into a new sandbox. Code that changes it only loses its own connections.
+pub(crate) async fn place(plan: &Plan, instance: &dyn Instance) -> Result<()> {
+    if !is_needed(plan) {
+        return Ok(());
+    }
+    let Some(certificates) = instance.trusted_certificates().await? else {
+        return Ok(());
+    };
+    let content: Source = Box::new(std::io::Cursor::new(certificates.into_bytes()));
+    instance.put(FILE, 0o444, content).await
+}
