@@ -16,9 +16,16 @@ fn main() -> ExitCode {
             named_tests![
                 requested_package_is_installed_and_reported,
                 policy_file_lists_allowed_packages,
+                hashes_of_a_lock_file_are_checked,
             ],
         ),
-        (None, named_tests![invalid_package_names_are_refused]),
+        (
+            None,
+            named_tests![
+                invalid_package_names_are_refused,
+                lock_file_has_packages_with_hashes_alone,
+            ],
+        ),
     ])
 }
 
@@ -34,6 +41,11 @@ with zipfile.ZipFile(sys.argv[1] + '/demo-1.0-py3-none-any.whl', 'w') as wheel:
 
 /// Runs the command with wheels of a folder and no registry, and its own cache.
 fn run_in(folder: &Path, arguments: &[&str]) -> Output {
+    run_with(folder, &[("PIP_NO_INDEX", "1")], arguments)
+}
+
+/// The same with these settings of pip.
+fn run_with(folder: &Path, settings: &[(&str, &str)], arguments: &[&str]) -> Output {
     let mut command = sandbox(arguments);
     for name in ["PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL"] {
         command.env_remove(name);
@@ -41,8 +53,8 @@ fn run_in(folder: &Path, arguments: &[&str]) -> Output {
     let command = command
         .env("XDG_CACHE_HOME", folder.join("cache"))
         .env("PIP_CONFIG_FILE", "/dev/null")
-        .env("PIP_NO_INDEX", "1")
-        .env("PIP_FIND_LINKS", folder.join("wheels"));
+        .env("PIP_FIND_LINKS", folder.join("wheels"))
+        .envs(settings.iter().copied());
     command.output().unwrap()
 }
 
@@ -70,8 +82,12 @@ fn requested_package_is_installed_and_reported() {
         let output = run_in(folder.path(), &arguments);
         let stderr = text(&output.stderr);
         assert_eq!(text(&output.stdout), "1\n", "{stderr}");
-        let partial = stderr.split("partial: ").nth(1).unwrap_or_default();
-        assert!(partial.contains("package_installation ("), "{stderr}");
+        // A folder of wheels needs no network.
+        let enforced = stderr.split("partial: ").next().unwrap_or_default();
+        assert!(
+            enforced.contains("package_installation, packages"),
+            "{stderr}"
+        );
         assert!(!stderr.contains("installed again"), "{stderr}");
     }
     // Another process changes an installed file.
@@ -135,9 +151,54 @@ fn policy_file_lists_allowed_packages() {
         assert_eq!(code, Some(125), "{policy}: {stderr}");
         assert!(stderr.contains("policy.toml"), "{stderr}");
     }
-    let (code, stderr) = run("require_all = true\nmemory = \"64MiB\"", "demo");
-    assert_eq!(code, Some(125));
+    // A registry on the loopback takes the whole network.
+    std::fs::write(file, "version = 1\nrequire_all = true\nmemory = \"64MiB\"").unwrap();
+    let index = [("PIP_INDEX_URL", "http://127.0.0.1:1/simple")];
+    let arguments = ["run", "--policy", file, "--package", "demo", "-c", ""];
+    let output = run_with(folder.path(), &index, &arguments);
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{stderr}");
     assert!(stderr.contains("package_installation"), "{stderr}");
+}
+
+fn hashes_of_a_lock_file_are_checked() {
+    let folder = with_wheel();
+    let wheel = folder.path().join("wheels/demo-1.0-py3-none-any.whl");
+    let sum = Command::new("sha256sum").arg(wheel).output().unwrap();
+    let sum = text(&sum.stdout)[..64].to_owned();
+    let lock = folder.path().join("requirements.txt");
+    let run = |hash: &str| {
+        std::fs::write(&lock, format!("demo==1.0 \\\n    --hash=sha256:{hash}\n")).unwrap();
+        let lock = lock.to_str().unwrap();
+        let code = "import demo; print(demo.version)";
+        run_in(folder.path(), &["run", "--package-lock", lock, "-c", code])
+    };
+    let output = run(&sum);
+    let stderr = text(&output.stderr);
+    assert_eq!(text(&output.stdout), "1\n", "{stderr}");
+    let output = run(&"0".repeat(64));
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{stderr}");
+    assert!(stderr.contains("the hashes name"), "{stderr}");
+}
+
+fn lock_file_has_packages_with_hashes_alone() {
+    let folder = open_folder();
+    let lock = folder.path().join("requirements.txt");
+    let option = format!("--package-lock={}", lock.display());
+    let refused = |word: &str| {
+        let (code, _, stderr) = run_text(["run", &option, "-c", "pass"]);
+        assert_eq!(code, Some(125), "{stderr}");
+        assert!(stderr.contains(word), "{stderr}");
+    };
+    refused("requirements.txt");
+    for (content, word) in [
+        ("demo==1.0\n", "no hash"),
+        ("--index-url https://example.org\n", "option"),
+    ] {
+        std::fs::write(&lock, content).unwrap();
+        refused(word);
+    }
 }
 
 fn invalid_package_names_are_refused() {

@@ -8,9 +8,9 @@ use sandbox_host::{PATH, state};
 use sandbox_lang::packages::{Interpreter, PackageProvider};
 
 use crate::engine::{Engine, EngineFacts};
-use crate::lowering;
 use crate::quota::QuotaTrial;
 use crate::{ContainerBackend, ContainerConfig, EngineFamily, Tier};
+use crate::{egress, lowering};
 
 /// Why containers cannot see this user's package cache, and the fix; `None` if they can.
 pub(crate) fn cache_unreachable(facts: &EngineFacts) -> Option<(String, &'static str)> {
@@ -62,6 +62,9 @@ impl<F: EngineFamily> Provisioner<'_, F> {
             find: &|installer| Some(Interpreter::of_image(installer, image)),
             path: PATH,
             own_root: true,
+            carries_rules: self.config.package_network.is_none()
+                && egress::can_carry_rules(&self.engine.facts),
+            sees_host: true,
         };
         provider.provide(self, plan).await
     }

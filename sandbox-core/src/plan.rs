@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::denial;
 use crate::policy::{CapabilityPolicy, NetworkPolicy, NetworkRule, Requirement};
+use crate::trust;
 use crate::user;
 use crate::{
     ByteSize, Capability, Cpus, Error, ErrorKind, HostMount, ImagePattern, ImageReference,
@@ -252,6 +253,7 @@ impl Plan {
             secrets: spec.secrets.clone(),
             demands: Vec::new(),
         };
+        trust::prepare(&mut plan)?;
         plan.demands = demands(&plan, policy, memory.is_some(), cpus.is_some());
         Ok(plan)
     }

@@ -35,6 +35,8 @@ pub(crate) async fn provide(
         path: &search_path(host, isolation),
         // Without a mount namespace, code sees the folders of the host.
         own_root: isolation != Isolation::Landlock,
+        carries_rules: isolation != Isolation::Landlock,
+        sees_host: true,
     };
     provider.provide(backend, plan).await
 }

@@ -41,6 +41,57 @@ print(path)
     String::from_utf8_lossy(&output.stdout).trim().into()
 }
 
+/// The name of the index in [`SplitIndex`].
+pub const INDEX: &str = "index.test";
+
+/// The name of the files' host in [`SplitIndex`].
+pub const FILES: &str = "files.test";
+
+/// An index with `demo` 1.0 whose files are on another host.
+#[derive(Debug)]
+pub struct SplitIndex {
+    /// The index. Its page leads to the files.
+    pub index: PackageIndex,
+    /// The host of the files.
+    pub files: PackageIndex,
+}
+
+impl SplitIndex {
+    /// Starts both.
+    ///
+    /// # Panics
+    ///
+    /// If they cannot listen.
+    pub fn start() -> Self {
+        let wheels = tempfile::tempdir().expect("a folder");
+        let file = wheel(wheels.path(), "demo", "1.0", 0);
+        let content = std::fs::read(&file).expect("a wheel");
+        let name = file
+            .file_name()
+            .expect("a file")
+            .to_string_lossy()
+            .into_owned();
+        let files = PackageIndex::start([(format!("/{name}"), IndexResponse::Content(content))]);
+        let link = format!(
+            "<a href=\"http://{FILES}:{}/{name}\">{name}</a>",
+            files.port
+        );
+        let page = IndexResponse::Content(link.into_bytes());
+        let index = PackageIndex::start([("/simple/demo/".into(), page)]);
+        Self { index, files }
+    }
+
+    /// The index's URL, by its name.
+    pub fn url(&self) -> String {
+        self.index.url.replace("127.0.0.1", INDEX)
+    }
+
+    /// The rule for the host of the files.
+    pub fn files_rule(&self) -> String {
+        format!("{FILES}:{} name private", self.files.port)
+    }
+}
+
 /// The response to a request.
 #[derive(Debug, Clone)]
 pub enum IndexResponse {
@@ -69,9 +120,22 @@ impl PackageIndex {
     ///
     /// If it cannot listen.
     pub fn start(responses: impl IntoIterator<Item = (String, IndexResponse)>) -> Self {
-        let responses = Arc::new(responses.into_iter().collect::<BTreeMap<_, _>>());
+        Self::start_with(|_| responses)
+    }
+
+    /// As [`PackageIndex::start`], with responses that contain its address without a path.
+    ///
+    /// # Panics
+    ///
+    /// If it cannot listen.
+    pub fn start_with<R>(responses: impl FnOnce(&str) -> R) -> Self
+    where
+        R: IntoIterator<Item = (String, IndexResponse)>,
+    {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
         let port = listener.local_addr().expect("bound").port();
+        let responses = responses(&format!("http://127.0.0.1:{port}")).into_iter();
+        let responses = Arc::new(responses.collect::<BTreeMap<_, _>>());
         let requests = Arc::new(Mutex::new(Vec::new()));
         let record = Arc::clone(&requests);
         let thread = std::thread::spawn(move || {

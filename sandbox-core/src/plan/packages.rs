@@ -1,8 +1,8 @@
 //! The packages of a plan: the policy's, and those that the specification adds.
 
 use super::exceeded;
-use crate::policy::{Requirement, requirements};
-use crate::{Capability, CapabilityPolicy, ErrorKind, Result, SandboxSpec};
+use crate::policy::{Installer, Requirement, requirements};
+use crate::{Capability, CapabilityPolicy, Error, ErrorKind, Result, SandboxSpec};
 
 /// The packages to install, sorted by name. A package that the policy names has the policy's
 /// versions; others need `package_installation = true`.
@@ -10,10 +10,15 @@ pub(super) fn packages(spec: &SandboxSpec, policy: &CapabilityPolicy) -> Result<
     let mut packages = policy.requirements()?;
     let asked = requirements(ErrorKind::InvalidSpec, "read specification", &spec.packages)?;
     for package in asked {
-        let named = packages.iter().find(|own| own.is_same_package(&package));
+        let mut own = packages.iter_mut();
+        let named = own.find(|own| own.is_same_package(&package));
         let allowed = match (named, policy.package_installation) {
             (_, Some(false)) => "package_installation = false".to_owned(),
             (Some(own), _) if own.provides(&package) => continue,
+            (Some(own), _) if own.allows(&package) => {
+                *own = package;
+                continue;
+            }
             (Some(own), _) => own.to_string(),
             (None, Some(true)) => {
                 packages.push(package);
@@ -34,7 +39,27 @@ pub(super) fn packages(spec: &SandboxSpec, policy: &CapabilityPolicy) -> Result<
         ));
     }
     packages.sort();
+    check_hashes(&packages)?;
     Ok(packages)
+}
+
+/// pip checks all files or none: a dependency that is not in the lock file would be any file.
+fn check_hashes(packages: &[Requirement]) -> Result<()> {
+    let own = || {
+        packages
+            .iter()
+            .filter(|own| own.installer() == Installer::Pip)
+    };
+    let missing = own().find(|own| own.hashes().next().is_none());
+    match (own().find(|own| own.hashes().next().is_some()), missing) {
+        (Some(locked), Some(missing)) => {
+            let locked = locked.without_hashes();
+            let context = format!("packages: {locked} has hashes, and {missing} has none");
+            let error = Error::new(ErrorKind::InvalidSpec, "read specification", context);
+            Err(error.with_fix("name all packages of pip with hashes, or none"))
+        }
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]
@@ -70,6 +95,14 @@ mod tests {
         assert_eq!(kind(&npm, &["a"]), ErrorKind::PolicyExceeded);
         assert_eq!(kind(&npm, &["gem:a"]), ErrorKind::PolicyExceeded);
         assert_eq!(kind(&npm, &["npm:a@1"]), ErrorKind::PolicyExceeded);
+        let locked = format!("numpy==1.26.4#sha256:{}", "a".repeat(64));
+        let pinned = CapabilityPolicy::new().package("numpy==1.26.4");
+        let one = [locked.as_str()];
+        assert_eq!(planned(&pinned, &one).expect("narrower"), one);
+        let strict = CapabilityPolicy::new().package(&locked);
+        assert_eq!(planned(&strict, &["numpy==1.26.4"]).expect("named"), one);
+        let mixed = pinned.package("pandas");
+        assert_eq!(kind(&mixed, &one), ErrorKind::InvalidSpec);
         let none = CapabilityPolicy::new().package_installation(false);
         assert_eq!(kind(&none, &["a"]), ErrorKind::PolicyExceeded);
         assert_eq!(kind(&any, &["--index-url=x"]), ErrorKind::InvalidSpec);

@@ -2,6 +2,7 @@
 
 mod canary;
 mod claims;
+mod folders;
 mod security;
 mod storage;
 
@@ -23,6 +24,7 @@ use sandbox_host::confinement::Mode;
 use sandbox_host::seccomp::Arch;
 
 pub(crate) use canary::canary;
+pub(crate) use folders::{FILL_CONTAINER, PodFolder, are_filled};
 pub(crate) use storage::PodStorage;
 
 use crate::config::PodProfile;
@@ -57,7 +59,9 @@ const AGENT_VOLUME: &str = "agent";
 /// Container runtimes cannot start a container with less memory.
 const MIN_MEMORY: ByteSize = ByteSize::mib(16);
 /// Space on the node's disk for the agent's messages. Code writes to memory only.
-const NODE_DISK: &str = "16Mi";
+const NODE_DISK: ByteSize = ByteSize::mib(16);
+/// The resource of space on the node's disk.
+const EPHEMERAL: &str = "ephemeral-storage";
 
 /// The inputs of a pod besides the plan.
 #[derive(Debug, Clone, Copy)]
@@ -70,6 +74,7 @@ pub(crate) struct PodInputs<'a> {
     /// The name of the ConfigMap with the agent.
     pub agent: &'a str,
     pub storage: &'a PodStorage,
+    pub folders: &'a [PodFolder],
     pub template: Option<&'a PodTemplate>,
     /// Whether the sandbox outlives its creator.
     pub detached: bool,
@@ -78,7 +83,7 @@ pub(crate) struct PodInputs<'a> {
 }
 
 impl<'a> PodInputs<'a> {
-    fn egress(&self) -> EgressFacts<'a> {
+    pub(crate) fn egress(&self) -> EgressFacts<'a> {
         EgressFacts {
             profile: self.profile,
             template: self.template,
@@ -121,9 +126,11 @@ pub(crate) fn pod(plan: &Plan, inputs: &PodInputs<'_>) -> Result<Pod> {
     let mut volumes = vec![agent_volume(inputs.agent)];
     volumes.extend(inputs.storage.volumes());
     volumes.extend(claims::volumes(plan));
+    volumes.extend(folders::volumes(inputs.folders));
     let mut mounts = vec![agent_mount()];
     mounts.extend(inputs.storage.mounts());
     mounts.extend(claims::mounts(plan));
+    mounts.extend(folders::mounts(inputs.folders));
     let rules = egress::carries_rules(plan, inputs.egress());
     let cut = match (takes_network_down(plan, inputs.profile), rules) {
         (false, _) => None,
@@ -140,11 +147,18 @@ pub(crate) fn pod(plan: &Plan, inputs: &PodInputs<'_>) -> Result<Pod> {
         }),
         ..container(plan.memory, plan.cpus.as_milli(), inputs)
     };
+    let fill = are_filled(inputs.folders).then(|| {
+        // Rules are for code.
+        let cut = takes_network_down(plan, inputs.profile).then_some(CUT_NETWORK);
+        folders::fill(&main, agent_command(inputs.profile, cut), inputs.folders)
+    });
+    let steps = wait_for_denial(plan, inputs, code).into_iter().chain(fill);
+    let steps = steps.collect::<Vec<_>>();
     let offline = plan.network != NetworkPolicy::Full;
     let mut pod = base_pod(inputs.arch, main, volumes);
     let spec = pod.spec.take().unwrap_or_default();
     let spec = PodSpec {
-        init_containers: wait_for_denial(plan, inputs, code).map(|step| vec![step]),
+        init_containers: (!steps.is_empty()).then_some(steps),
         security_context: Some(PodSecurityContext {
             sysctls: rules.then(|| vec![egress::low_ports()]),
             ..claims::with_group(plan, code, security::pod(inputs.profile, code))
@@ -248,17 +262,24 @@ fn base_pod(arch: Arch, main: Container, volumes: Vec<Volume>) -> Pod {
 /// The fields that both containers share: the image, whose programs are not started, and the
 /// limits, since a pod gets the maximum over its init and main containers.
 fn container(memory: ByteSize, milli_cpus: u32, inputs: &PodInputs<'_>) -> Container {
-    let limits = BTreeMap::from([
+    let requests = BTreeMap::from([
         ("memory".to_owned(), Quantity(memory.as_u64().to_string())),
         (
             "cpu".to_owned(),
             Quantity(format!("{}m", milli_cpus.max(1))),
         ),
         (
-            "ephemeral-storage".to_owned(),
-            Quantity(NODE_DISK.to_owned()),
+            EPHEMERAL.to_owned(),
+            Quantity(format!("{}Mi", NODE_DISK.as_u64() >> 20)),
         ),
     ]);
+    let mut limits = requests.clone();
+    if !inputs.folders.is_empty() {
+        let bytes = NODE_DISK
+            .as_u64()
+            .saturating_add(folders::size(inputs.folders));
+        limits.insert(EPHEMERAL.to_owned(), Quantity(bytes.to_string()));
+    }
     Container {
         image: Some(inputs.image.to_owned()),
         image_pull_policy: Some(
@@ -273,7 +294,7 @@ fn container(memory: ByteSize, milli_cpus: u32, inputs: &PodInputs<'_>) -> Conta
         stdin: Some(false),
         tty: Some(false),
         resources: Some(ResourceRequirements {
-            requests: Some(limits.clone()),
+            requests: Some(requests),
             limits: Some(limits),
             ..ResourceRequirements::default()
         }),
@@ -378,13 +399,6 @@ fn check(plan: &Plan, inputs: &PodInputs<'_>) -> Result<()> {
             unsupported,
             "writable_root: not built for pods yet",
             "use the tier docker or podman",
-        );
-    }
-    if !plan.packages.is_empty() {
-        return refused(
-            unsupported,
-            "packages: not built for pods yet",
-            "use an image that has them, or the tier docker, podman or local",
         );
     }
     if plan.memory < MIN_MEMORY {

@@ -57,6 +57,7 @@ fn inputs<'a>(
         pull: PullPolicy::Never,
         agent: "sandbox-agent-0123456789abcdef",
         storage,
+        folders: &[],
         template: None,
         detached: false,
         denial: None,
@@ -196,6 +197,47 @@ fn with_egress_rules() {
 }
 
 #[test]
+fn only_a_step_before_code_writes_packages() {
+    let plan = plan(&SandboxSpec::new("job"), &CapabilityPolicy::new());
+    let storage = PodStorage::new(&plan, &[]);
+    let identity = PodIdentity::of(&plan, 7);
+    let folder = |target: &str, source: Option<&str>| PodFolder {
+        target: target.into(),
+        size: 32 << 20,
+        source: source.map(Into::into),
+    };
+    let lowered = |folders: &[PodFolder], profile| {
+        let inputs = PodInputs {
+            folders,
+            ..inputs(&storage, &identity, profile)
+        };
+        pod(&plan, &inputs).expect("a pod").spec.expect("one")
+    };
+    let packages = [folder("/packages", Some("/cache/base"))];
+    let spec = lowered(&packages, PodProfile::Hardened);
+    let steps = spec.init_containers.expect("a step");
+    let mount = |container: &Container| {
+        let mounts = container.volume_mounts.iter().flatten();
+        let mut mounts = mounts.filter(|mount| mount.mount_path == "/packages");
+        mounts.next().cloned().expect("mounted")
+    };
+    assert_eq!(mount(&spec.containers[0]).read_only, Some(true));
+    assert_eq!(mount(&steps[0]).read_only, None);
+    assert_eq!(mount(&steps[0]).name, mount(&spec.containers[0]).name);
+    let volume = spec.volumes.iter().flatten();
+    let volume = volume.last().and_then(|volume| volume.empty_dir.clone());
+    insta::assert_json_snapshot!((&steps[0].command, volume, &steps[0].resources));
+    let restricted = lowered(&packages, PodProfile::Restricted);
+    let step = &restricted.init_containers.expect("a step")[0];
+    let context = step.security_context.as_ref().expect("a context");
+    assert_eq!(context.run_as_non_root, Some(true));
+    // The work folder of an installer is its own.
+    let spec = lowered(&[folder("/packages", None)], PodProfile::Hardened);
+    assert_eq!(mount(&spec.containers[0]).read_only, None);
+    assert_eq!(spec.init_containers, None);
+}
+
+#[test]
 fn full_network_is_kept() {
     let mut policy = CapabilityPolicy::new();
     policy.network = Some(NetworkPolicy::Full);
@@ -241,14 +283,11 @@ fn unsupported_requests_are_refused() {
     let error = error.expect_err("a pod has no folders of this host");
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     assert!(error.to_string().contains("mounts: "), "{error}");
-    let mut packages = CapabilityPolicy::new();
-    packages.packages = vec!["six".into()];
     let mut roots = CapabilityPolicy::new();
     roots.filesystem_read_roots = Some(vec!["/srv".into()]);
-    for (policy, named) in [(packages, "packages: "), (roots, "filesystem_read_roots, ")] {
-        let error = lowered(&spec, &policy, PodProfile::Hardened).expect_err(named);
-        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
-        assert!(error.context().starts_with(named), "{error}");
-        assert!(error.fix().is_some(), "{error}");
-    }
+    let error = lowered(&spec, &roots, PodProfile::Hardened).expect_err("roots");
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    let named = "filesystem_read_roots, ";
+    assert!(error.context().starts_with(named), "{error}");
+    assert!(error.fix().is_some(), "{error}");
 }

@@ -1,6 +1,6 @@
 //! Go.
 
-use super::{FileName, Language, Step};
+use super::{FileName, Installer, Language, Step};
 
 pub(super) fn language() -> Language {
     let compile = Step::new(["go", "/usr/local/go/bin/go", "/usr/lib/go/bin/go"])
@@ -17,4 +17,5 @@ pub(super) fn language() -> Language {
         .compile(compile)
         .image("golang:1.23")
         .package("golang-go")
+        .installer(Installer::Go)
 }

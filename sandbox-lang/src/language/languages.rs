@@ -201,7 +201,7 @@ mod tests {
         let get = |name| languages.get(name).expect("known");
         let python = get("python").require_installer().expect("has one");
         assert_eq!(python, Installer::Pip);
-        let error = get("go").require_installer().expect_err("none");
+        let error = get("java").require_installer().expect_err("none");
         assert_eq!(error.kind(), ErrorKind::LibrariesNotSupported);
         let plots = get("r").require_plots().expect("has some");
         assert!(plots.contains(&"ggplot2".to_owned()));

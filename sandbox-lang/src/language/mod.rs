@@ -7,6 +7,7 @@ mod java;
 mod java_class;
 mod javascript;
 mod languages;
+mod project;
 mod python;
 mod r;
 mod ruby;
@@ -21,6 +22,7 @@ use sandbox_core::policy::Requirement;
 use sandbox_core::{Error, ErrorKind, ExecRequest, Result};
 
 pub use languages::Languages;
+pub use project::Project;
 pub use sandbox_core::policy::Installer;
 pub use step::Step;
 pub(crate) use step::{Places, Source};
@@ -64,6 +66,8 @@ pub struct Language {
     pub fix: String,
     /// What installs its libraries; `None` if this library installs none for it.
     pub installer: Option<Installer>,
+    /// How code is compiled in a sandbox that has libraries; `None` if as without them.
+    pub project: Option<Project>,
     /// Its libraries that draw plots into files; empty if there are none.
     pub plots: Vec<String>,
 }
@@ -104,6 +108,7 @@ impl Language {
             minimum: None,
             fix: format!("use an image that has {name}, or install it where sandboxes see it"),
             installer: None,
+            project: None,
             plots: Vec::new(),
             name,
         }
@@ -191,6 +196,13 @@ impl Language {
     #[must_use]
     pub fn installer(mut self, installer: Installer) -> Self {
         self.installer = Some(installer);
+        self
+    }
+
+    /// Sets how code is compiled in a sandbox that has libraries.
+    #[must_use]
+    pub fn project(mut self, project: Project) -> Self {
+        self.project = Some(project);
         self
     }
 

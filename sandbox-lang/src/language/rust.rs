@@ -1,6 +1,6 @@
 //! Rust.
 
-use super::{FileName, Language, Step};
+use super::{FileName, Installer, Language, Project, Step};
 
 pub(super) fn language() -> Language {
     let compile = Step::new(["rustc", "/usr/local/cargo/bin/rustc"]).args([
@@ -18,4 +18,6 @@ pub(super) fn language() -> Language {
         .compile(compile)
         .image("rust:1-slim")
         .package("rustc gcc; what rustup installs in a home is not seen")
+        .installer(Installer::Cargo)
+        .project(Project::Cargo)
 }

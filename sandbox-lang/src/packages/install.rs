@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use sandbox_core::policy::{Installer, NetworkPolicy, Requirement};
-use sandbox_core::spi::{Backend, Flow, OutputSink, OutputStream, unique_name};
+use sandbox_core::spi::{Backend, Flow, Instance, OutputSink, OutputStream, unique_name};
 use sandbox_core::{
-    ByteSize, Capability, CapabilityPolicy, Error, ErrorKind, Outcome, Plan, Result, SandboxSpec,
-    admission,
+    ByteSize, Capability, CapabilityPolicy, Error, ErrorKind, ExecRequest, Outcome, Plan, Result,
+    SandboxSpec, admission,
 };
 
 use super::cache::{Cache, CacheKey, CacheLookup, Staging, is_folder};
 use super::recipe::{InstallPlace, Recipe, Source, recipe};
-use super::{FailedPackages, Interpreter, PackageSettings, failure, storage};
+use super::{FailedPackages, Interpreter, PackageSettings, failure, hosts, storage, transfer};
 
 /// Maximum size of an installer's output.
 const MAX_OUTPUT: ByteSize = ByteSize::mib(1);
@@ -23,6 +23,9 @@ const MAX_LOG: u64 = 16 * 1024 * 1024;
 
 /// How much longer than its installation's time limit a provision sandbox may live.
 const CLEANUP_GRACE: Duration = Duration::from_secs(60);
+
+/// The outcome of a command that installed something.
+const SUCCESS: Outcome = Outcome::Exited { code: 0 };
 
 /// The interval of disk usage checks.
 const SIZE_CHECK_INTERVAL: Duration = Duration::from_millis(250);
@@ -43,6 +46,10 @@ pub struct InstallRequest<'a> {
     pub state: &'a Path,
     /// The sets that failed in this client.
     pub failed: &'a FailedPackages,
+    /// See [`super::PackageProvider::carries_rules`].
+    pub carries_rules: bool,
+    /// See [`super::PackageProvider::sees_host`].
+    pub sees_host: bool,
 }
 
 /// Installed packages.
@@ -50,7 +57,8 @@ pub struct InstallRequest<'a> {
 #[non_exhaustive]
 pub struct Installed {
     /// The folder of the host with the packages, as code is to see it: for pip a Python user base,
-    /// for npm a `node_modules`, for gem a gem home.
+    /// for npm a `node_modules`, for gem a gem home, for Go a workspace with a module cache,
+    /// for cargo a folder of sources.
     pub folder: PathBuf,
     /// A note for the user, for the sandbox's report.
     pub note: Option<String>,
@@ -77,6 +85,7 @@ pub struct Installed {
 ///   and [`Installed::note`] says so.
 /// - Must be called in a tokio runtime with time and I/O enabled.
 pub async fn provide(backend: &dyn Backend, wanted: &InstallRequest<'_>) -> Result<Installed> {
+    hosts::check(wanted.settings)?;
     let recipe = recipe(wanted.installer);
     let source = recipe.source(wanted.settings);
     let cache = Cache::open(&wanted.settings.folder()?, wanted.state)?;
@@ -175,7 +184,8 @@ async fn run_blocking<T: Send + 'static>(
 }
 
 fn names(wanted: &InstallRequest<'_>) -> String {
-    let names = wanted.packages.iter().map(ToString::to_string);
+    let names = wanted.packages.iter();
+    let names = names.map(|package| package.without_hashes().to_string());
     names.collect::<Vec<_>>().join(", ")
 }
 
@@ -190,16 +200,21 @@ async fn install(
     let recipe = recipe(wanted.installer);
     write_files(&staging.base(), &recipe.files(wanted.packages))?;
     let instance = backend.create(&plan).await?;
-    let mut request = recipe.command(&InstallPlace {
+    if !wanted.sees_host {
+        transfer::bring(&*instance, staging, &source.read_roots, plan.timeout).await?;
+    }
+    let mut commands = recipe.commands(&InstallPlace {
         interpreter: wanted.interpreter,
         source,
         staging,
         packages: wanted.packages,
     });
-    request.timeout = Some(plan.timeout);
+    for command in &mut commands {
+        command.timeout = Some(plan.timeout);
+    }
     let mut output = InstallerErrors::default();
     let ended = {
-        let run = instance.exec(&request, None.into(), &mut output);
+        let run = run_all(&*instance, &commands, &mut output);
         let storage = wait_for_size(staging.work(), wanted.settings.storage.as_u64());
         tokio::select! {
             ended = run => Some(ended),
@@ -211,13 +226,20 @@ async fn install(
             }
         }
     };
+    let fetched = match &ended {
+        Some(Ok(outcome)) if !wanted.sees_host => {
+            fetch(&*instance, wanted, staging, outcome, deadline).await
+        }
+        _ => Ok(()),
+    };
     // Before reading anything: from here on no process writes there.
     instance.kill().await?;
+    fetched?;
     let names = names(wanted);
     let Some(ended) = ended else {
         return Err(failure::too_large(&names, wanted.settings.storage));
     };
-    let end = ended.map_err(|error| match error.kind() {
+    let outcome = ended.map_err(|error| match error.kind() {
         ErrorKind::ProgramNotFound | ErrorKind::NotExecutable => Error::new(
             ErrorKind::InstallFailed,
             "install packages",
@@ -226,13 +248,13 @@ async fn install(
         .with_fix(recipe.provide_program(wanted.interpreter.home())),
         _ => error,
     })?;
-    if end.outcome != (Outcome::Exited { code: 0 }) {
+    if outcome != SUCCESS {
         let stderr = String::from_utf8_lossy(&output.stderr);
         let log = log(&staging.log());
         let home = wanted.interpreter.home();
         return Err(failure::installation_error(
             wanted.installer,
-            &end.outcome,
+            &outcome,
             (&stderr, &log),
             &names,
             home,
@@ -244,6 +266,44 @@ async fn install(
         return Err(failure::too_large(&names, wanted.settings.storage));
     }
     Ok(())
+}
+
+/// Copies what an installer left in a sandbox that does not see the host's folders.
+async fn fetch(
+    instance: &dyn Instance,
+    wanted: &InstallRequest<'_>,
+    staging: &Staging,
+    outcome: &Outcome,
+    deadline: Instant,
+) -> Result<()> {
+    if *outcome != SUCCESS {
+        transfer::fetch_log(instance, staging).await;
+        return Ok(());
+    }
+    let left = deadline.saturating_duration_since(Instant::now());
+    let left = left.max(SIZE_CHECK_INTERVAL);
+    let fetched = transfer::fetch_packages(instance, staging, wanted.settings.storage, left).await;
+    fetched.map_err(|error| match error.kind() {
+        ErrorKind::StorageFull => failure::too_large(&names(wanted), wanted.settings.storage),
+        ErrorKind::InstallTimedOut => failure::too_slow(&names(wanted), wanted.settings.timeout),
+        _ => error,
+    })
+}
+
+/// Runs commands until one of them fails. Returns the outcome of the last that ran.
+async fn run_all(
+    instance: &dyn Instance,
+    commands: &[ExecRequest],
+    output: &mut InstallerErrors,
+) -> Result<Outcome> {
+    let mut outcome = SUCCESS;
+    for command in commands {
+        outcome = instance.exec(command, None.into(), output).await?.outcome;
+        if outcome != SUCCESS {
+            break;
+        }
+    }
+    Ok(outcome)
 }
 
 /// The plan of the provision sandbox.
@@ -263,9 +323,14 @@ async fn plan(
         Capability::Timeout,
     ];
     let mut policy = CapabilityPolicy::new();
-    policy.network = Some(match source.is_local {
-        true => NetworkPolicy::None,
-        false => NetworkPolicy::Full,
+    let rules = match wanted.carries_rules || source.is_local {
+        true => hosts::rules(wanted.installer, source, wanted.settings),
+        false => None,
+    };
+    policy.network = Some(match rules {
+        Some(rules) if rules.is_empty() => NetworkPolicy::None,
+        Some(rules) => NetworkPolicy::Allow(rules),
+        None => NetworkPolicy::Full,
     });
     policy.filesystem_write_roots = Some(vec![staging.work()]);
     policy.filesystem_read_roots = Some(source.read_roots.clone());
@@ -284,6 +349,11 @@ async fn plan(
     // The sandbox that the packages are for reports what limits installations.
     policy.allow_partial = Capability::ALL.to_vec();
     policy.allow_unenforced = LIMITS.to_vec();
+    if !wanted.carries_rules {
+        // Then the report says that installations have the whole network, so one that needs none
+        // may have it, too.
+        policy.allow_unenforced.push(Capability::NetworkAccess);
+    }
     // A fallback in case its end is missed.
     let lifetime = policy.timeout.unwrap_or_default() + CLEANUP_GRACE;
     let spec = SandboxSpec::new(unique_name("provision")).lifetime(lifetime);
@@ -298,13 +368,19 @@ fn write_files(folder: &Path, files: &[(&str, String)]) -> Result<()> {
     use std::os::unix::fs::PermissionsExt;
     for (name, content) in files {
         let path = folder.join(name);
+        let failed = |cause: std::io::Error| {
+            let context = format!("{}: {cause}", path.display());
+            Error::new(ErrorKind::InstallFailed, "install packages", context)
+        };
+        if let Some(parent) = path.parent().filter(|parent| *parent != folder) {
+            std::fs::create_dir_all(parent).map_err(failed)?;
+            let mode = std::fs::Permissions::from_mode(0o755);
+            std::fs::set_permissions(parent, mode).map_err(failed)?;
+        }
         let mode = std::fs::Permissions::from_mode(0o644);
         let written =
             std::fs::write(&path, content).and_then(|()| std::fs::set_permissions(&path, mode));
-        written.map_err(|cause| {
-            let context = format!("{}: {cause}", path.display());
-            Error::new(ErrorKind::InstallFailed, "install packages", context)
-        })?;
+        written.map_err(failed)?;
     }
     Ok(())
 }

@@ -42,6 +42,8 @@ async fn provided_unless(
         settings: &settings,
         state: &folder.join("state"),
         failed,
+        carries_rules: false,
+        sees_host: true,
     };
     provide(backend, &request)
         .await
@@ -186,6 +188,8 @@ async fn npm(
         settings: &settings,
         state: &folder.join("state"),
         failed: &FailedPackages::default(),
+        carries_rules: false,
+        sees_host: true,
     };
     let installed = provide(&backend, &request).await;
     let request = seen.lock().expect("whole").remove(0);

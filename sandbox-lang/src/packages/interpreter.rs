@@ -39,8 +39,8 @@ impl Home {
         match self {
             Self::Host => "look whether the host's own installer reaches it",
             Self::Image => {
-                "look whether a container of the engine reaches it: a registry or a proxy on the host's own loopback it does not, \
-                 unless the backend's configuration names the network \"host\""
+                "look whether a container of the engine, or a pod, reaches it: a registry or a proxy on the host's own loopback it \
+                 does not, unless the configuration of an engine names the network \"host\""
             }
         }
     }

@@ -113,7 +113,7 @@ impl LiveSandbox {
     /// - [`ErrorKind::PolicyExceeded`] if the policy has `package_installation = false`.
     /// - [`ErrorKind::Unsupported`] for a detached sandbox, which would outlive the process that
     ///   fills the folder, for a tier that applies no policy, and for one whose sandboxes do not
-    ///   see a folder of this host.
+    ///   see a folder of this host, such as pods.
     pub async fn create(client: &SandboxClient, spec: &SandboxSpec) -> Result<Self> {
         Self::create_with(client, spec, PackageSettings::default()).await
     }
@@ -185,7 +185,7 @@ impl LiveSandbox {
     /// - [`ErrorKind::InvalidRequest`] if a text does not name a package, or names another version
     ///   of a package that the sandbox has.
     /// - [`ErrorKind::LibrariesNotSupported`] for a package of apt and other installers without
-    ///   packages, and [`ErrorKind::Unsupported`] for those of npm and gem: name them when the
+    ///   packages, and [`ErrorKind::Unsupported`] for those of other installers: name them when the
     ///   sandbox is created.
     /// - [`ErrorKind::StorageFull`] if the packages exceed the size limit.
     ///

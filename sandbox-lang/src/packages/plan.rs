@@ -28,6 +28,13 @@ pub struct PackageProvider<'a> {
     pub path: &'a str,
     /// Whether sandboxes have a root of their own. Others see the folders of the host.
     pub own_root: bool,
+    /// Whether the backend enforces rules for connections, so that a provision sandbox reaches its
+    /// registries alone.
+    pub carries_rules: bool,
+    /// Whether sandboxes see folders of this host. To and from others, the work folder of an
+    /// installation is copied: their write root and read roots are then empty folders of their own at
+    /// the same paths.
+    pub sees_host: bool,
 }
 
 impl std::fmt::Debug for PackageProvider<'_> {
@@ -84,6 +91,8 @@ impl PackageProvider<'_> {
             settings: self.settings,
             state: self.state,
             failed: self.failed,
+            carries_rules: self.carries_rules,
+            sees_host: self.sees_host,
         };
         // Boxed: it creates a sandbox, so its future would otherwise contain itself.
         Box::pin(provide(backend, &request)).await
@@ -91,7 +100,7 @@ impl PackageProvider<'_> {
 }
 
 /// The installers of a plan's packages.
-fn installers(plan: &Plan) -> impl Iterator<Item = Installer> {
+pub(super) fn installers(plan: &Plan) -> impl Iterator<Item = Installer> {
     Installer::ALL.into_iter().filter(|installer| {
         plan.packages
             .iter()
@@ -126,7 +135,7 @@ pub fn with_packages(
             true => recipe.target().to_owned(),
             false => source.to_string_lossy().into_owned(),
         };
-        path = format!("{path}:{seen}/{}", recipe.bin());
+        path = format!("{path}:{}", recipe.bin(&seen));
         for (name, value) in recipe.variables(&seen) {
             plan.env.entry(name.into()).or_insert(value);
         }

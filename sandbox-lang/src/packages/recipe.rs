@@ -18,7 +18,10 @@ use sandbox_core::{ErrorKind, ExecRequest, Result};
 
 use super::cache::Staging;
 use super::interpreter::Home;
-use super::{Interpreter, PackageSettings, gem, npm, pip};
+use super::{Interpreter, PackageSettings, cargo, gem, go, npm, pip};
+
+/// Where an installer finds programs, before the folders of its own.
+pub(super) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// How one installer installs packages, and how code finds them.
 pub(super) trait Recipe: Sync {
@@ -33,13 +36,21 @@ pub(super) trait Recipe: Sync {
         ""
     }
 
-    /// The folder with the packages' programs, in the one that code sees.
-    fn bin(&self) -> &'static str {
-        "bin"
+    /// The folder with programs for code that sees the packages in the folder `seen`.
+    fn bin(&self, seen: &str) -> String {
+        format!("{seen}/bin")
     }
 
     /// The variables that make code find packages in the folder `seen`.
     fn variables(&self, seen: &str) -> Vec<(&'static str, String)>;
+
+    /// The URLs of its registries.
+    fn registries(&self, source: &Source) -> Vec<String>;
+
+    /// Whether a registry may lead to any host, and not to its own alone.
+    fn leads_to_any_host(&self) -> bool {
+        false
+    }
 
     /// Where it gets packages.
     fn source(&self, settings: &PackageSettings) -> Source;
@@ -49,8 +60,8 @@ pub(super) trait Recipe: Sync {
         Vec::new()
     }
 
-    /// The command that installs.
-    fn command(&self, place: &InstallPlace<'_>) -> ExecRequest;
+    /// The commands that install. Each runs if those before it succeeded.
+    fn commands(&self, place: &InstallPlace<'_>) -> Vec<ExecRequest>;
 
     /// Finds out why it failed, from its standard error and its log.
     fn classify(&self, stderr: &str, log: &str, home: Home) -> RecipeFailure;
@@ -73,6 +84,8 @@ pub(super) fn recipe(installer: Installer) -> &'static dyn Recipe {
     match installer {
         Installer::Npm => &npm::Npm,
         Installer::Gem => &gem::Gem,
+        Installer::Go => &go::Go,
+        Installer::Cargo => &cargo::Cargo,
         // Installers are added here and there together.
         _ => &pip::Pip,
     }
@@ -118,8 +131,25 @@ pub(super) struct Source {
     pub read_roots: Vec<PathBuf>,
     /// Whether the installer needs no network.
     pub is_local: bool,
+    /// Whether the installer reaches its registries through a proxy.
+    pub uses_proxy: bool,
     /// Identifies the registries and how to reach them, without passwords.
     pub identity: String,
+}
+
+impl Source {
+    /// A variable of the installer, if it is set.
+    pub(super) fn variable(&self, name: &str) -> Option<&str> {
+        self.environment.get(name).map(String::as_str)
+    }
+
+    /// The URLs of hosts in a variable. Blanks, commas and bars separate them.
+    pub(super) fn urls<'a>(&'a self, name: &str) -> impl Iterator<Item = String> + use<'a> {
+        let value = self.variable(name).unwrap_or_default();
+        let words = value.split([' ', '\n', ',', '|']);
+        let is_url = |word: &&str| word.contains("://") && !word.starts_with("file://");
+        words.filter(is_url).map(str::to_owned)
+    }
 }
 
 /// Why an installer failed.
@@ -158,8 +188,9 @@ impl RecipeFailure {
 
     /// Whether a program's output says that there is no space.
     pub(super) fn is_no_space(stderr: &str) -> bool {
-        const WORDS: [&str; 5] = [
+        const WORDS: [&str; 6] = [
             "No space left on device",
+            "no space left on device",
             "Disk quota exceeded",
             "File too large",
             "ENOSPC",

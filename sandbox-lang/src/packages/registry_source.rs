@@ -1,4 +1,4 @@
-//! Where npm and gem get packages.
+//! Where npm, gem, Go and cargo get packages.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::pip::{PROXIES, without_password};
 use super::recipe::Source;
-use super::{gem, npm};
+use super::{cargo, gem, go, npm};
 
 /// The registry of an installer other than pip, and how to reach it.
 ///
@@ -20,6 +20,7 @@ use super::{gem, npm};
 /// let mut settings = PackageSettings::default();
 /// settings.npm = Some(RegistrySource::npm("https://npm.example.org/"));
 /// settings.gem = Some(RegistrySource::gem(["https://gems.example.org/"]));
+/// settings.go = Some(RegistrySource::go("https://go.example.org,https://proxy.golang.org"));
 /// ```
 #[derive(Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -69,6 +70,39 @@ impl RegistrySource {
         gem::of_host()
     }
 
+    /// These module proxies of Go, as in `GOPROXY`: addresses and folders (`file:///…`) separated by
+    /// `,` or `|`. Go checks modules with its database of checksums unless the variable `GOSUMDB` of
+    /// [`RegistrySource::environment`] is `off`.
+    #[must_use]
+    pub fn go(proxies: impl Into<String>) -> Self {
+        Self::default().variable(go::PROXY, proxies)
+    }
+
+    /// The settings of the host's Go: variables of the caller, then the file of `go env -w`. Used are
+    /// the module proxies, the database of checksums, the modules that they are not for, proxies and
+    /// certificate authorities.
+    #[must_use]
+    pub fn go_of_host() -> Self {
+        go::of_host()
+    }
+
+    /// This registry in place of crates.io, as the key `registry` of a source in cargo's
+    /// configuration: `sparse+https://index.example/`. The address is in an argument of cargo, so it
+    /// must have no password.
+    #[must_use]
+    pub fn cargo(registry: impl AsRef<str>) -> Self {
+        let registry = without_password(registry.as_ref());
+        Self::default().variable(cargo::SOURCE, format!("registry={registry}"))
+    }
+
+    /// The settings of the host's cargo: variables of the caller, then `config.toml` in its home
+    /// folder. Used are the registry, or folder with one (`local-registry`), that replaces crates.io,
+    /// the proxy and certificate authorities.
+    #[must_use]
+    pub fn cargo_of_host() -> Self {
+        cargo::of_host()
+    }
+
     /// Adds a variable of the installer.
     #[must_use]
     pub(super) fn variable(mut self, name: &str, value: impl Into<String>) -> Self {
@@ -106,9 +140,16 @@ impl RegistrySource {
             folders: Vec::new(),
             read_roots: files.cloned().collect(),
             is_local: false,
+            uses_proxy: self.environment.keys().any(|name| is_proxy(name)),
             identity: variables.collect::<Vec<_>>().join("\n"),
         }
     }
+}
+
+/// Whether a variable names a proxy: the usual ones, npm's and cargo's.
+pub(super) fn is_proxy(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    name.ends_with("_proxy") && name != "no_proxy"
 }
 
 /// The contents of an installer's configuration files. Files that are missing or cannot be read are

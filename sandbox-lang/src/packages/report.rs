@@ -1,7 +1,9 @@
 //! The enforcement report entries for packages.
 
-use sandbox_core::policy::NetworkPolicy;
+use sandbox_core::policy::{NetworkPolicy, NetworkRule};
 use sandbox_core::{Enforcement, Mechanism, Plan};
+
+use super::{PackageSettings, registry_rules};
 
 /// The entry of [`sandbox_core::Capability::Packages`] for a backend that calls
 /// [`crate::packages::provide`].
@@ -11,18 +13,52 @@ pub fn installed() -> Enforcement {
 }
 
 /// The entry of [`sandbox_core::Capability::PackageInstallation`] if packages are requested, for a
-/// backend that calls [`crate::packages::provide`]. `network`: the network that the operator chose
-/// for the provision sandbox; `None` if it has the full network.
+/// backend that calls [`crate::packages::provide`].
 #[must_use]
-pub fn provisioned(network: Option<&str>) -> Enforcement {
-    let reach = match network {
-        None => "the whole network".to_owned(),
-        Some(network) => format!("whatever is in the network {network:?}"),
+pub fn provisioned(network: &ProvisionNetwork<'_>) -> Enforcement {
+    let gap = match network {
+        ProvisionNetwork::Full => {
+            "that sandbox reaches the whole network, not the registry alone".to_owned()
+        }
+        ProvisionNetwork::Named(network) => format!(
+            "that sandbox reaches whatever is in the network {network:?}, not the registry alone"
+        ),
+        ProvisionNetwork::Rules(rules) if rules.is_empty() => {
+            return Enforcement::enforced(Mechanism::ProvisionSandbox);
+        }
+        ProvisionNetwork::Rules(rules) => {
+            let hosts = rules.iter().map(|rule| rule.destination().to_string());
+            let hosts = hosts.collect::<Vec<_>>().join(", ");
+            let gap = format!(
+                "that sandbox reaches the servers of {hosts} alone, which may have other names"
+            );
+            let mechanisms = [
+                Mechanism::ProvisionSandbox,
+                Mechanism::HostDialsAllowedNames,
+            ];
+            return Enforcement::partial(mechanisms, gap);
+        }
     };
-    Enforcement::partial(
-        Mechanism::ProvisionSandbox,
-        format!("that sandbox reaches {reach}, not the registry alone"),
-    )
+    Enforcement::partial(Mechanism::ProvisionSandbox, gap)
+}
+
+/// The network of a provision sandbox.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ProvisionNetwork<'a> {
+    /// All of it.
+    Full,
+    /// The engine's network that the operator chose.
+    Named(&'a str),
+    /// What these rules allow.
+    Rules(Vec<NetworkRule>),
+}
+
+impl ProvisionNetwork<'_> {
+    /// The network of a backend that enforces rules, for a plan with packages.
+    #[must_use]
+    pub fn by_rules(plan: &Plan, settings: &PackageSettings) -> Self {
+        registry_rules(plan, settings).map_or(Self::Full, Self::Rules)
+    }
 }
 
 /// The entry of [`sandbox_core::Capability::PackageInstallation`] if the plan denies it.

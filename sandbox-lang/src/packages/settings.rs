@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use sandbox_core::policy::NetworkRule;
 use sandbox_core::{ByteSize, Error, ErrorKind, Result};
 
 use super::{PackageSource, RegistrySource};
@@ -23,6 +24,16 @@ pub struct PackageSettings {
     /// gem's registry. Default: that of the host's gem ([`RegistrySource::gem_of_host`]), read at
     /// each installation.
     pub gem: Option<RegistrySource>,
+    /// Go's module proxies. Default: those of the host's Go ([`RegistrySource::go_of_host`]), read
+    /// at each installation.
+    pub go: Option<RegistrySource>,
+    /// cargo's registry. Default: that of the host's cargo ([`RegistrySource::cargo_of_host`]), read
+    /// at each installation.
+    pub cargo: Option<RegistrySource>,
+    /// Rules for hosts that an installer needs beside its registries, such as those that the pages
+    /// of an index of Python lead to, at level `tcp` or `name`. Without them, the provision sandbox
+    /// for an unknown index of Python or cargo has the whole network.
+    pub hosts: Vec<NetworkRule>,
     /// Time limit of an installation, including the wait for a concurrent one of the same packages.
     pub timeout: Duration,
     /// Maximum size on disk of one sandbox's packages, including downloads. Checked a few times per
@@ -40,6 +51,9 @@ impl Default for PackageSettings {
             source: None,
             npm: None,
             gem: None,
+            go: None,
+            cargo: None,
+            hosts: Vec::new(),
             timeout: Duration::from_secs(600),
             storage: ByteSize::mib(4096),
             memory: ByteSize::mib(2048),

@@ -7,7 +7,8 @@ const MOST_ENTRIES: usize = 2_000_000;
 
 /// Bytes on disk of everything below a folder. Does not follow links. Skips entries that disappear
 /// meanwhile.
-pub(super) fn used(folder: &Path) -> u64 {
+#[must_use]
+pub fn used(folder: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
     let mut used = 0_u64;
     let mut seen = 0_usize;

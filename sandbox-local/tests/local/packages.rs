@@ -1,16 +1,21 @@
 //! Packages that a policy allows, from an index on this machine.
 
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sandbox_core::policy::Requirement;
 use sandbox_core::{
-    ByteSize, CapabilityPolicy, Enforcement, Error, ErrorKind, ExecRequest, OneShot, SandboxClient,
+    ByteSize, Capability, CapabilityPolicy, Error, ErrorKind, ExecRequest, OneShot, SandboxClient,
     Workspace,
 };
 use sandbox_lang::{CodeRequest, RunCode, RunCodeOnce};
 use sandbox_local::{LocalBackend, PackageSettings, PackageSource};
-use sandbox_testing::package_index::{IndexResponse, PackageIndex, page, wheel};
+use sandbox_testing::package_index::{
+    FILES, INDEX, IndexResponse, PackageIndex, SplitIndex, page, wheel,
+};
 use sandbox_testing::processes;
 use sandbox_testing::users::open_folder;
 use sandbox_testing::wait::{wait_until, wait_until_async};
@@ -20,6 +25,7 @@ use crate::support::{config, namespaces, policy, sh, spec};
 
 pub const TESTS: &[Test] = &[
     test!(async installed_packages_are_importable_and_read_only, Need::Pip),
+    test!(async provision_sandbox_reaches_the_hosts_of_its_registries_alone, Need::Pip),
     test!(async detached_sandbox_keeps_its_packages_for_later_clients, Need::Pip),
     test!(async package_cannot_replace_a_standard_module, Need::Pip),
     test!(async missing_package_is_a_typed_error, Need::Pip),
@@ -32,6 +38,7 @@ pub const TESTS: &[Test] = &[
     test!(async forged_cache_entry_is_not_used, Need::Pip),
     test!(async set_that_failed_fails_at_once_until_it_is_cleared, Need::Pip),
     test!(async libraries_of_one_run_are_installed, Need::Pip),
+    test!(async only_a_file_with_a_named_hash_is_installed, Need::Pip),
 ];
 
 /// The test's own cache and package source.
@@ -107,11 +114,11 @@ async fn installed_packages_are_importable_and_read_only() {
     let place = PackageFixture::with_wheels();
     let client = place.client(&["Demo==1.0"]);
     let sandbox = client.create(&spec()).await.expect("installed");
+    // A folder of wheels needs no network.
     for status in ["packages", "package_installation"] {
         let capability = status.parse().expect("a capability");
         let enforcement = sandbox.enforcement().get(capability).expect("reported");
-        let partial = matches!(enforcement, Enforcement::Partial { .. });
-        assert_eq!(partial, status == "package_installation", "{enforcement}");
+        assert!(enforcement.is_enforced(), "{enforcement}");
     }
     let result = sandbox.exec(&python(SHOW)).await.expect("it runs");
     assert_eq!(result.stdout_text(), "1.0\n", "{}", result.stderr_text());
@@ -147,6 +154,37 @@ async fn installed_packages_are_importable_and_read_only() {
     let none = place.client(&[]).create(&spec()).await.expect("a sandbox");
     let result = none.exec(&python(SHOW)).await.expect("it runs");
     assert!(!result.success());
+}
+
+async fn provision_sandbox_reaches_the_hosts_of_its_registries_alone() {
+    if !namespaces() {
+        // Without a network of its own, the provision sandbox has the host's.
+        return;
+    }
+    let registry = SplitIndex::start();
+    let mut source = PackageSource::default();
+    source.index_url = Some(registry.url());
+    source.trusted_hosts = vec![INDEX.into(), FILES.into()];
+    let mut place = PackageFixture::new(source);
+    let here = Ipv4Addr::LOCALHOST.into();
+    let created = async |place: &PackageFixture| {
+        let config = config().packages(place.settings.clone());
+        let backend = LocalBackend::new(config.host(INDEX, here).host(FILES, here));
+        let client = SandboxClient::with_backend(Arc::new(backend), naming(&["demo"]));
+        client.expect("a valid policy").create(&spec()).await
+    };
+    place.settings.hosts = vec!["other.test".parse().expect("a rule")];
+    let error = created(&place).await.expect_err("the files are elsewhere");
+    assert_eq!(error.kind(), ErrorKind::RegistryUnreachable, "{error}");
+    assert_eq!(registry.files.requests(), Vec::<String>::new());
+
+    place.settings.hosts = vec![registry.files_rule().parse().expect("a rule")];
+    let sandbox = created(&place).await.expect("installed");
+    let report = sandbox.enforcement().get(Capability::PackageInstallation);
+    let report = report.expect("reported").to_string();
+    assert!(report.contains("files.test, index.test alone"), "{report}");
+    let result = sandbox.exec(&python(SHOW)).await.expect("it runs");
+    assert_eq!(result.stdout_text(), "1.0\n", "{}", result.stderr_text());
 }
 
 async fn detached_sandbox_keeps_its_packages_for_later_clients() {
@@ -244,6 +282,39 @@ async fn libraries_of_one_run_are_installed() {
     let error = sandbox.run_code(request().library("demo==1.0")).await;
     assert_eq!(error.expect_err("another").kind(), ErrorKind::Unsupported);
     sandbox.kill().await.expect("it ends");
+}
+
+async fn only_a_file_with_a_named_hash_is_installed() {
+    let place = PackageFixture::with_wheels();
+    let wheels = place.folder.path().join("wheels");
+    let sum = |version: &str| {
+        let file = wheels.join(format!("demo-{version}-py3-none-any.whl"));
+        let output = Command::new("sha256sum")
+            .arg(file)
+            .output()
+            .expect("it runs");
+        let text = String::from_utf8(output.stdout).expect("a hash");
+        text.split(' ').next().expect("a hash").to_owned()
+    };
+    let (own, other) = (sum("1.0"), sum("2.0"));
+    let lock = format!("demo==1.0 \\\n    --hash=sha256:{other} \\\n    --hash=sha256:{own}\n");
+    let locked = Requirement::read_lock_file(&lock).expect("valid");
+    let locked = locked[0].to_string();
+    let sandbox = place.client(&[&locked]).create(&spec()).await;
+    let sandbox = sandbox.expect("the file has one of the hashes");
+    let shown = sandbox.exec(&python(SHOW)).await.expect("it runs");
+    assert_eq!(shown.stdout_text(), "1.0\n", "{}", shown.stderr_text());
+    sandbox.kill().await.expect("it ends");
+
+    let wrong = format!("demo==1.0#sha256:{other}");
+    let error = place.refused(&[&wrong]).await;
+    assert_eq!(error.kind(), ErrorKind::InstallFailed, "{error}");
+    assert!(error.context().starts_with("demo==1.0: a file"), "{error}");
+    // The one from the cache is not used for another hash, nor for none.
+    assert_eq!(place.left("entries").len(), 1);
+    let plain = place.client(&["demo==1.0"]).create(&spec()).await;
+    plain.expect("installed").kill().await.expect("it ends");
+    assert_eq!(place.left("entries").len(), 2);
 }
 
 async fn unavailable_or_refusing_index_is_a_typed_error() {

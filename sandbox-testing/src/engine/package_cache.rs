@@ -1,49 +1,51 @@
 //! A package cache of one test.
 
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::net::IpAddr;
+use std::ops::{Deref, DerefMut};
+use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use async_trait::async_trait;
 use bollard::query_parameters::ListContainersOptions;
 use sandbox_container::{ContainerConfig, PackageSettings, PackageSource};
-use sandbox_core::{CapabilityPolicy, Error, SandboxClient};
+use sandbox_core::spi::Backend;
+use sandbox_core::{Error, SandboxClient, SandboxSpec};
 
 use super::TestEngine;
 use crate::contract::PYTHON;
-use crate::package_index::wheel;
+use crate::contract::packages::{PackageBackend, PackageCache, index_at, policy_with, settings};
 
-/// A private package cache, and the settings of the installation.
+/// A private package cache of tests on one engine.
 pub struct TestCache {
     engine: &'static TestEngine,
-    pub folder: tempfile::TempDir,
-    pub settings: PackageSettings,
+    cache: PackageCache,
+}
+
+impl Deref for TestCache {
+    type Target = PackageCache;
+
+    fn deref(&self) -> &PackageCache {
+        &self.cache
+    }
+}
+
+impl DerefMut for TestCache {
+    fn deref_mut(&mut self) -> &mut PackageCache {
+        &mut self.cache
+    }
 }
 
 impl TestCache {
     pub fn new(engine: &'static TestEngine, source: PackageSource) -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        let mode = std::fs::Permissions::from_mode(0o755);
-        std::fs::set_permissions(folder.path(), mode).expect("mode");
-        let settings = settings(source, folder.path());
-        Self {
-            engine,
-            folder,
-            settings,
-        }
+        let cache = PackageCache::new(source);
+        Self { engine, cache }
     }
 
     /// A cache that installs from a folder of wheels with `demo` 1.0 and 2.0.
     pub fn with_wheels(engine: &'static TestEngine) -> Self {
-        let mut cache = Self::new(engine, PackageSource::default());
-        std::fs::create_dir(cache.wheels()).expect("made");
-        wheel(&cache.wheels(), "demo", "1.0", 0);
-        wheel(&cache.wheels(), "demo", "2.0", 0);
-        cache.settings.source = Some(PackageSource::folder(cache.wheels()));
-        cache
-    }
-
-    pub fn wheels(&self) -> PathBuf {
-        self.folder.path().join("wheels")
+        let cache = PackageCache::with_wheels();
+        Self { engine, cache }
     }
 
     pub fn config(&self) -> ContainerConfig {
@@ -62,17 +64,6 @@ impl TestCache {
         creation_error(self.engine, &self.client(packages)).await
     }
 
-    /// The number of entries in a folder of the cache.
-    pub fn left(&self, name: &str) -> usize {
-        let folder = self.folder.path().join("cache/packages").join(name);
-        std::fs::read_dir(folder).map_or(0, Iterator::count)
-    }
-
-    /// Asserts that a failed installation leaves nothing.
-    pub fn assert_clean(&self) {
-        assert_eq!((self.left("entries"), self.left("staging")), (0, 0));
-    }
-
     /// Waits until no container uses the cache's folder, and no folder of an installation is left.
     pub async fn wait_clean(&self) {
         let start = Instant::now();
@@ -86,20 +77,34 @@ impl TestCache {
     }
 }
 
-fn settings(source: PackageSource, folder: &Path) -> PackageSettings {
-    let mut settings = PackageSettings::default();
-    settings.folder = Some(folder.join("cache/packages"));
-    settings.source = Some(source);
-    settings.timeout = Duration::from_secs(60);
-    settings
-}
+#[async_trait]
+impl PackageBackend for TestEngine {
+    fn with_packages(
+        &self,
+        settings: &PackageSettings,
+        hosts: &[(&str, IpAddr)],
+        state: Option<&Path>,
+    ) -> Arc<dyn Backend> {
+        let config = self
+            .config()
+            .packages(settings.clone())
+            .default_image(PYTHON);
+        let config = hosts.iter().fold(config, |config, (name, address)| {
+            config.host_address(*name, *address)
+        });
+        let config = state
+            .into_iter()
+            .fold(config, ContainerConfig::state_folder);
+        self.backend(config)
+    }
 
-/// Installs from the index at this URL.
-pub fn index_at(url: &str) -> PackageSource {
-    let mut source = PackageSource::default();
-    source.index_url = Some(url.to_owned());
-    source.connect_timeout = Some(60);
-    source
+    fn spec(&self) -> SandboxSpec {
+        TestEngine::spec(self)
+    }
+
+    async fn uses(&self, folder: &Path) -> bool {
+        is_mounted(self, folder).await
+    }
 }
 
 /// Installs from an index on the host's loopback, with the cache in `folder`.
@@ -108,13 +113,6 @@ pub fn over_host_network(config: ContainerConfig, index: &str, folder: &Path) ->
         .packages(settings(index_at(index), folder))
         .package_network("host")
         .default_image(PYTHON)
-}
-
-/// A policy with these packages.
-pub fn policy_with(packages: &[&str]) -> CapabilityPolicy {
-    let mut policy = CapabilityPolicy::new();
-    policy.packages = packages.iter().map(|name| (*name).to_owned()).collect();
-    policy
 }
 
 /// The error of creating a sandbox with `client`.
@@ -126,7 +124,7 @@ pub async fn creation_error(engine: &'static TestEngine, client: &SandboxClient)
 }
 
 /// Whether a container mounts this host folder or one below it.
-pub async fn is_mounted(engine: &'static TestEngine, folder: &Path) -> bool {
+pub async fn is_mounted(engine: &TestEngine, folder: &Path) -> bool {
     let options = ListContainersOptions {
         all: true,
         ..ListContainersOptions::default()

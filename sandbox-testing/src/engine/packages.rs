@@ -7,29 +7,19 @@ use std::time::{Duration, Instant};
 use bollard::query_parameters::RemoveImageOptions;
 use sandbox_container::PackageSource;
 use sandbox_core::spi::unique_name;
-use sandbox_core::{ByteSize, Enforcement, ErrorKind, ExecRequest, SandboxHandle, Workspace};
+use sandbox_core::{ByteSize, ErrorKind, Workspace};
 use sandbox_lang::{CodeRequest, LiveSandbox, RunCode as _};
 
 use super::containers::everything_allowed;
-use super::package_cache::{
-    TestCache, creation_error, index_at, is_mounted, over_host_network, policy_with,
-};
+use super::package_cache::{TestCache, creation_error, is_mounted, over_host_network};
 use super::{EngineTest, TestEngine, owner};
+use crate::contract::packages::{SHOW, index_at, policy_with, python};
 use crate::contract::{BUSYBOX, PYTHON, TestResult, client_of, run, shell};
 use crate::package_index::{IndexResponse, PackageIndex, page, wheel};
 
 pub const TESTS: &[EngineTest] = &[
-    ("packages::can_be_imported_and_not_changed", found),
-    (
-        "packages::outlive_the_creator_of_a_detached_sandbox",
-        detached,
-    ),
     ("packages::appear_in_a_running_sandbox", live),
     ("packages::are_cached_per_image", of_images),
-    (
-        "packages::a_missing_package_is_an_error_on_every_call",
-        missing,
-    ),
     ("packages::an_image_without_pip_is_an_error", without_pip),
     (
         "packages::an_index_is_reached_over_the_configured_network",
@@ -42,75 +32,6 @@ pub const TESTS: &[EngineTest] = &[
     ("packages::code_cannot_reach_the_cache", reach),
     ("packages::are_refused_where_no_policy_applies", unconfined),
 ];
-
-const SHOW: &str = "import demo; print(demo.version)";
-
-async fn python(sandbox: &SandboxHandle, code: &str) -> sandbox_core::Result<String> {
-    let request = ExecRequest::new("python3").arg("-c").arg(code);
-    let result = sandbox.exec(&request).await?;
-    assert!(result.success(), "{code}: {}", result.stderr_text());
-    Ok(result.stdout_text())
-}
-
-fn found(engine: &'static TestEngine) -> TestResult {
-    run(async {
-        let cache = TestCache::with_wheels(engine);
-        let client = cache.client(&["Demo==1.0"]);
-        let sandbox = client.create(&engine.spec()).await?;
-        for status in ["packages", "package_installation"] {
-            let capability = status.parse().expect("a capability");
-            let enforcement = sandbox.enforcement().get(capability).expect("reported");
-            let partial = matches!(enforcement, Enforcement::Partial { .. });
-            assert_eq!(partial, status == "package_installation", "{enforcement}");
-        }
-        assert_eq!(python(&sandbox, SHOW).await?, "1.0\n");
-        let program = sandbox.exec(&ExecRequest::new("demo")).await?;
-        assert_eq!(
-            program.stdout_text(),
-            "ran 1.0\n",
-            "{}",
-            program.stderr_text()
-        );
-        let attack = "d=$(python3 -c 'import demo; print(demo.__file__)'); echo 'version = 3' > $d; \
-                      rm -f $d; touch $(dirname $d)/new; chmod 777 $d; mv $d /tmp; touch /packages/new";
-        assert!(!shell(&sandbox, attack).await?.success());
-        sandbox.kill().await?;
-
-        let again = client.create(&engine.spec()).await?;
-        assert_eq!(python(&again, SHOW).await?, "1.0\n");
-        assert_eq!((cache.left("entries"), cache.left("staging")), (1, 0));
-
-        // Another version has another folder, and no packages have no folder.
-        let newest = cache.client(&["demo"]).create(&engine.spec()).await?;
-        assert_eq!(python(&newest, SHOW).await?, "2.0\n");
-        let none = cache.client(&[]).create(&engine.spec()).await?;
-        assert!(!shell(&none, "python3 -c 'import demo'").await?.success());
-        for sandbox in [again, newest, none] {
-            sandbox.kill().await?;
-        }
-        assert!(!is_mounted(engine, cache.folder.path()).await);
-        Ok(())
-    })
-}
-
-fn detached(engine: &'static TestEngine) -> TestResult {
-    run(async {
-        let cache = TestCache::with_wheels(engine);
-        let state = tempfile::tempdir().expect("a folder");
-        let client = |packages: &[&str]| {
-            let config = cache.config().state_folder(state.path().join("state"));
-            engine.client_with(config, policy_with(packages))
-        };
-        let spec = engine
-            .spec()
-            .detached(true)
-            .lifetime(Duration::from_secs(60));
-        drop(client(&["demo==1.0"]).create(&spec).await?);
-        let found = client(&[]).get(&spec.name).await?;
-        assert_eq!(python(&found, SHOW).await?, "1.0\n");
-        client(&[]).remove(&spec.name).await
-    })
-}
 
 fn live(engine: &'static TestEngine) -> TestResult {
     run(async {
@@ -171,26 +92,6 @@ async fn remove_image(engine: &'static TestEngine, image: &str) {
         .remove_image(image, None::<RemoveImageOptions>, None)
         .await;
     removed.expect("the image is removed");
-}
-
-fn missing(engine: &'static TestEngine) -> TestResult {
-    run(async {
-        let cache = TestCache::with_wheels(engine);
-        for _ in 0..2 {
-            let error = cache.creation_error(&["no-such-package"]).await;
-            assert_eq!(error.kind(), ErrorKind::PackageNotFound, "{error}");
-            assert!(error.context().contains("no-such-package"), "{error}");
-        }
-        let error = cache.creation_error(&["demo==99"]).await;
-        assert_eq!(error.kind(), ErrorKind::PackageNotFound, "{error}");
-        assert!(
-            error.context().contains("1.0, 2.0"),
-            "pip's own words: {error}"
-        );
-        cache.assert_clean();
-        assert!(!is_mounted(engine, cache.folder.path()).await);
-        Ok(())
-    })
 }
 
 fn without_pip(engine: &'static TestEngine) -> TestResult {

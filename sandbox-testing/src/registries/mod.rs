@@ -1,4 +1,4 @@
-//! Small registries of npm and gem on loopback, with packages made for the tests.
+//! Small registries of npm, gem, Go and cargo on loopback, with packages made for the tests.
 //!
 //! | package | npm | gem |
 //! |---|---|---|
@@ -11,6 +11,12 @@
 //! | `git` 1.0.0 | depends on a Git repository | – |
 //! | `linked` 1.0.0 | depends on the folder `/etc` | – |
 //! | `outside` 1.0.0 | has files and programs with `..` in their paths | – |
+//!
+//! Go's module proxy has in `example.org`: `demo` v1.0.0 and v1.1.0, `needs/sub` v1.0.0, which imports
+//! `demo`, and `lost` v1.0.0, which imports a module that is nowhere.
+//!
+//! cargo's registry has `demo` 1.0.0 and 2.0.0, `needs` 1.0.0, which depends on `demo` 1 and has the
+//! feature `extra`, and `built` 1.0.0, whose build script writes a file `ran` beside itself.
 
 use std::path::Path;
 use std::process::Command;
@@ -39,23 +45,76 @@ pub fn gem() -> PackageIndex {
     made(folder.path(), &make)
 }
 
+/// A module proxy of Go.
+///
+/// # Panics
+///
+/// If `/usr/bin/python3` is missing or fails.
+pub fn go() -> PackageIndex {
+    let folder = tempfile::tempdir().expect("a folder");
+    made(folder.path(), &go_command())
+}
+
+/// The files of [`go`] in an existing folder.
+///
+/// # Panics
+///
+/// As [`go`].
+pub fn go_folder(folder: &Path) {
+    make(folder, &go_command());
+}
+
+fn go_command() -> [&'static str; 3] {
+    ["/usr/bin/python3", "-c", include_str!("go.py")]
+}
+
+/// A registry of cargo. Its address for cargo is `sparse+` and [`PackageIndex::root`] with `/`.
+///
+/// # Panics
+///
+/// If `/usr/bin/python3` is missing or fails.
+pub fn cargo() -> PackageIndex {
+    let folder = tempfile::tempdir().expect("a folder");
+    let script = include_str!("cargo.py");
+    make(folder.path(), &["/usr/bin/python3", "-c", script]);
+    PackageIndex::start_with(|root| {
+        let config = format!("{{\"dl\": \"{root}/crates\"}}").into_bytes();
+        let denied = IndexResponse::Status("403 Forbidden");
+        let mut responses = vec![
+            ("/config.json".to_owned(), IndexResponse::Content(config)),
+            ("/de/ni/denied".to_owned(), denied),
+        ];
+        serve(folder.path(), folder.path(), &mut responses);
+        responses
+    })
+}
+
 /// Serves what a program puts into a folder.
-fn made(folder: &Path, make: &[&str]) -> PackageIndex {
-    let output = Command::new(make[0])
-        .args(&make[1..])
+fn made(folder: &Path, command: &[&str]) -> PackageIndex {
+    make(folder, command);
+    let mut responses = vec![
+        ("/".to_owned(), IndexResponse::Content(Vec::new())),
+        ("/denied".to_owned(), IndexResponse::Status("403 Forbidden")),
+        ("/silent".to_owned(), IndexResponse::Silence),
+        (
+            "/denied.example/@v/list".to_owned(),
+            IndexResponse::Status("403 Forbidden"),
+        ),
+    ];
+    serve(folder, folder, &mut responses);
+    PackageIndex::start(responses)
+}
+
+/// Runs a program that puts a registry's files into a folder.
+fn make(folder: &Path, command: &[&str]) {
+    let output = Command::new(command[0])
+        .args(&command[1..])
         .arg(folder)
         .env_remove("RUBYOPT")
         .output()
         .expect("it runs");
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{stderr}");
-    let mut responses = vec![
-        ("/".to_owned(), IndexResponse::Content(Vec::new())),
-        ("/denied".to_owned(), IndexResponse::Status("403 Forbidden")),
-        ("/silent".to_owned(), IndexResponse::Silence),
-    ];
-    serve(folder, folder, &mut responses);
-    PackageIndex::start(responses)
 }
 
 fn serve(root: &Path, folder: &Path, responses: &mut Vec<(String, IndexResponse)>) {

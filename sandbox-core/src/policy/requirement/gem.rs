@@ -1,6 +1,6 @@
 //! Requirements of Ruby's gem: a name and comparisons with versions.
 
-use super::{Installer, Requirement, comparisons, is_name_char};
+use super::{Installer, Requirement, comparisons, is_name_char, with_exact};
 
 /// The version operators. `==` is gem's `=`.
 const OPERATORS: [&str; 8] = ["==", "!=", "<=", ">=", "~>", "<", ">", "="];
@@ -12,15 +12,12 @@ pub(super) fn parse(text: &str) -> Option<Requirement> {
         // A file of this name in the working folder would be installed.
         && !name.to_ascii_lowercase().ends_with(".gem");
     let versions = comparisons(rest.trim_start(), &OPERATORS, is_version)?;
-    let exact = |(operator, version)| match operator {
-        "=" => ("==", version),
-        operator => (operator, version),
-    };
     is_name.then(|| Requirement {
         installer: Installer::Gem,
         name: name.to_owned(),
         extras: Vec::new(),
-        versions: versions.into_iter().map(exact).collect(),
+        hashes: Vec::new(),
+        versions: with_exact(versions),
     })
 }
 
@@ -32,17 +29,10 @@ fn is_version(version: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::policy::Requirement;
+    use super::super::read_back;
 
     fn read(text: &str) -> Option<String> {
-        let text = format!("gem:{text}");
-        let read = text.parse::<Requirement>().ok()?;
-        assert_eq!(
-            read.to_string().parse::<Requirement>().ok(),
-            Some(read.clone()),
-            "{text}"
-        );
-        Some(read.to_string())
+        read_back(&format!("gem:{text}"))
     }
 
     #[test]

@@ -13,31 +13,35 @@ pub enum Installer {
     Npm,
     /// Ruby's gem.
     Gem,
+    /// Modules of Go.
+    Go,
+    /// cargo, of Rust.
+    Cargo,
 }
 
 impl Installer {
     /// All installers.
-    pub const ALL: [Self; 3] = [Self::Pip, Self::Npm, Self::Gem];
+    pub const ALL: [Self; 5] = [Self::Pip, Self::Npm, Self::Gem, Self::Go, Self::Cargo];
 
-    /// The name, which is the prefix of its requirements: `pip`, `npm` or `gem`.
+    /// The name, which is the prefix of its requirements: `pip`, `npm`, `gem`, `go` or `cargo`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Pip => "pip",
             Self::Npm => "npm",
             Self::Gem => "gem",
+            Self::Go => "go",
+            Self::Cargo => "cargo",
         }
     }
 }
 
 /// Installers that this library does not run, and where their packages can come from instead.
-const OTHERS: [(&str, &str); 5] = [
+const OTHERS: [(&str, &str); 3] = [
     (
         "apt",
         "packages of the system change programs that run as root; derive an image that has them (a build file with `RUN apt-get install`, `sandbox image build`)",
     ),
-    ("cargo", "use an image that has the vendored sources"),
-    ("go", "use an image that has them in its module cache"),
     ("cran", "use an image that has them"),
     ("conda", "use an image that has them"),
 ];

@@ -1,7 +1,10 @@
 //! Package names with version constraints.
 
+mod cargo;
 mod gem;
+mod go;
 mod installer;
+mod lock;
 mod npm;
 mod python;
 
@@ -24,6 +27,11 @@ const MAX_LENGTH: usize = 256;
 /// | pip | `numpy`, `numpy==1.26.4`, `requests[socks] >= 2.28, < 3` |
 /// | npm | `npm:lodash`, `npm:lodash@4.17.21`, `npm:@types/node@^20`, `npm:semver>=7,<8` |
 /// | gem | `gem:rack`, `gem:rack==3.0.8`, `gem:rack~>3.0` |
+/// | cargo | `cargo:itoa`, `cargo:serde[derive]@1`, `cargo:rand>=0.8,<0.10` |
+/// | go | `go:example.org/greet`, `go:example.org/greet@v1.2.0`, `go:example.org/greet@v1` |
+///
+/// A package of pip in one version may have hashes of its files, as a lock file has:
+/// `numpy==1.26.4#sha256:…`, with `#sha256:` before each. Then only such a file is installed.
 ///
 /// There is no syntax for URLs, files, tags, options and conditions. So a requirement can only name
 /// a package of the registry.
@@ -45,6 +53,8 @@ pub struct Requirement {
     extras: Vec<String>,
     /// Operator and version, sorted.
     versions: Vec<(&'static str, String)>,
+    /// SHA-256 of files, in lower case, sorted.
+    hashes: Vec<String>,
 }
 
 impl Requirement {
@@ -75,6 +85,25 @@ impl Requirement {
         parse(installer, rest).ok_or_else(|| invalid(text, installer))
     }
 
+    /// The packages of a lock file of pip: lines of `NAME==VERSION --hash=sha256:…`, as
+    /// `pip-compile --generate-hashes` and `uv export` write them.
+    ///
+    /// ```
+    /// # use sandbox_core::policy::Requirement;
+    /// let hash = "0123456789abcdef".repeat(4);
+    /// let packages = Requirement::read_lock_file(&format!("six==1.16.0 \\\n    --hash=sha256:{hash}\n"))?;
+    /// assert_eq!(packages[0].to_string(), format!("six==1.16.0#sha256:{hash}"));
+    /// # Ok::<(), sandbox_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidPolicy`] for a package without a version or hash, an option and a
+    /// condition.
+    pub fn read_lock_file(text: &str) -> Result<Vec<Self>> {
+        lock::read(text)
+    }
+
     /// What installs it.
     #[must_use]
     pub fn installer(&self) -> Installer {
@@ -88,10 +117,36 @@ impl Requirement {
         &self.name
     }
 
-    /// The operators and versions, sorted. For npm and gem, `==` is an exact version.
+    /// Its extras, or features of cargo, sorted.
+    pub fn extras(&self) -> impl Iterator<Item = &str> {
+        self.extras.iter().map(String::as_str)
+    }
+
+    /// The operators and versions, sorted. For npm, gem and cargo, `==` is an exact version; for
+    /// go, it is one with three numbers.
     pub fn versions(&self) -> impl Iterator<Item = (&str, &str)> {
         let versions = self.versions.iter();
         versions.map(|(operator, version)| (*operator, version.as_str()))
+    }
+
+    /// SHA-256 of its files, in lower case, sorted. Empty if any file will do.
+    pub fn hashes(&self) -> impl Iterator<Item = &str> {
+        self.hashes.iter().map(String::as_str)
+    }
+
+    /// The same package for which any file will do.
+    #[must_use]
+    pub fn without_hashes(&self) -> Self {
+        Self {
+            hashes: Vec::new(),
+            ..self.clone()
+        }
+    }
+
+    /// Whether `asked` is this requirement, or this one with hashes.
+    #[must_use]
+    pub fn allows(&self, asked: &Self) -> bool {
+        self == asked || *self == asked.without_hashes()
     }
 
     /// Whether both are requirements of one package.
@@ -100,11 +155,12 @@ impl Requirement {
         self.installer == other.installer && self.name == other.name
     }
 
-    /// Whether this package is what `asked` asks for: the same requirement, or any version.
+    /// Whether this package is what `asked` asks for: the same requirement, perhaps with hashes, or
+    /// any version.
     #[must_use]
     pub fn provides(&self, asked: &Self) -> bool {
         let is_any = asked.extras.is_empty() && asked.versions.is_empty();
-        self == asked || (is_any && self.is_same_package(asked))
+        asked.allows(self) || (is_any && self.is_same_package(asked))
     }
 }
 
@@ -117,16 +173,24 @@ impl fmt::Display for Requirement {
         if !self.extras.is_empty() {
             write!(f, "[{}]", self.extras.join(","))?;
         }
-        if self.installer == Installer::Npm && !self.versions.is_empty() {
+        let has_at = matches!(
+            self.installer,
+            Installer::Npm | Installer::Go | Installer::Cargo
+        );
+        if has_at && !self.versions.is_empty() {
             f.write_str("@")?;
         }
         for (number, (operator, version)) in self.versions.iter().enumerate() {
             let comma = if number == 0 { "" } else { "," };
             let operator = match (self.installer, *operator) {
-                (Installer::Npm, "==") => "",
+                (Installer::Npm | Installer::Go, "==") => "",
+                (Installer::Cargo, "==") => "=",
                 (_, operator) => operator,
             };
             write!(f, "{comma}{operator}{version}")?;
+        }
+        for hash in &self.hashes {
+            write!(f, "#sha256:{hash}")?;
         }
         Ok(())
     }
@@ -161,6 +225,8 @@ fn invalid(text: &str, installer: Installer) -> Error {
         Installer::Pip => "numpy or numpy==1.26.4",
         Installer::Npm => "npm:lodash or npm:lodash@^4.17",
         Installer::Gem => "gem:rack or gem:rack~>3.0",
+        Installer::Cargo => "cargo:itoa or cargo:itoa@1",
+        Installer::Go => "go:example.org/greet or go:example.org/greet@v1.2.0",
     };
     Error::new(
         ErrorKind::InvalidPolicy,
@@ -173,6 +239,7 @@ fn invalid(text: &str, installer: Installer) -> Error {
 }
 
 fn parse(installer: Installer, text: &str) -> Option<Requirement> {
+    let (text, hashes) = lock::split(installer, text)?;
     if text.len() > MAX_LENGTH || text.chars().any(|c| c.is_control() || !c.is_ascii()) {
         return None;
     }
@@ -181,10 +248,40 @@ fn parse(installer: Installer, text: &str) -> Option<Requirement> {
         Installer::Pip => python::parse(text),
         Installer::Npm => npm::parse(text),
         Installer::Gem => gem::parse(text),
+        Installer::Cargo => cargo::parse(text),
+        Installer::Go => go::parse(text),
     }?;
     requirement.versions.sort();
     requirement.versions.dedup();
-    Some(requirement)
+    requirement.hashes = hashes;
+    (requirement.hashes.is_empty() || lock::is_exact(&requirement)).then_some(requirement)
+}
+
+/// The numbers of a version as in `1.2.0-rc.1`: how many there are, and whether a prerelease
+/// follows. `None` if it is not of this form, or has more than three.
+fn numbers(version: &str) -> Option<(usize, bool)> {
+    let (numbers, prerelease) = match version.split_once('-') {
+        Some((numbers, prerelease)) => (numbers, Some(prerelease)),
+        None => (version, None),
+    };
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|c| c.is_ascii_digit());
+    let is_label = |part: &str| {
+        !part.is_empty() && part.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'-')
+    };
+    let count = numbers.split('.').count();
+    let is_version = count <= 3
+        && numbers.split('.').all(is_number)
+        && prerelease.is_none_or(|labels| labels.split('.').all(is_label));
+    is_version.then_some((count, prerelease.is_some()))
+}
+
+/// Comparisons in which `=` is the same as `==`.
+fn with_exact(versions: Vec<(&'static str, String)>) -> Vec<(&'static str, String)> {
+    let exact = |(operator, version)| match operator {
+        "=" => ("==", version),
+        operator => (operator, version),
+    };
+    versions.into_iter().map(exact).collect()
 }
 
 fn is_name_char(c: char) -> bool {
@@ -255,151 +352,14 @@ pub(crate) fn requirements(
     }
 }
 
+/// A requirement as it is written back, which reads as the same one.
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn read(text: &str) -> Option<String> {
-        text.parse::<Requirement>().ok().map(|r| r.to_string())
-    }
-
-    #[test]
-    fn requirements_are_parsed_and_normalized() {
-        for (text, same) in [
-            ("numpy", "numpy"),
-            (" NumPy ", "numpy"),
-            ("zope.interface", "zope-interface"),
-            ("a__b--c..d", "a-b-c-d"),
-            ("numpy==1.26.4", "numpy==1.26.4"),
-            ("numpy == 1.26.*", "numpy==1.26.*"),
-            ("x>=1, <2,!=1.5", "x!=1.5,<2,>=1"),
-            ("x~=1.0", "x~=1.0"),
-            ("x===1.0+Local", "x===1.0+local"),
-            ("requests[Socks, security]>2", "requests[security,socks]>2"),
-            ("x==1!2.0", "x==1!2.0"),
-            ("7zip", "7zip"),
-        ] {
-            assert_eq!(read(text).as_deref(), Some(same), "{text:?}");
-        }
-    }
-
-    #[test]
-    fn other_text_is_refused() {
-        for text in [
-            "",
-            " ",
-            "-r requirements.txt",
-            "-rfile",
-            "--index-url=http://example.org",
-            "-e .",
-            ".",
-            "..",
-            "./package",
-            "/tmp/package",
-            "../package.whl",
-            "package.whl/",
-            "numpy; rm -rf /",
-            "numpy;python_version<'3'",
-            "numpy && true",
-            "numpy\nscipy",
-            "numpy\0",
-            "numpy scipy",
-            "numpy @ https://example.org/x.whl",
-            "git+https://example.org/x",
-            "https://example.org/x.whl",
-            "file:///tmp/x.whl",
-            "numpy==",
-            "numpy=1",
-            "numpy==1 --hash=x",
-            "numpy==1;",
-            "numpy==$(id)",
-            "numpy[",
-            "numpy[]",
-            "numpy[a]]",
-            "numpy,",
-            "numpy==1,",
-            "_numpy",
-            "numpy-",
-            "größe",
-            "%s",
-            "$HOME",
-            "`id`",
-            "n'",
-            "~user",
-        ] {
-            assert_eq!(read(text), None, "{text:?}");
-        }
-        assert_eq!(read(&"a".repeat(MAX_LENGTH + 1)), None);
-    }
-
-    #[test]
-    fn installers_have_prefixes() {
-        assert_eq!(read("pip:NumPy==1").as_deref(), Some("numpy==1"));
-        assert_eq!(read("npm:a").as_deref(), Some("npm:a"));
-        assert_eq!(read("gem:a").as_deref(), Some("gem:a"));
-        for text in ["npm", "npm-x", "gem"] {
-            assert_eq!(read(text).as_deref(), Some(text), "a package of pip");
-        }
-        for text in ["npm:npm:a", "gem: -v", "NPM:a", "other:a", ":a", "npm:"] {
-            assert_eq!(read(text), None, "{text:?}");
-        }
-        let requirement = |text| Requirement::of_installer(Installer::Gem, text);
-        assert_eq!(
-            requirement("rack").expect("valid"),
-            requirement("gem:rack").expect("valid")
-        );
-        let error = requirement("npm:rack").expect_err("another");
-        assert_eq!(error.kind(), ErrorKind::InvalidPolicy, "{error}");
-    }
-
-    #[test]
-    fn unsupported_installer_is_a_typed_error() {
-        for (text, word) in [
-            ("apt:gcc", "image build"),
-            ("cargo:serde", "vendored"),
-            ("go:x", "image"),
-        ] {
-            let error = text.parse::<Requirement>().expect_err(text);
-            assert_eq!(error.kind(), ErrorKind::LibrariesNotSupported, "{error}");
-            assert!(error.fix().is_some_and(|fix| fix.contains(word)), "{error}");
-            let listed = requirements(ErrorKind::InvalidSpec, "read", &[text.into()]);
-            assert_eq!(
-                listed.expect_err(text).kind(),
-                ErrorKind::LibrariesNotSupported
-            );
-        }
-    }
-
-    #[test]
-    fn one_name_may_have_two_installers() {
-        let both = ["a".into(), "npm:a".into(), "gem:a".into()];
-        let read = requirements(ErrorKind::InvalidSpec, "read", &both).expect("valid");
-        assert_eq!(read.len(), 3);
-        let twice = ["npm:a@1".into(), "npm:a".into()];
-        requirements(ErrorKind::InvalidSpec, "read", &twice).expect_err("twice");
-        let all = read[1].clone();
-        assert!(all.provides(&"npm:a".parse().expect("valid")));
-        assert!(!all.provides(&"gem:a".parse().expect("valid")));
-        assert!(!all.provides(&"npm:a@1".parse().expect("valid")));
-    }
-
-    proptest! {
-        #[test]
-        fn accepted_text_is_one_word_without_options(text in "\\PC{0,40}") {
-            if let Some(read) = read(&text) {
-                prop_assert!(read.starts_with(|c: char| c.is_ascii_alphanumeric()), "{read:?}");
-                let rest = read.strip_prefix("npm:").or(read.strip_prefix("gem:"));
-                prop_assert!(!rest.unwrap_or(&read).contains(|c: char| c.is_whitespace() || ":;'\"$`\\|&(){}".contains(c)), "{read:?}");
-            }
-        }
-
-        #[test]
-        fn displayed_requirement_round_trips(text in "[a-z]{1,9}(\\[[a-z]{1,5}\\])?((==|>=|<)[0-9.]{0,4}[0-9](,!=[0-9])?)?") {
-            if let Ok(requirement) = text.parse::<Requirement>() {
-                prop_assert_eq!(requirement.to_string().parse::<Requirement>().unwrap(), requirement);
-            }
-        }
-    }
+fn read_back(text: &str) -> Option<String> {
+    let read = text.parse::<Requirement>().ok()?;
+    let again = read.to_string().parse::<Requirement>().ok();
+    assert_eq!(again, Some(read.clone()), "{text}");
+    Some(read.to_string())
 }
+
+#[cfg(test)]
+mod tests;

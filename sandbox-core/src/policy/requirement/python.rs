@@ -28,6 +28,7 @@ pub(super) fn parse(text: &str) -> Option<Requirement> {
         name,
         extras,
         versions,
+        hashes: Vec::new(),
     })
 }
 

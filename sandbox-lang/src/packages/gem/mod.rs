@@ -43,6 +43,13 @@ impl Recipe for Gem {
         vec![("GEM_PATH", format!("{seen}:"))]
     }
 
+    fn registries(&self, source: &Source) -> Vec<String> {
+        match source.variable(SOURCES) {
+            Some(_) => source.urls(SOURCES).collect(),
+            None => vec!["https://rubygems.org/".to_owned()],
+        }
+    }
+
     fn source(&self, settings: &PackageSettings) -> Source {
         match &settings.gem {
             Some(source) => source.resolved(),
@@ -50,9 +57,9 @@ impl Recipe for Gem {
         }
     }
 
-    fn command(&self, place: &InstallPlace<'_>) -> ExecRequest {
+    fn commands(&self, place: &InstallPlace<'_>) -> Vec<ExecRequest> {
         let arguments = place.packages.iter().map(argument);
-        place
+        let install = place
             .program()
             .args(["-e", INSTALL, "--"])
             .args(arguments)
@@ -60,7 +67,8 @@ impl Recipe for Gem {
             .env(
                 "GEM_SPEC_CACHE",
                 text(&place.staging.temporary().join("specs")),
-            )
+            );
+        vec![install]
     }
 
     fn classify(&self, stderr: &str, _log: &str, home: Home) -> RecipeFailure {

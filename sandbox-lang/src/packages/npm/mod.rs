@@ -40,12 +40,23 @@ impl Recipe for Npm {
         "node_modules"
     }
 
-    fn bin(&self) -> &'static str {
-        ".bin"
+    fn bin(&self, seen: &str) -> String {
+        format!("{seen}/.bin")
     }
 
     fn variables(&self, seen: &str) -> Vec<(&'static str, String)> {
         vec![("NODE_PATH", seen.to_owned())]
+    }
+
+    fn registries(&self, source: &Source) -> Vec<String> {
+        let scopes = source.environment.keys();
+        let scopes = scopes.filter(|name| name.ends_with(":registry"));
+        let mut urls: Vec<String> = scopes.flat_map(|name| source.urls(name)).collect();
+        match source.variable(REGISTRY) {
+            Some(_) => urls.extend(source.urls(REGISTRY)),
+            None => urls.push("https://registry.npmjs.org/".to_owned()),
+        }
+        urls
     }
 
     fn source(&self, settings: &PackageSettings) -> Source {
@@ -70,10 +81,10 @@ impl Recipe for Npm {
         vec![("package.json", format!("{content:#}\n"))]
     }
 
-    fn command(&self, place: &InstallPlace<'_>) -> ExecRequest {
+    fn commands(&self, place: &InstallPlace<'_>) -> Vec<ExecRequest> {
         let temporary = place.staging.temporary();
         let in_temporary = |name: &str| text(&temporary.join(name));
-        place
+        let install = place
             .program()
             .arg("install")
             .arg("--prefix")
@@ -102,7 +113,8 @@ impl Recipe for Npm {
             .env("npm_config_cache", in_temporary("npm-cache"))
             // No file of the platform adds to the source settings. npm refuses one path for both.
             .env("npm_config_userconfig", in_temporary("no-user-config"))
-            .env("npm_config_globalconfig", in_temporary("no-global-config"))
+            .env("npm_config_globalconfig", in_temporary("no-global-config"));
+        vec![install]
     }
 
     fn classify(&self, stderr: &str, _log: &str, home: Home) -> RecipeFailure {

@@ -14,6 +14,16 @@ pub(super) fn classify(stderr: &str, log: &str, home: Home) -> RecipeFailure {
         let what = "the Python that sandboxes see has no pip";
         return RecipeFailure::new(ErrorKind::InstallFailed, what).fix(home.provide_pip());
     }
+    if any(&["DO NOT MATCH THE HASHES"]) {
+        let what = "a file of the registry is not one that the hashes name";
+        return RecipeFailure::new(ErrorKind::InstallFailed, what)
+            .fix("make the lock file again, if the registry is the one that you trust");
+    }
+    if any(&["In --require-hashes mode"]) {
+        let what = "a package needs another one that has no hashes";
+        return RecipeFailure::new(ErrorKind::InstallFailed, what)
+            .fix("name all packages that are needed, each with a version and hashes");
+    }
     let Some(missing) = missing_requirement(stderr) else {
         if let Some(why) = unreachable_reason(stderr) {
             return RecipeFailure::unreachable(&why, home);

@@ -9,6 +9,7 @@ mod failure;
 mod source;
 
 use sandbox_core::ExecRequest;
+use sandbox_core::policy::Requirement;
 
 use super::PackageSettings;
 use super::interpreter::Home;
@@ -19,6 +20,9 @@ pub(super) use source::{PROXIES, without_password};
 
 /// The variable that tells Python its user base.
 const USER_BASE: &str = "PYTHONUSERBASE";
+
+/// A file with the packages and their hashes.
+const LOCK_FILE: &str = "requirements.txt";
 
 pub(super) struct Pip;
 
@@ -35,6 +39,22 @@ impl Recipe for Pip {
         vec![(USER_BASE, seen.to_owned())]
     }
 
+    fn registries(&self, source: &Source) -> Vec<String> {
+        let mut urls: Vec<String> = source.urls("PIP_FIND_LINKS").collect();
+        if source.variable("PIP_NO_INDEX").is_none() {
+            match source.variable("PIP_INDEX_URL") {
+                Some(_) => urls.extend(source.urls("PIP_INDEX_URL")),
+                None => urls.push("https://pypi.org/simple".to_owned()),
+            }
+            urls.extend(source.urls("PIP_EXTRA_INDEX_URL"));
+        }
+        urls
+    }
+
+    fn leads_to_any_host(&self) -> bool {
+        true
+    }
+
     fn source(&self, settings: &PackageSettings) -> Source {
         match &settings.source {
             Some(source) => source.resolved(),
@@ -42,7 +62,22 @@ impl Recipe for Pip {
         }
     }
 
-    fn command(&self, place: &InstallPlace<'_>) -> ExecRequest {
+    /// pip reads hashes from a file alone.
+    fn files(&self, packages: &[Requirement]) -> Vec<(&'static str, String)> {
+        if !has_hashes(packages) {
+            return Vec::new();
+        }
+        let lines = packages.iter().map(|package| {
+            let hashes = package
+                .hashes()
+                .map(|hash| format!(" --hash=sha256:{hash}"));
+            let hashes = hashes.collect::<String>();
+            format!("{}{hashes}\n", package.without_hashes())
+        });
+        vec![(LOCK_FILE, lines.collect())]
+    }
+
+    fn commands(&self, place: &InstallPlace<'_>) -> Vec<ExecRequest> {
         let mut request = place.program().args([
             "-m",
             "pip",
@@ -62,16 +97,20 @@ impl Recipe for Pip {
         for folder in &place.source.folders {
             request = request.arg("--find-links").arg(text(folder));
         }
-        request = request.arg("--");
-        for package in place.packages {
-            request = request.arg(package.to_string());
+        if has_hashes(place.packages) {
+            let file = text(&place.staging.base().join(LOCK_FILE));
+            request = request.args(["--require-hashes", "--requirement", file.as_str()]);
+        } else {
+            let packages = place.packages.iter().map(ToString::to_string);
+            request = request.arg("--").args(packages);
         }
-        request
+        request = request
             .env(USER_BASE, text(&place.staging.base()))
             // No platform file adds to the source settings.
             .env("PIP_CONFIG_FILE", "/dev/null")
             // A user base must not use the platform's packages.
-            .env("PIP_BREAK_SYSTEM_PACKAGES", "1")
+            .env("PIP_BREAK_SYSTEM_PACKAGES", "1");
+        vec![request]
     }
 
     fn classify(&self, stderr: &str, log: &str, home: Home) -> RecipeFailure {
@@ -93,4 +132,11 @@ impl Recipe for Pip {
             Home::Image => "use an image that has Python and pip",
         }
     }
+}
+
+/// Whether the packages come from a lock file: then all of them have hashes.
+fn has_hashes(packages: &[Requirement]) -> bool {
+    packages
+        .iter()
+        .any(|package| package.hashes().next().is_some())
 }

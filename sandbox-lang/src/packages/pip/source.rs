@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use super::super::recipe::Source;
-use super::super::registry_source::host_texts;
+use super::super::registry_source::{host_texts, is_proxy};
 use super::configuration;
 
 /// Proxy variables, which all installers read themselves.
@@ -148,6 +148,7 @@ impl PackageSource {
             folders: self.folders(),
             read_roots: self.read_roots(),
             is_local: self.is_of_folders_alone(),
+            uses_proxy: self.proxy.is_some() || self.variables.keys().any(|name| is_proxy(name)),
             identity: self.identity(),
         }
     }
