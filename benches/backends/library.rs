@@ -6,13 +6,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use sandbox::spi::unique_name;
 use sandbox::{
-    ByteSize, Capability, CapabilityPolicy, ExecRequest, SandboxClient, SandboxHandle, SandboxSpec,
+    ByteSize, Capability, CapabilityPolicy, CellRequest, ExecRequest, SandboxClient, SandboxHandle,
+    SandboxSpec, Session, SessionRequest, Sessions as _,
 };
 
 use crate::pods;
 use crate::processes::TRUE;
 use crate::workload::{
-    Contender, IMAGE, MeasureError, SANDBOX, Timings, Workload, expect_bytes, timed,
+    CELL, Contender, IMAGE, MODULE, MeasureError, SANDBOX, Timings, Workload, expect_bytes, timed,
 };
 
 /// The file that is copied in and out.
@@ -25,6 +26,7 @@ pub struct Library {
     bytes: u64,
     client: Option<SandboxClient>,
     warm: Option<Arc<SandboxHandle>>,
+    session: Option<Session>,
 }
 
 impl Library {
@@ -35,6 +37,7 @@ impl Library {
             bytes,
             client: None,
             warm: None,
+            session: None,
         }
     }
 
@@ -72,6 +75,15 @@ impl Library {
         Ok(Arc::clone(self.warm.insert(Arc::new(warm))))
     }
 
+    /// The interpreter that runs until the end of the benchmark.
+    async fn session(&mut self) -> Result<&Session, MeasureError> {
+        if self.session.is_none() {
+            let request = SessionRequest::new("python").preload([MODULE]);
+            self.session = Some(self.warm().await?.session(request).await?);
+        }
+        Ok(self.session.as_ref().expect("it has just been started"))
+    }
+
     async fn copy(&mut self) -> Timings {
         let (sandbox, bytes) = (self.warm().await?, self.bytes);
         let content = Cursor::new(vec![7; bytes as usize]);
@@ -104,6 +116,17 @@ impl Contender for Library {
                 let sandbox = self.warm().await?;
                 timed(exec(&sandbox, &[TRUE], 0)).await?.1
             }
+            Workload::WarmCell | Workload::ForkedCell => {
+                let session = self.session().await?;
+                let cell = CellRequest::new(CELL);
+                let cell = match workload {
+                    Workload::ForkedCell => cell.forked(),
+                    _ => cell,
+                };
+                timed(async { session.run(cell).await?.check().map(drop) })
+                    .await?
+                    .1
+            }
             Workload::Output => {
                 let (sandbox, bytes) = (self.warm().await?, self.bytes);
                 let program = ["head", "-c", &bytes.to_string(), "/dev/zero"];
@@ -115,6 +138,7 @@ impl Contender for Library {
     }
 
     async fn finish(&mut self) -> Result<(), MeasureError> {
+        self.session = None;
         if let Some(warm) = self.warm.take() {
             warm.kill().await?;
         }

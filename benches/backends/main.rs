@@ -12,6 +12,7 @@ use clap::Parser;
 
 mod comparison;
 mod engine_api;
+mod interpreter;
 mod library;
 mod llm_sandbox;
 mod pods;
@@ -123,7 +124,8 @@ fn comparison(backend: &'static str, arguments: &BackendsArguments) -> Compariso
     match backend {
         "local" => comparison
             .against(processes::PlainProcess { bytes })
-            .against(processes::Bwrap),
+            .against(processes::Bwrap)
+            .against(interpreter::Interpreter::default()),
         "k8s" => comparison.against(pods::BarePods::new(bytes)),
         "docker" => comparison
             .against(engine_api::EngineApi::new(backend, bytes))

@@ -98,6 +98,7 @@ impl Contender for BarePods {
                 expect_bytes(received, bytes)?;
                 elapsed
             }
+            Workload::WarmCell | Workload::ForkedCell => unreachable!("it supports no cells"),
             Workload::WarmExec => {
                 let pod = self.warm(api).await?;
                 timed(exec(api, &pod, &["true"], None)).await?.1

@@ -8,6 +8,12 @@ use async_trait::async_trait;
 /// The image of every container and pod.
 pub const IMAGE: &str = "python:3.11-slim";
 
+/// The code of a cell.
+pub const CELL: &str = "print(1)";
+
+/// A module that is imported before the cells.
+pub const MODULE: &str = "json";
+
 /// The name of the sandbox among the contenders.
 pub const SANDBOX: &str = "sandbox";
 
@@ -18,6 +24,10 @@ pub enum Workload {
     OneShot,
     /// `true` in an environment that already runs.
     WarmExec,
+    /// [`CELL`] in an interpreter that already runs.
+    WarmCell,
+    /// [`CELL`] in a copy of an interpreter that has imported [`MODULE`].
+    ForkedCell,
     /// Create an environment that accepts input, then remove it.
     Create,
     /// Read a program's standard output.
@@ -28,9 +38,11 @@ pub enum Workload {
 
 impl Workload {
     /// Every workload. Those that move much memory come last, because they evict the caches.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 7] = [
         Self::OneShot,
         Self::WarmExec,
+        Self::WarmCell,
+        Self::ForkedCell,
         Self::Create,
         Self::Output,
         Self::Copy,
@@ -41,10 +53,17 @@ impl Workload {
         match self {
             Self::OneShot => "one-shot",
             Self::WarmExec => "warm exec",
+            Self::WarmCell => "warm cell",
+            Self::ForkedCell => "forked cell",
             Self::Create => "create",
             Self::Output => "output",
             Self::Copy => "copy",
         }
+    }
+
+    /// Whether it needs an interpreter.
+    pub fn is_cell(self) -> bool {
+        matches!(self, Self::WarmCell | Self::ForkedCell)
     }
 
     /// Whether it is measured as a rate.
@@ -56,7 +75,7 @@ impl Workload {
     pub fn runs_in(self, backend: &str, round: u32, rounds: u32) -> bool {
         let interval = match self {
             _ if self.is_short(backend) => 1,
-            Self::WarmExec => 5,
+            Self::WarmExec | Self::WarmCell | Self::ForkedCell => 5,
             _ => 10,
         };
         round.is_multiple_of(interval.min((rounds / 2).max(1)))
@@ -139,8 +158,8 @@ pub trait Contender {
     fn name(&self) -> &'static str;
 
     /// Whether it can do this work.
-    fn supports(&self, _workload: Workload) -> bool {
-        true
+    fn supports(&self, workload: Workload) -> bool {
+        !workload.is_cell()
     }
 
     /// Does the work once. What the work needs beforehand is not timed.

@@ -8,6 +8,7 @@
 mod check;
 mod folder;
 mod one_shot;
+mod plots;
 mod prepare;
 mod programs;
 mod request;
@@ -19,6 +20,7 @@ use sandbox_core::{ErrorKind, OutputSink, Result, SandboxHandle};
 
 pub use check::CodeCheck;
 pub use one_shot::{OneShotCode, RunCodeOnce};
+pub use plots::save_plots;
 pub use prepare::{Preparation, ReadyCode};
 pub use request::{CodeRequest, LanguageChoice};
 pub use result::{CodeResult, Compilation};

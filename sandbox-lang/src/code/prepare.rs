@@ -5,7 +5,7 @@ use sandbox_core::{Error, ErrorKind, ExecRequest, ExecResult, Result, SandboxHan
 
 use super::programs::{ProgramKey, ProgramUse, Programs};
 use super::toolchain::{self, FoundToolchain};
-use super::{CodeRequest, Compilation, folder};
+use super::{CodeRequest, Compilation, folder, save_plots};
 use crate::language::{Language, Places, Source, Step};
 use crate::packages::{live_packages, live_variables};
 
@@ -51,7 +51,7 @@ impl ReadyCode {
 }
 
 pub(super) async fn prepare(sandbox: &SandboxHandle, request: &CodeRequest) -> Result<Preparation> {
-    let language = request.language()?;
+    let mut language = request.language()?;
     request.run_checks(&language)?;
     check_libraries(sandbox, &language, request)?;
     if language.compile.is_none() && !request.compiler_arguments.is_empty() {
@@ -62,7 +62,8 @@ pub(super) async fn prepare(sandbox: &SandboxHandle, request: &CodeRequest) -> R
         return Err(Error::new(ErrorKind::InvalidRequest, "run code", context)
             .with_fix("pass them to the program, with arg"));
     }
-    let sources = request.sources(&language)?;
+    let mut sources = request.sources(&language)?;
+    enter_project(sandbox, &mut language, &mut sources)?;
     let found = toolchain::find(sandbox, &language, &request.env).await?;
     for (path, content) in &request.files {
         sandbox.write(path, content.clone()).await?;
@@ -102,6 +103,38 @@ fn check_libraries(
     Ok(())
 }
 
+/// Lets a build tool compile code in a sandbox that has libraries of the language.
+fn enter_project(
+    sandbox: &SandboxHandle,
+    language: &mut Language,
+    sources: &mut Vec<Source>,
+) -> Result<()> {
+    let Some(project) = language.project else {
+        return Ok(());
+    };
+    let libraries = sandbox.plan().packages.iter();
+    let libraries = libraries.filter(|own| Some(own.installer()) == language.installer);
+    let libraries = libraries.cloned().collect::<Vec<_>>();
+    if libraries.is_empty() {
+        return Ok(());
+    }
+    let own = |source: &&Source| {
+        let first = source.name.split('/').next().unwrap_or_default();
+        project.names().contains(&first)
+    };
+    if let Some(source) = sources.iter().find(own) {
+        let context = format!(
+            "the file {:?} beside the code has a name that its libraries need",
+            source.name
+        );
+        return Err(Error::new(ErrorKind::InvalidRequest, "run code", context));
+    }
+    language.compile = Some(project.compile());
+    language.run = project.run();
+    sources.push(project.file(&libraries));
+    Ok(())
+}
+
 struct Code<'a> {
     sandbox: &'a SandboxHandle,
     request: &'a CodeRequest,
@@ -113,16 +146,33 @@ struct Code<'a> {
 impl Code<'_> {
     async fn interpreted(&self) -> Result<ReadyCode> {
         let folder = self.new_folder();
-        if let Err(error) = self.write(&folder).await {
-            folder::remove(self.sandbox, &folder).await;
-            return Err(error);
-        }
+        let command = match self.written(&folder).await {
+            Ok(command) => command,
+            Err(error) => {
+                folder::remove(self.sandbox, &folder).await;
+                return Err(error);
+            }
+        };
         Ok(ReadyCode {
-            command: self.command(&folder),
+            command,
             compilation: Compilation::None,
             temporary: Some(folder),
             program: None,
         })
+    }
+
+    /// The command that runs the code, whose files it writes.
+    async fn written(&self, folder: &str) -> Result<ExecRequest> {
+        self.write(folder).await?;
+        let mut command = self.command(folder);
+        if let Some(plots) = &self.request.plot_files {
+            // In a folder of its own, so that the code's folder has only the code.
+            let folder = format!("{folder}/.plots");
+            let variables =
+                save_plots(self.sandbox, self.language, plots, &folder, &command.env).await?;
+            command.env.extend(variables);
+        }
+        Ok(command)
     }
 
     async fn compiled(&self, compile: &Step) -> Result<Preparation> {
@@ -238,7 +288,8 @@ impl Code<'_> {
     }
 
     fn step(&self, step: &Step, program: Option<&str>, places: &Places) -> ExecRequest {
-        let compiled = places.program();
+        let compiled = step.programs.first().map(|program| places.fill(program));
+        let compiled = compiled.unwrap_or_default();
         let mut request =
             ExecRequest::new(program.unwrap_or(&compiled)).args(step.arguments(places));
         let specified = &self.sandbox.plan().env;

@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use sandbox_core::{Error, ErrorKind, Result, Secret, SecretForm, SecretValue, Stdin};
+use sandbox_core::{Error, ErrorKind, Result, Secret, SecretValue, Stdin};
 
 use crate::language::Source;
 use crate::{CodeCheck, Language, Languages};
@@ -93,6 +93,8 @@ pub struct CodeRequest {
     /// Whether a compiled program stays in the sandbox, so that the same code is not compiled
     /// again.
     pub keep_program: bool,
+    /// The folder in the sandbox for plots as files: see [`CodeRequest::plot_files`].
+    pub plot_files: Option<String>,
     /// What the code must pass before anything of it reaches a sandbox.
     pub checks: Vec<Arc<dyn CodeCheck>>,
 }
@@ -116,6 +118,7 @@ impl CodeRequest {
             compile_timeout: None,
             stdin: Mutex::default(),
             keep_program: true,
+            plot_files: None,
             checks: Vec::new(),
         }
     }
@@ -174,16 +177,28 @@ impl CodeRequest {
     /// [`sandbox_core::ExecRequest::secret`]. A one-shot run adds the name to its specification.
     #[must_use]
     pub fn secret(mut self, name: impl Into<String>, value: impl Into<SecretValue>) -> Self {
-        let (value, form) = (value.into(), SecretForm::Variable);
-        self.secrets.insert(name.into(), Secret { value, form });
+        self.secrets.insert(name.into(), Secret::variable(value));
+        self
+    }
+
+    /// Lets the program use a secret in requests to these hosts, without reading it: see
+    /// [`sandbox_core::ExecRequest::secret_for`].
+    #[must_use]
+    pub fn secret_for(
+        mut self,
+        name: impl Into<String>,
+        value: impl Into<SecretValue>,
+        hosts: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Self {
+        self.secrets
+            .insert(name.into(), Secret::for_hosts(value, hosts));
         self
     }
 
     /// Gives the program a secret in a file: see [`sandbox_core::ExecRequest::secret_file`].
     #[must_use]
     pub fn secret_file(mut self, name: impl Into<String>, value: impl Into<SecretValue>) -> Self {
-        let (value, form) = (value.into(), SecretForm::File);
-        self.secrets.insert(name.into(), Secret { value, form });
+        self.secrets.insert(name.into(), Secret::file(value));
         self
     }
 
@@ -226,6 +241,27 @@ impl CodeRequest {
     #[must_use]
     pub fn keep_program(mut self, keep: bool) -> Self {
         self.keep_program = keep;
+        self
+    }
+
+    /// Makes plots files `plot-001.png`, `plot-002.png` and so on, in this folder of the sandbox,
+    /// such as one that may be exported.
+    ///
+    /// In Python, these are figures of matplotlib and of what draws with it, which the program
+    /// shows, or neither shows nor saves. In R, they are what is drawn without a device of the
+    /// program's own. Other languages have none. A program or a specification that sets
+    /// `MPLBACKEND` or `R_PROFILE_USER` keeps its own.
+    ///
+    /// ```
+    /// use sandbox_lang::CodeRequest;
+    ///
+    /// let code = "import matplotlib.pyplot as plt\nplt.plot([1, 4, 9])\nplt.show()";
+    /// let request = CodeRequest::new("python", code).library("matplotlib").plot_files("/output");
+    /// assert_eq!(request.plot_files.as_deref(), Some("/output"));
+    /// ```
+    #[must_use]
+    pub fn plot_files(mut self, folder: impl Into<String>) -> Self {
+        self.plot_files = Some(folder.into());
         self
     }
 

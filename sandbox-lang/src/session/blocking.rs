@@ -71,6 +71,18 @@ impl BlockingSession<'_> {
         self.sandbox.wait(self.session.run_with(cell, on_event))
     }
 
+    /// As [`Session::branch`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Session::branch`].
+    pub fn branch(&self) -> Result<Self> {
+        Ok(Self {
+            session: self.sandbox.wait(self.session.branch())?,
+            sandbox: self.sandbox,
+        })
+    }
+
     /// As [`Session::restart`].
     ///
     /// # Errors

@@ -160,6 +160,9 @@ impl Cell {
         };
         match message {
             Message::Ready { .. } => Err("that it is ready, again".to_owned()),
+            Message::Branched { .. } | Message::NotBranched { .. } => {
+                Err("of a branch, which nobody asked for".to_owned())
+            }
             Message::Display {
                 cell,
                 kind,

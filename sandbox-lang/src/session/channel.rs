@@ -13,8 +13,9 @@ use super::shell::{Item, ShellChannel};
 pub(super) enum Form {
     /// Frames, on standard input and output.
     Frames,
-    /// The code's own output, with this mark at the end of each cell.
-    Shell { mark: String },
+    /// The code's own output, with this mark at the end of each cell and, if the driver sends
+    /// messages, before each piece of them.
+    Shell { mark: String, has_messages: bool },
 }
 
 #[derive(Debug)]
@@ -27,7 +28,9 @@ impl Channel {
     pub(super) fn new(form: &Form) -> Self {
         match form {
             Form::Frames => Self::Frames(Frames::default()),
-            Form::Shell { mark } => Self::Shell(Box::new(ShellChannel::new(mark))),
+            Form::Shell { mark, has_messages } => {
+                Self::Shell(Box::new(ShellChannel::new(mark, *has_messages)))
+            }
         }
     }
 
@@ -64,6 +67,11 @@ impl Channel {
             Self::Frames(_) => frame::encode(b'k', b""),
             Self::Shell(_) => b"k\n".to_vec(),
         }
+    }
+
+    /// The request to copy the interpreter for another session. Python only.
+    pub(super) fn branch() -> Vec<u8> {
+        frame::encode(b'b', b"")
     }
 
     /// Takes standard output; an error says how it is wrong.

@@ -9,7 +9,7 @@ const HEAD: usize = 5;
 const MAX_OUTPUT: usize = 1 << 20;
 
 /// The largest message. A display of 8 MiB has at most six bytes for each in JSON.
-const MAX_MESSAGE: usize = 64 << 20;
+pub(super) const MAX_MESSAGE: usize = 64 << 20;
 
 /// What a driver sent.
 #[derive(Debug, Clone, PartialEq, Eq)]

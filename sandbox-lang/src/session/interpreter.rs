@@ -7,12 +7,12 @@ use sandbox_core::{Error, ErrorKind, ExecEvent, ExecRequest, Execution, Outcome,
 use sandbox_core::{Stdin, StdinWriter};
 
 use super::channel::{Channel, Form};
-use super::driver::NO_CHANNEL;
+use super::driver::{NO_CHANNEL, NO_STATUS};
 use super::message::Message;
 use super::shell::Item;
 
 /// How long an interpreter may take to start.
-const START: Duration = Duration::from_secs(60);
+pub(super) const START: Duration = Duration::from_secs(60);
 
 /// How long an interpreter may take to end when it is asked to.
 const END: Duration = Duration::from_secs(2);
@@ -85,6 +85,9 @@ impl Output {
         let mut details = String::from_utf8_lossy(&self.log).into_owned();
         if outcome.exit_code() == Some(NO_CHANNEL) {
             details += "the code closed the descriptors of the session\n";
+        }
+        if outcome.exit_code() == Some(NO_STATUS) {
+            details += "the session that this one is a branch of has ended\n";
         }
         details
     }

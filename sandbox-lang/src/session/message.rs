@@ -60,6 +60,13 @@ pub(super) enum Message {
         cell: u64,
         threads: Vec<String>,
     },
+    /// A copy waits for its channel at this socket.
+    Branched {
+        path: String,
+    },
+    NotBranched {
+        reason: String,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]

@@ -6,6 +6,7 @@
 //! driver that could do that: its output is the execution's, with a mark at the end of each cell.
 
 mod blocking;
+mod branch;
 mod cell;
 mod channel;
 mod driver;
@@ -13,6 +14,7 @@ mod frame;
 mod interpreter;
 mod ladder;
 mod message;
+mod pool;
 mod request;
 mod result;
 mod shell;
@@ -31,6 +33,7 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 pub use blocking::{BlockingSession, BlockingSessions};
+pub use pool::{Exhausted, PoolSettings, PoolStatus, PooledSession, SessionPool};
 pub use request::{CellRequest, PlotFormat, SessionRequest};
 pub use result::{
     CellError, CellOutcome, CellResult, Display, Lost, MimeData, Plot, SessionState, TraceFrame,
@@ -111,20 +114,16 @@ impl Sessions for SandboxHandle {
                 displays: request.display_limit.as_usize() * DISPLAYS_FACTOR,
             },
         };
-        let tier = self.tier().to_owned();
         let (worker, version) = Worker::start(settings).await?;
-        let (commands, receiver) = mpsc::channel(1);
-        let why = Arc::new(OnceLock::new());
-        let task = tokio::spawn(worker.work(receiver, Arc::clone(&why)));
-        Ok(Session {
-            request_limit: driver::request_limit(&language),
-            language: language.name,
+        let request_limit = driver::request_limit(&language);
+        let tier = self.tier().to_owned();
+        Ok(Session::new(
+            worker,
+            language.name,
             version,
+            request_limit,
             tier,
-            commands,
-            why,
-            task: task.abort_handle(),
-        })
+        ))
     }
 }
 
@@ -174,6 +173,27 @@ impl Drop for Session {
 }
 
 impl Session {
+    fn new(
+        worker: Worker,
+        language: String,
+        version: String,
+        request_limit: ByteSize,
+        tier: String,
+    ) -> Self {
+        let (commands, receiver) = mpsc::channel(1);
+        let why = Arc::new(OnceLock::new());
+        let task = tokio::spawn(worker.work(receiver, Arc::clone(&why)));
+        Self {
+            language,
+            version,
+            request_limit,
+            tier,
+            commands,
+            why,
+            task: task.abort_handle(),
+        }
+    }
+
     /// The name of the language.
     #[must_use]
     pub fn language(&self) -> &str {
@@ -236,6 +256,41 @@ impl Session {
         Err(self.ended())
     }
 
+    /// Starts a session with a copy of the interpreter: its variables, modules and functions. From
+    /// then on, what one of both changes in memory is unknown to the other, and both run cells at
+    /// the same time. Waits for a cell that runs. Python only.
+    ///
+    /// Files and connections are shared, as after a `fork`. The copy is a process of this session
+    /// and ends with it: when this session is dropped or closed, or when a cell made it start its
+    /// interpreter again. The branch then starts an interpreter without variables and says so.
+    ///
+    /// # Errors
+    ///
+    /// - [`ErrorKind::InvalidRequest`] in another language, and while the interpreter has threads
+    ///   that earlier cells started, because a copy does not have them.
+    /// - [`ErrorKind::SessionEnded`], and as [`Sessions::session`].
+    pub async fn branch(&self) -> Result<Self> {
+        if self.language != "python" {
+            let context = format!("a session of {} has no branches", self.language);
+            return Err(
+                Error::new(ErrorKind::InvalidRequest, "branch session", context)
+                    .on(&self.tier)
+                    .with_fix("start another session"),
+            );
+        }
+        let (sender, answer) = oneshot::channel();
+        self.command(Command::Branch(sender)).await?;
+        let (worker, version) = answer.await.unwrap_or_else(|_| Err(self.ended()))?;
+        let (language, tier) = (self.language.clone(), self.tier.clone());
+        Ok(Self::new(
+            worker,
+            language,
+            version,
+            self.request_limit,
+            tier,
+        ))
+    }
+
     /// Ends the interpreter and starts a new one, without variables. Waits for a cell that runs.
     ///
     /// # Errors
@@ -256,6 +311,12 @@ impl Session {
         let (sender, answer) = oneshot::channel();
         self.command(Command::Close(sender)).await?;
         answer.await.map_err(|_| self.ended())
+    }
+
+    /// Whether the interpreter runs. One that ended before the first cell is not started again.
+    async fn is_alive(&self) -> bool {
+        let (sender, answer) = oneshot::channel();
+        self.command(Command::Check(sender)).await.is_ok() && answer.await.unwrap_or(false)
     }
 
     async fn command(&self, command: Command) -> Result<()> {

@@ -53,6 +53,8 @@ pub struct SessionRequest {
 pub enum PlotFormat {
     /// `image/png`.
     Png,
+    /// `image/jpeg`.
+    Jpeg,
     /// `image/svg+xml`.
     Svg,
     /// `application/pdf`.
@@ -63,6 +65,7 @@ impl PlotFormat {
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Png => "png",
+            Self::Jpeg => "jpeg",
             Self::Svg => "svg",
             Self::Pdf => "pdf",
         }
@@ -77,7 +80,7 @@ impl From<&str> for SessionRequest {
 
 impl SessionRequest {
     /// The languages that have sessions.
-    pub const LANGUAGES: &[&str] = &["python", "javascript", "shell"];
+    pub const LANGUAGES: &[&str] = &["python", "javascript", "r", "shell"];
 
     /// A session with the policy's limits for each cell, displays of up to 8 MiB, and plots as PNG.
     pub fn new(language: impl Into<LanguageChoice>) -> Self {

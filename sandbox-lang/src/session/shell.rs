@@ -1,13 +1,17 @@
-//! The channel to a shell. What its code writes is the execution's own output. A mark of one line
-//! in each stream ends a cell, and requests are lines of text.
+//! The channel to a shell or to R. What the code writes is the execution's own output. A mark of one
+//! line in each stream ends a cell, and requests are lines of text. Pieces of messages have the same
+//! mark, in standard output.
 
 use std::collections::VecDeque;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::{Bytes, BytesMut};
 use memchr::{memchr, memmem};
 
 use super::CellRequest;
-use super::message::{Done, MAX_NAMES, Message, Variables};
+use super::frame::MAX_MESSAGE;
+use super::message::{self, Done, MAX_NAMES, Message, Variables};
 
 /// The longest mark. A write of this length to a pipe is not mixed with others.
 const MAX_MARK: usize = 4096;
@@ -27,6 +31,12 @@ pub(super) enum Item {
 pub(super) struct ShellChannel {
     /// How a mark begins.
     mark: Vec<u8>,
+    /// Whether messages tell the displays and the ends of cells.
+    has_messages: bool,
+    /// The first pieces of a message, in Base64.
+    pieces: String,
+    /// The end of the cell, until both streams have its mark.
+    done: Option<Box<Done>>,
     streams: [Stream; 2],
     /// The last cell that began; 0 while the shell starts.
     cell: u64,
@@ -57,9 +67,12 @@ struct End {
 }
 
 impl ShellChannel {
-    pub(super) fn new(mark: &str) -> Self {
+    pub(super) fn new(mark: &str, has_messages: bool) -> Self {
         Self {
             mark: format!("\0{mark} ").into_bytes(),
+            has_messages,
+            pieces: String::new(),
+            done: None,
             streams: Default::default(),
             cell: 0,
             end: None,
@@ -108,6 +121,10 @@ impl ShellChannel {
             };
             let line = rest.split_to(length + 1);
             let text = String::from_utf8_lossy(&line[self.mark.len()..length]).into_owned();
+            if self.has_messages && index == 0 && text.starts_with(['+', '=']) {
+                self.piece(&text)?;
+                continue;
+            }
             let end = End::parse(&text).ok_or_else(|| format!("{text:?} as the end of a cell"))?;
             self.end_of_cell(index, end)?;
         }
@@ -150,6 +167,26 @@ impl ShellChannel {
         }
     }
 
+    /// A piece of a message: `+` and its Base64, or `=` for the last one.
+    fn piece(&mut self, text: &str) -> Result<(), String> {
+        let (kind, piece) = text.split_at(1);
+        self.pieces.push_str(piece);
+        if self.pieces.len() > MAX_MESSAGE {
+            return Err(format!("a message of over {MAX_MESSAGE} bytes"));
+        }
+        if kind == "+" {
+            return Ok(());
+        }
+        let bytes = STANDARD.decode(std::mem::take(&mut self.pieces));
+        let bytes = bytes.map_err(|error| format!("a message: {error}"))?;
+        match message::parse(&bytes)? {
+            Message::Done(done) if done.cell == self.cell => self.done = Some(done),
+            Message::Done(done) => return Err(format!("an end of cell {}", done.cell)),
+            message => self.items.push_back(Item::Message(message)),
+        }
+        Ok(())
+    }
+
     fn end_of_cell(&mut self, index: usize, (cell, end): (u64, Option<End>)) -> Result<(), String> {
         if cell > self.cell || (index == 0) != end.is_some() {
             return Err(format!("an end of cell {cell}"));
@@ -168,6 +205,12 @@ impl ShellChannel {
                 0 => Message::Ready {
                     version: end.names.join(" "),
                 },
+                _ if self.has_messages => {
+                    let done = self.done.take();
+                    let mut done = done.ok_or("an end of a cell without its message")?;
+                    (done.stdout, done.stderr) = (stdout, stderr);
+                    Message::Done(done)
+                }
                 _ => Message::Done(Box::new(Done {
                     cell,
                     error: None,
@@ -237,7 +280,7 @@ mod tests {
 
     /// A channel whose cell has begun.
     fn running(limit: u64) -> ShellChannel {
-        let mut channel = ShellChannel::new("mark");
+        let mut channel = ShellChannel::new("mark", false);
         channel.push(0, b"banner\0mark 0 0 0 5.2\n").expect("valid");
         channel.push(1, b"noise\0mark 0\n").expect("valid");
         let ready = channel.next();

@@ -21,7 +21,10 @@ pub(super) enum Command {
         request: CellRequest,
         notes: mpsc::Sender<Note>,
     },
+    /// Whether the interpreter runs.
+    Check(oneshot::Sender<bool>),
     Restart(oneshot::Sender<Result<()>>),
+    Branch(oneshot::Sender<Result<(Worker, String)>>),
     Close(oneshot::Sender<()>),
 }
 
@@ -44,6 +47,7 @@ pub(super) struct Ended {
 }
 
 /// What does not change in a session.
+#[derive(Clone)]
 pub(super) struct Settings {
     pub(super) starter: ExecutionStarter,
     pub(super) command: ExecRequest,
@@ -57,15 +61,15 @@ pub(super) struct Settings {
 }
 
 pub(super) struct Worker {
-    settings: Settings,
-    interpreter: Option<Interpreter>,
+    pub(super) settings: Settings,
+    pub(super) interpreter: Option<Interpreter>,
     /// Why it could not be started again.
-    failed: Option<Error>,
-    cell: u64,
+    pub(super) failed: Option<Error>,
+    pub(super) cell: u64,
     /// The variables at the end of the last cell.
-    variables: Variables,
+    pub(super) variables: Variables,
     /// What was lost since the last result.
-    lost: Option<Lost>,
+    pub(super) lost: Option<Lost>,
 }
 
 impl Worker {
@@ -116,6 +120,15 @@ impl Worker {
                     drop(notes);
                     self.start_again().await;
                 }
+                Some(Command::Check(answer)) => {
+                    // What has come, and nothing that comes later.
+                    let heard = tokio::time::timeout(Duration::ZERO, hear(&mut self.interpreter));
+                    if let Ok(heard) = heard.await {
+                        self.idle(heard);
+                    }
+                    // The caller may have dropped its future.
+                    let _ = answer.send(self.interpreter.is_some());
+                }
                 Some(Command::Restart(answer)) => {
                     self.variables = Variables::default();
                     self.interpreter = None;
@@ -123,6 +136,11 @@ impl Worker {
                     let started = self.failed.take().map_or(Ok(()), Err);
                     // The caller may have dropped its future.
                     let _ = answer.send(started);
+                }
+                Some(Command::Branch(answer)) => {
+                    let branch = self.branch().await;
+                    // The caller may have dropped its future.
+                    let _ = answer.send(branch);
                 }
                 Some(Command::Close(answer)) => {
                     if let Some(interpreter) = self.interpreter.take() {
@@ -150,7 +168,7 @@ impl Worker {
         self.lost = Some(lost);
     }
 
-    fn lose(&mut self, reason: String) -> Lost {
+    pub(super) fn lose(&mut self, reason: String) -> Lost {
         let variables = std::mem::take(&mut self.variables);
         Lost {
             reason,
@@ -160,7 +178,7 @@ impl Worker {
     }
 
     /// Starts the interpreter if there is none. The next cell reports a failure.
-    async fn start_again(&mut self) {
+    pub(super) async fn start_again(&mut self) {
         if self.interpreter.is_none() {
             match self.settings.start().await {
                 Ok((interpreter, _)) => {

@@ -34,13 +34,13 @@ pub const TESTS: &[Test] = &[
 ];
 
 /// The test's own cache and registries.
-struct RegistryFixture {
-    folder: tempfile::TempDir,
-    settings: PackageSettings,
+pub struct RegistryFixture {
+    pub folder: tempfile::TempDir,
+    pub settings: PackageSettings,
 }
 
 impl RegistryFixture {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let folder = open_folder();
         let mut settings = PackageSettings::default();
         settings.folder = Some(folder.path().join("cache/packages"));
@@ -48,6 +48,8 @@ impl RegistryFixture {
         // Nothing listens there.
         settings.npm = Some(RegistrySource::npm("http://127.0.0.1:1"));
         settings.gem = Some(RegistrySource::gem(["http://127.0.0.1:1"]));
+        settings.go = Some(RegistrySource::go("http://127.0.0.1:1"));
+        settings.cargo = Some(RegistrySource::cargo("sparse+http://127.0.0.1:1/"));
         Self { folder, settings }
     }
 
@@ -63,23 +65,23 @@ impl RegistryFixture {
         place
     }
 
-    fn client_with(&self, policy: CapabilityPolicy) -> SandboxClient {
+    pub fn client_with(&self, policy: CapabilityPolicy) -> SandboxClient {
         let backend = LocalBackend::new(config().packages(self.settings.clone()));
         SandboxClient::with_backend(Arc::new(backend), policy).expect("a valid policy")
     }
 
-    fn client(&self, packages: &[&str]) -> SandboxClient {
+    pub fn client(&self, packages: &[&str]) -> SandboxClient {
         let mut policy = policy();
         policy.packages = packages.iter().map(|name| (*name).to_owned()).collect();
         self.client_with(policy)
     }
 
-    async fn sandbox(&self, packages: &[&str]) -> SandboxHandle {
+    pub async fn sandbox(&self, packages: &[&str]) -> SandboxHandle {
         let created = self.client(packages).create(&spec()).await;
         created.unwrap_or_else(|error| panic!("{packages:?}: {error}"))
     }
 
-    async fn refused(&self, package: &str, kind: ErrorKind) -> Error {
+    pub async fn refused(&self, package: &str, kind: ErrorKind) -> Error {
         let created = self.client(&[package]).create(&spec()).await;
         let error = created.expect_err(package);
         assert_eq!(error.kind(), kind, "{error}");
@@ -88,21 +90,21 @@ impl RegistryFixture {
         error
     }
 
-    fn part(&self, name: &str) -> PathBuf {
+    pub fn part(&self, name: &str) -> PathBuf {
         self.folder.path().join("cache/packages").join(name)
     }
 }
 
 /// Asserts that what is in the cache was used. With Landlock alone, the attack before has changed
 /// permission bits of it, so it is installed again.
-fn assert_kept(registry: &PackageIndex, requests: usize) {
+pub fn assert_kept(registry: &PackageIndex, requests: usize) {
     if namespaces() {
         assert_eq!(registry.requests().len(), requests, "from the cache");
     }
 }
 
 /// All files below a folder.
-fn files(folder: &Path) -> Vec<PathBuf> {
+pub fn files(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     for entry in entries {

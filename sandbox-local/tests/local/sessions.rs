@@ -4,7 +4,7 @@ use sandbox_core::SandboxHandle;
 use sandbox_core::blocking::BlockingClient;
 use sandbox_lang::{BlockingSessions as _, Sessions as _};
 use sandbox_testing::sessions::{
-    javascript, python, python_forks, python_hostile, python_plots, shell,
+    javascript, pool, python, python_branches, python_forks, python_hostile, python_plots, shell,
 };
 
 use crate::harness::{Need, Test, test};
@@ -51,6 +51,10 @@ pub const PYTHON: &[Test] = tests![
     python_plots::figures_are_displayed_once,
     python_plots::figures_have_the_chosen_formats,
     python_plots::figures_of_plotly_are_displayed,
+    python_branches::branch_has_the_state_and_is_independent,
+    python_branches::end_of_a_branch_concerns_it_alone,
+    python_branches::branch_ends_with_its_session,
+    python_branches::interpreter_with_threads_has_no_branches,
     python_forks::fork_sees_variables_and_keeps_none,
     python_forks::preloaded_modules_are_loaded,
     python_forks::end_of_a_fork_is_told,
@@ -68,6 +72,7 @@ pub const JAVASCRIPT: &[Test] = tests![
     javascript::output_is_bounded,
     javascript::endless_cell_is_interrupted,
     javascript::end_of_the_interpreter_is_told,
+    javascript::branches_are_refused,
 ];
 
 pub const SHELL: &[Test] = tests![
@@ -93,6 +98,9 @@ pub const SHELL: &[Test] = tests![
 
 pub const TESTS: &[Test] = &[
     test!(threads session_needs_no_child_processes, Need::Program("python3")),
+    test!(threads pool_keeps_claims_apart, Need::Program("python3")),
+    test!(threads pool_hands_over_no_ended_sandbox, Need::Program("python3")),
+    test!(threads pool_ends_claims_at_their_lifetime, Need::Program("python3")),
     test!(sync blocking_session_keeps_state, Need::Program("python3")),
 ];
 
@@ -104,6 +112,18 @@ async fn session_needs_no_child_processes() {
     session.run("x = 6").await.expect("it runs");
     let cell = session.run("print(x * 7)").await.expect("it runs");
     assert_eq!(cell.stdout.text(), "42\n", "{cell:?}");
+}
+
+async fn pool_keeps_claims_apart() {
+    pool::claims_see_nothing_of_each_other(&client(policy()), &spec()).await;
+}
+
+async fn pool_hands_over_no_ended_sandbox() {
+    pool::ended_sandbox_is_not_handed_over(&client(policy()), &spec()).await;
+}
+
+async fn pool_ends_claims_at_their_lifetime() {
+    pool::lifetime_ends_a_claim(&client(policy()), &spec()).await;
 }
 
 fn blocking_session_keeps_state() {

@@ -1,12 +1,21 @@
 //! Sessions of the languages that the test images have.
 
-use sandbox_core::{CapabilityPolicy, SandboxHandle};
+use sandbox_core::{CapabilityPolicy, SandboxClient, SandboxHandle, SandboxSpec};
 
 use super::{BUSYBOX, ContractTest, LANGUAGES, PYTHON, TestBackend, TestResult, run};
-use crate::sessions::{javascript, python, python_forks, python_hostile, python_plots, shell};
+use crate::sessions::{
+    javascript, plot_libraries, pool, python, python_branches, python_forks, python_hostile,
+    python_plots, r, shell,
+};
 
 /// The beginning of the names of the tests of JavaScript, which need [`LANGUAGES`].
 pub(super) const JAVASCRIPT: &str = "session::javascript::";
+
+/// The beginning of the names of the tests of R, which need [`LANGUAGES`].
+pub(super) const R: &str = "session::r::";
+
+/// The beginning of the names of the tests of real plots, which need [`LANGUAGES`].
+pub(super) const PLOT_LIBRARIES: &str = "session::plot_libraries::";
 
 /// Runs a check in a sandbox with an image.
 fn check(
@@ -31,6 +40,32 @@ macro_rules! tests {
     };
 }
 
+/// Runs a check of pools.
+fn check_pool(
+    backend: &'static dyn TestBackend,
+    check: impl AsyncFnOnce(&SandboxClient, &SandboxSpec),
+) -> TestResult {
+    run(async {
+        let client = backend.client(CapabilityPolicy::new());
+        check(&client, &backend.spec().image(PYTHON)).await;
+        Ok(())
+    })
+}
+
+pub const POOL_TESTS: &[ContractTest] = &[
+    (
+        "session::pool::claims_see_nothing_of_each_other",
+        |backend| check_pool(backend, pool::claims_see_nothing_of_each_other),
+    ),
+    (
+        "session::pool::ended_sandbox_is_not_handed_over",
+        |backend| check_pool(backend, pool::ended_sandbox_is_not_handed_over),
+    ),
+    ("session::pool::lifetime_ends_a_claim", |backend| {
+        check_pool(backend, pool::lifetime_ends_a_claim)
+    }),
+];
+
 pub const TESTS: &[ContractTest] = tests![
     PYTHON: python::state_is_kept,
     PYTHON: python::errors_have_the_lines_of_the_cells,
@@ -54,6 +89,10 @@ pub const TESTS: &[ContractTest] = tests![
     PYTHON: python_plots::figures_are_displayed_once,
     PYTHON: python_plots::figures_have_the_chosen_formats,
     PYTHON: python_plots::figures_of_plotly_are_displayed,
+    PYTHON: python_branches::branch_has_the_state_and_is_independent,
+    PYTHON: python_branches::end_of_a_branch_concerns_it_alone,
+    PYTHON: python_branches::branch_ends_with_its_session,
+    PYTHON: python_branches::interpreter_with_threads_has_no_branches,
     PYTHON: python_forks::fork_sees_variables_and_keeps_none,
     PYTHON: python_forks::preloaded_modules_are_loaded,
     PYTHON: python_forks::end_of_a_fork_is_told,
@@ -67,6 +106,16 @@ pub const TESTS: &[ContractTest] = tests![
     LANGUAGES: javascript::output_is_bounded,
     LANGUAGES: javascript::endless_cell_is_interrupted,
     LANGUAGES: javascript::end_of_the_interpreter_is_told,
+    LANGUAGES: javascript::branches_are_refused,
+    LANGUAGES: r::state_is_kept,
+    LANGUAGES: r::errors_have_the_lines_of_the_cells,
+    LANGUAGES: r::input_is_given_or_ends,
+    LANGUAGES: r::plots_are_displayed_once,
+    LANGUAGES: r::endless_cell_is_interrupted,
+    LANGUAGES: r::end_of_the_interpreter_is_told,
+    LANGUAGES: r::forged_messages_end_the_interpreter,
+    LANGUAGES: plot_libraries::python_shows_figures_and_tables,
+    LANGUAGES: plot_libraries::r_shows_figures,
     BUSYBOX: shell::state_is_kept,
     BUSYBOX: shell::failures_are_told_and_keep_the_state,
     BUSYBOX: shell::code_cannot_break_out_of_its_cell,

@@ -10,8 +10,9 @@ use sandbox_core::spi::unique_name;
 use sandbox_core::{BuildRequest, CapabilityPolicy, ErrorKind, ExecRequest, SandboxClient};
 use sandbox_lang::packages::RegistrySource;
 
-use super::package_cache::{creation_error, policy_with};
+use super::package_cache::creation_error;
 use super::{EngineTest, TestEngine};
+use crate::contract::packages::policy_with;
 use crate::contract::{PYTHON, TestResult, run, shell};
 use crate::package_index::PackageIndex;
 use crate::registries;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sandbox_core::{ByteSize, Outcome, SandboxHandle};
+use sandbox_core::{ByteSize, ErrorKind, Outcome, SandboxHandle};
 use sandbox_lang::{CellOutcome, CellRequest, MimeData, Session, SessionRequest, SessionState};
 use tokio::time::Instant;
 
@@ -192,4 +192,12 @@ pub async fn end_of_the_interpreter_is_told(sandbox: &SandboxHandle) {
         "{cell:?}"
     );
     restarted(&session, &cell).await;
+}
+
+/// An interpreter of JavaScript cannot be copied.
+pub async fn branches_are_refused(sandbox: &SandboxHandle) {
+    let session = javascript(sandbox).await;
+    let error = session.branch().await.expect_err("there are none");
+    assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{error}");
+    completes(&session, "1").await;
 }

@@ -1,10 +1,14 @@
 //! Tests of sessions that every backend passes: they get a sandbox with the language.
 
 pub mod javascript;
+pub mod plot_libraries;
+pub mod pool;
 pub mod python;
+pub mod python_branches;
 pub mod python_forks;
 pub mod python_hostile;
 pub mod python_plots;
+pub mod r;
 pub mod shell;
 
 use std::time::Duration;

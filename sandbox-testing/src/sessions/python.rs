@@ -186,11 +186,13 @@ pub async fn output_is_bounded(sandbox: &SandboxHandle) {
 /// An endless loop is interrupted at the time limit, and the variables are kept.
 pub async fn endless_cell_is_interrupted(sandbox: &SandboxHandle) {
     let session = python(sandbox).await;
+    // An import can take longer than the limit of a cell below.
+    completes(&session, "import asyncio, threading, time\nkept = 1").await;
     for code in [
-        "kept = 1\nwhile True:\n    pass",
-        "import time\ntime.sleep(60)",
-        "import asyncio\nawait asyncio.sleep(60)",
-        "import threading\nthreading.Event().wait()",
+        "before = 1\nwhile True:\n    pass",
+        "before = 1\ntime.sleep(60)",
+        "before = 1\nawait asyncio.sleep(60)",
+        "before = 1\nthreading.Event().wait()",
     ] {
         let cell = run(&session, CellRequest::new(code).timeout(SHORT)).await;
         let CellOutcome::TimedOut { error: Some(error) } = &cell.outcome else {

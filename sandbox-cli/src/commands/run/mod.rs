@@ -1,7 +1,6 @@
 //! `sandbox run`: one execution in a new sandbox.
 
 mod artifacts_page;
-mod audit_file;
 mod code;
 pub(super) mod document;
 pub(super) mod enforcement_line;
@@ -27,6 +26,7 @@ use clap::Args;
 use sandbox::spi::escape;
 use sandbox::{Capability, Language, SandboxClient, registry};
 
+use super::audit::{AuditOption, audited};
 use crate::command_error::{CommandError, Outcome};
 use crate::options::{
     PathMap, PolicyOptions, Published, Request, RunScanOptions, published, writable,
@@ -34,7 +34,6 @@ use crate::options::{
 use crate::output::{LiveFormat, LiveFormatOption};
 use crate::print_status;
 use artifacts_page::ArtifactsPage;
-use audit_file::AuditFile;
 use output_folder::OutputFolder;
 use program::Program;
 use session::Run;
@@ -98,6 +97,11 @@ pub struct RunArguments {
     #[arg(long, value_name = "FILE", help_heading = "Artifacts")]
     artifacts_html: Option<PathBuf>,
 
+    /// Leave plots to the code. Otherwise, with --out or --artifacts-html and without --artifact,
+    /// figures that Python or R shows become files in /output
+    #[arg(long, help_heading = "Artifacts")]
+    no_plots: bool,
+
     /// Fail (exit code 125) if an artifact is missing or was not copied, although the program
     /// succeeded
     #[arg(long, help_heading = "Artifacts")]
@@ -140,10 +144,8 @@ pub struct RunArguments {
     )]
     commit: Option<String>,
 
-    /// Append what happens in the sandbox to FILE, one JSON object a line: decisions, executions,
-    /// denials, connections. What cannot be written is told, and stops nothing
-    #[arg(long, value_name = "FILE")]
-    audit: Option<PathBuf>,
+    #[command(flatten)]
+    audit: AuditOption,
 
     /// Print only warnings and errors
     #[arg(short, long)]
@@ -206,12 +208,8 @@ pub fn run(arguments: &RunArguments) -> Outcome {
     let page = page.transpose()?;
     let secrets = arguments.policy.secrets.read()?;
     let client = SandboxClient::open_with(tier.tier, request.policy.clone(), &request.settings)?;
-    let audit = arguments.audit.as_deref().map(AuditFile::open);
-    let audit = audit.transpose()?;
-    let client = match &audit {
-        Some(audit) => client.audited(audit.log()),
-        None => client,
-    };
+    let audit = arguments.audit.open()?;
+    let client = audited(client, audit.as_ref());
     let image = program
         .language()
         .and_then(|language| language.image.clone());
@@ -243,9 +241,7 @@ pub fn run(arguments: &RunArguments) -> Outcome {
     });
     // A thread may wait for standard input forever.
     runtime.shutdown_background();
-    if let Some(audit) = audit {
-        audit.finish();
-    }
+    drop(audit);
     outcome
 }
 

@@ -12,6 +12,9 @@ use crate::command_error::CommandError;
 /// Exported if `--out` is given without `--artifact`.
 pub const DEFAULT_EXPORT: &str = "/output/**";
 
+/// The folder in the sandbox whose files that exports.
+pub const EXPORTED: &str = "/output";
+
 /// The default of `--out`.
 const DEFAULT_FOLDER: &str = "artifacts";
 

@@ -1,20 +1,21 @@
 //! A run from the sandbox's creation to its end.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::path::Path;
 use std::time::Duration;
 
 use sandbox::{
-    BuildRequest, ErrorKind, ExecRequest, ExecResult, Export, SandboxClient, SandboxHandle,
-    SkippedArtifact,
+    BuildRequest, ErrorKind, ExecRequest, ExecResult, Export, ReadyCode, SandboxClient,
+    SandboxHandle, SkippedArtifact, save_plots,
 };
 
 use super::artifacts_page::ArtifactsPage;
 use super::document::RunDocument;
 use super::hints::{is_shell_line, missing_program, shell_fix};
 use super::live::{LiveOutput, WrittenOutput, exec_live};
-use super::output_folder::{DEFAULT_EXPORT, OutputFolder};
+use super::output_folder::{DEFAULT_EXPORT, EXPORTED, OutputFolder};
 use super::program::{CopiedFile, Program};
 use super::signals::Signals;
 use super::stdin::{StdinChoice, warn_unread_stdin};
@@ -142,7 +143,12 @@ impl Run<'_> {
             && self.arguments.format.format == LiveFormat::Text
         {
             tokio::time::sleep(SILENCE_LIMIT).await;
-            print_status(format_args!("installing {}", packages.join(", ")));
+            // Hashes of a package are long.
+            let names = packages
+                .iter()
+                .filter_map(|package| package.split('#').next());
+            let names = names.collect::<Vec<_>>().join(", ");
+            print_status(format_args!("installing {names}"));
         }
         std::future::pending().await
     }
@@ -180,13 +186,18 @@ impl Run<'_> {
             self.arguments.format.format.document(),
         )
         .await?;
+        let variables = self.plots(sandbox, &folder, ready.as_ref()).await?;
         let result = match &mut ready {
             Some(ready) => {
                 self.secrets.give(&mut ready.command);
+                ready.command.env.extend(variables);
                 let stdin = self.stdin();
                 exec_live(sandbox, &ready.command, stdin, live.as_mut()).await
             }
-            None => self.execute(sandbox, &folder, live.as_mut()).await,
+            None => {
+                self.execute(sandbox, &folder, variables, live.as_mut())
+                    .await
+            }
         };
         if let Some(ready) = ready {
             ready.clean_up(sandbox).await;
@@ -211,6 +222,29 @@ impl Run<'_> {
         })
     }
 
+    /// Whether plots become files, because everything in the output folder is exported.
+    fn saves_plots(&self) -> bool {
+        self.has_default_artifacts && !self.arguments.no_plots
+    }
+
+    /// The variables by which plots become files.
+    async fn plots(
+        &self,
+        sandbox: &SandboxHandle,
+        folder: &str,
+        ready: Option<&ReadyCode>,
+    ) -> sandbox::Result<BTreeMap<String, String>> {
+        match self.program.language() {
+            Some(language) if self.saves_plots() => {
+                let folder = format!("{folder}/.plots");
+                let none = BTreeMap::new();
+                let env = ready.map_or(&none, |ready| &ready.command.env);
+                save_plots(sandbox, language, EXPORTED, &folder, env).await
+            }
+            _ => Ok(BTreeMap::new()),
+        }
+    }
+
     /// The folder in the sandbox for a copied file: a new one, so that the program imports no
     /// neighboring file. Without isolation, the temporary folder is shared, so the name is random.
     fn folder(&self, sandbox: &SandboxHandle) -> String {
@@ -227,15 +261,16 @@ impl Run<'_> {
         &self,
         sandbox: &SandboxHandle,
         folder: &str,
+        variables: BTreeMap<String, String>,
         mut live: Option<&mut LiveOutput>,
     ) -> sandbox::Result<ExecResult> {
         let stdin = self.stdin();
         let is_missing = |error: &sandbox::Error| error.kind() == ErrorKind::ProgramNotFound;
         let (mut command, mut alternatives) = self.program.commands(folder);
-        self.secrets.give(&mut command);
-        alternatives
-            .iter_mut()
-            .for_each(|other| self.secrets.give(other));
+        for command in std::iter::once(&mut command).chain(&mut alternatives) {
+            self.secrets.give(command);
+            command.env.extend(variables.clone());
+        }
         if self.arguments.tty {
             let has_term = self.request.spec.env.contains_key(terminal::TERM);
             command = terminal::on_terminal(command, has_term);
@@ -280,10 +315,13 @@ impl Run<'_> {
         stdin
     }
 
-    /// Removes a copied file: without isolation, it is on the host.
+    /// Removes the files of the run: without isolation they are on the host, and an adopted container
+    /// stays.
     async fn clean_up(&self, sandbox: &SandboxHandle) {
-        let has_files = self.program.copied().is_some() || self.program.code().is_some();
-        if self.is_isolated || !has_files {
+        let has_files =
+            self.program.copied().is_some() || self.program.code().is_some() || self.saves_plots();
+        let ends_with_the_run = self.is_isolated && self.arguments.adopt.is_none();
+        if ends_with_the_run || !has_files {
             return;
         }
         let folder = self.folder(sandbox);

@@ -1,4 +1,4 @@
-"""The driver of Python sessions, part 3: runs cells."""
+"""The driver of Python sessions, part 4: runs cells."""
 import ast
 import builtins
 import faulthandler
@@ -319,10 +319,10 @@ def run_cell(request):
         STREAMS.begin(request["limits"])
         STREAMS.end(finished_cell(request))
         return
-    threads = [thread.name for thread in threading.enumerate() if thread not in THREADS]
+    threads = other_threads()
     if threads:
         State.cell = None
-        message = {"type": "refused", "cell": request["cell"], "threads": threads[:10]}
+        message = {"type": "refused", "cell": request["cell"], "threads": threads}
         with CHANNEL:
             CHANNEL.send_message(message)
         return
@@ -346,80 +346,6 @@ def finished_cell(request):
     return done
 
 
-def forked_cell(request):
-    """Runs a cell in a copy of this process. Returns what the host is told.
-
-    Only this process speaks with the host. The copy tells it through a pipe, and writes its output
-    into the same pipes as other child processes.
-    """
-    (source, sink), (crash, log) = high_pipe(), high_pipe()
-    # No other thread holds the channel meanwhile.
-    with CHANNEL:
-        # Python forgets signals that reach a child before its `fork` has returned.
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-        try:
-            INTERRUPTS.fork = fork()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        if not INTERRUPTS.fork:
-            run_as_fork(request, sink, log)
-    os.close(sink)
-    os.close(log)
-    done = None
-    with open(source, "rb") as messages:
-        for line in messages:
-            if line[:1] == b"d":
-                done = json.loads(line[1:])
-                break
-            with CHANNEL:
-                for stream in STREAMS.streams:
-                    stream.take(CHANNEL, STREAMS.is_cell)
-                CHANNEL.send(b"m", line[1:-1])
-    child, INTERRUPTS.fork = INTERRUPTS.fork, None
-    if done is not None:
-        # It exits now, which takes a while if it has much memory.
-        ENDING.append(child)
-    else:
-        status = os.waitpid(child, 0)[1]
-        done = {"type": "done", "cell": State.cell, "error": None, "displays_omitted": 0}
-        code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
-        number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
-        os.set_blocking(crash, False)
-        try:
-            details = os.read(crash, MAX_TEXT).decode("utf-8", "replace")
-        except BlockingIOError:
-            details = ""
-        done["died"] = {"code": code, "signal": number, "details": details}
-    os.close(crash)
-    # Its variables are gone, and those of this process are what they were.
-    done["variables"] = State.cell = None
-    return done
-
-
-def reap():
-    for child in list(ENDING):
-        try:
-            if os.waitpid(child, os.WNOHANG)[0]:
-                ENDING.remove(child)
-        except ChildProcessError:
-            ENDING.remove(child)  # The code has waited for it.
-
-
-def run_as_fork(request, sink, log):
-    global PID
-    PID = os.getpid()
-    # A child of this process closes them, as it does with the channel of the first one.
-    CHANNEL.source, CHANNEL.sink, CHANNEL.log = sink, sink, log
-    CHANNEL.send = lambda kind, payload: CHANNEL.write(kind + payload + b"\n")
-    STREAMS.streams, State.loop = (), None
-    INTERRUPTS.is_fork, INTERRUPTS.is_sent = True, False
-    faulthandler.enable(log, all_threads=False)
-    INTERRUPTS.unmask()
-    done = finished_cell(request)
-    CHANNEL.send(b"d", encoded_message(done))
-    os._exit(0)
-
-
 def leave_child(error):
     """Ends a process that the code forked and that ran to the end of the cell."""
     if error is not None:
@@ -436,27 +362,16 @@ def control():
         elif frame is not None and frame[0] == b"i":
             INTERRUPTS.want()
         else:
-            INTERRUPTS.received += 1
+            if frame is not None and frame[0] == b"r":
+                INTERRUPTS.received += 1
             REQUESTS.put(frame)
             if frame is None:
                 return
 
 
-def forget_channel():
-    """A forked child must not speak for the session."""
-    CHANNEL.lock = threading.Lock()
-    for descriptor in (CHANNEL.source, CHANNEL.sink, CHANNEL.log):
-        try:
-            os.close(descriptor)
-        except OSError:
-            pass  # The code closed it.
-
-
 def main():
-    signal.signal(signal.SIGINT, INTERRUPTS.handle)
     # A handler, unlike SIG_IGN, is not inherited by programs: see `kill_processes`.
     signal.signal(signal.SIGHUP, lambda number, frame: None)
-    faulthandler.enable(CHANNEL.log, all_threads=False)
     if OPTIONS["plots"]:
         sys.meta_path.insert(0, FigureFinder())
     sys.path[:], sys.argv[:] = USER_PATH, [""]
@@ -464,8 +379,7 @@ def main():
     USER.__builtins__ = builtins
     builtins.display = display
     os.register_at_fork(after_in_child=forget_channel)
-    open_stdin(b"")
-    open_output()
+    prepare()
     try:
         for module in OPTIONS["preload"]:
             importlib.import_module(module)
@@ -474,17 +388,37 @@ def main():
         os._exit(1)
     # The collector then writes to nothing of that, so forks share it.
     gc.freeze()
+    serve()
+    while True:
+        frame = REQUESTS.get()
+        if frame is None:
+            return
+        if frame[0] == b"r":
+            run_cell(json.loads(frame[1]))
+            continue
+        try:
+            branch()
+        except OSError as error:
+            with CHANNEL:
+                CHANNEL.send_message({"type": "not_branched", "reason": str(error)})
+
+
+def prepare():
+    """Prepares this process to run code."""
+    faulthandler.enable(CHANNEL.log, all_threads=False)
+    signal.signal(signal.SIGINT, INTERRUPTS.handle)
+    open_stdin(b"")
+    open_output()
+
+
+def serve():
+    """Tells the host that cells can come."""
     for function in (STREAMS.pump, control):
         thread = threading.Thread(target=function, daemon=True)
         thread.start()
         THREADS.append(thread)
     with CHANNEL:
         CHANNEL.send_message({"type": "ready", "version": "%d.%d.%d" % sys.version_info[:3]})
-    while True:
-        frame = REQUESTS.get()
-        if frame is None:
-            return
-        run_cell(json.loads(frame[1]))
 
 
 main()

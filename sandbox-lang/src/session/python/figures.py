@@ -10,7 +10,12 @@ from matplotlib.backend_bases import FigureManagerBase, _Backend
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-TYPES = {"png": "image/png", "svg": "image/svg+xml", "pdf": "application/pdf"}
+TYPES = {
+    "png": "image/png",
+    "jpeg": "image/jpeg",
+    "svg": "image/svg+xml",
+    "pdf": "application/pdf",
+}
 is_rendering = False
 
 

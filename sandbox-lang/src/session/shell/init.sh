@@ -11,6 +11,9 @@ if [ "${BASH_VERSION-}" ]; then
         compgen -A function -S '()'
     }
 else
+    # These shells leave what they are doing when SIGINT comes. BusyBox may then keep a lock of its C
+    # library, and waits for it forever. A trap runs between two commands, where this is safe.
+    trap '[ ! -s "$__sandbox_folder/interrupting" ] || kill -INT $$' URG
     # A line of a value may look like a variable, so `set` alone does not say what is one.
     __sandbox_names() {
         for __name in $(set | sed -n 's/^\([A-Za-z][A-Za-z0-9_]*\)=.*/\1/p'); do
@@ -37,6 +40,7 @@ __sandbox_new_names() {
 # The cell, its status, the number of new variables, and those names that fit. At the start, the
 # version instead of names.
 __sandbox_end() {
+    >|"$__sandbox_folder/interrupting"
     IFS=' 
 '
     set +efux

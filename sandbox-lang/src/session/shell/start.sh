@@ -1,8 +1,8 @@
-# Starts a session of a shell: $0 is the shell, $1 the beginning of a folder's name, $2 what marks
-# the end of a cell, and $3 what the shell runs first.
+# Starts a session of a shell or of R: $0 is its program, $1 the beginning of a folder's name, $2 what
+# marks the end of a cell, $3 what the program runs first, and $4 the language. $5 and $6 are for R.
 #
 # Two helpers share its process group, and the code's programs get no descriptor of theirs. One takes
-# requests of the host. The other tells the ends of cells, on both streams of output. Neither is a
+# requests of the host. The other tells the ends of cells, on both streams of output, and messages. Neither is a
 # child of the shell: the `wait` of BusyBox waits for all children, also for those it did not start.
 set -e
 # What a killed shell of this session left. It may be ending, so the new folder has another name.
@@ -16,6 +16,8 @@ folder=$1-$$ mark=$2
 )
 exec 5<&0 0</dev/null
 set +e
+language=$4 is_bash=""
+if [ "$language" = sh ] && "$0" -c '[ "${BASH_VERSION-}" ]'; then is_bash=1; fi
 
 # This shell ends once it has started both helpers.
 (
@@ -24,10 +26,21 @@ set +e
     exec 3<>"$folder/end" 5<&-
     while IFS= read -r line <&3; do
         printf '\000%s %s\n' "$mark" "$line"
+        # A piece of a message.
+        case $line in +* | =*) continue ;; esac
         printf '\000%s %s\n' "$mark" "${line%% *}" >&2
     done
 } &
 teller=$!
+
+# Waits until the shell has emptied a file, at most so many times 20 ms.
+until_empty() {
+    tries=0
+    while [ -s "$folder/$1" ] && [ "$tries" -lt "$2" ]; do
+        sleep 0.02
+        tries=$((tries + 1))
+    done
+}
 
 # Kills what the code started: descendants of the shell, and processes of its session.
 kill_children() {
@@ -58,14 +71,26 @@ kill_children() {
     trap '' INT HUP
     read -r self rest </proc/self/stat || self=none
     exec 3>"$folder/sh"
-    printf ". '%s/init'\n" "$folder" >&3
+    if [ "$language" = sh ]; then printf ". '%s/init'\n" "$folder" >&3; fi
     while read -r kind cell code input <&5; do
         case $kind in
             r)
                 printf %b "$code" >"$folder/code"
-                printf %b "$input" >"$folder/input"
-                # The line empties this file.
+                if [ "$language" = r ]; then
+                    # Its standard input is this file, which it has read up to a position.
+                    while read -r name position; do
+                        if [ "$name" = pos: ]; then break; fi
+                    done <"/proc/$$/fdinfo/0"
+                    { head -c "$position" /dev/zero && printf %b "$input"; } >"$folder/input"
+                else
+                    printf %b "$input" >"$folder/input"
+                fi
+                # The program empties this file.
                 echo x >"$folder/waiting"
+                if [ "$language" = r ]; then
+                    echo "$cell" >&3
+                    continue
+                fi
                 printf '__sandbox_cell=%s __sandbox_status="" ' "$cell" >&3
                 printf "&& >|'%s/waiting' " "$folder" >&3
                 printf "&& . '%s/code' <'%s/input'; " "$folder" "$folder" >&3
@@ -73,11 +98,14 @@ kill_children() {
                 ;;
             i)
                 # A shell that is interrupted before it runs the line may forget the line.
-                tries=0
-                while [ -s "$folder/waiting" ] && [ "$tries" -lt 100 ]; do
-                    sleep 0.02
-                    tries=$((tries + 1))
-                done
+                until_empty waiting 100
+                if [ "$language" = sh ] && [ ! "$is_bash" ]; then
+                    # The shell's trap, which runs unless the shell waits, ends the cell.
+                    echo x >"$folder/interrupting"
+                    kill -URG $$
+                    until_empty interrupting 10
+                    if [ ! -s "$folder/interrupting" ]; then continue; fi
+                fi
                 kill -INT "-$$"
                 ;;
             k) kill_children ;;
@@ -89,11 +117,15 @@ kill_children() {
 } &
 )
 
+if [ "$language" = r ]; then
+    : >"$folder/input"
+    exec "$0" "$folder/init" "$folder" "$5" "$6" <"$folder/input" 5<&-
+fi
 # An interactive shell goes on after errors and interrupts. It must not read files of its own.
 export __sandbox_start="$folder" PS1='' PS2=''
 if [ "${ENV+set}" ]; then export __sandbox_env="$ENV"; fi
 unset ENV
-if "$0" -c '[ "${BASH_VERSION-}" ]'; then
+if [ "$is_bash" ]; then
     exec "$0" --norc --noprofile --noediting -i <"$folder/sh" 5<&-
 fi
 # BusyBox takes the end of a background process for the end of an interactive standard input. The
