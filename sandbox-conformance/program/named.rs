@@ -20,6 +20,9 @@ const WAIT: usize = 10_000;
 /// The answer of the suite's server. Others may answer in its place.
 const ANSWER: &[u8] = b"here";
 
+/// The most bytes of all answers on a connection.
+const LONGEST_ANSWER: usize = 4096;
+
 /// Sends a message to a port of a name, then to each of the addresses, until the suite's server
 /// answers. Arguments: the message in hexadecimal digits, a name or nothing, its port, addresses.
 fn reach(arguments: &ProbeArguments, kind: usize) -> CallResult {
@@ -49,13 +52,33 @@ fn digits(text: &str) -> Vec<u8> {
 
 fn exchange(address: &Address, kind: usize, message: &[u8]) -> Result<(), Errno> {
     let socket = connect(address, kind)?;
-    let answer = ask(socket, message);
+    let answer = ask(socket, message).and_then(|answer| match kind {
+        STREAM => to_its_end(socket, answer),
+        _ => Ok(answer),
+    });
     close(socket);
-    // Somebody else has answered, who says why not.
-    match answer?.starts_with(ANSWER) {
+    // The last of several answers counts. Somebody else may have given it, who says why not.
+    match answer?.ends_with(ANSWER) {
         true => Ok(()),
         false => Err(Errno::EACCES),
     }
+}
+
+/// The rest of an answer that has begun. Who answers also ends the connection.
+fn to_its_end(socket: i32, mut answer: Vec<u8>) -> Result<Vec<u8>, Errno> {
+    while answer.len() < LONGEST_ANSWER {
+        if !poll(socket, 1, WAIT)? {
+            return Err(Errno::ETIMEDOUT);
+        }
+        let mut piece = [0u8; 512];
+        match kernel!(READ, socket, piece.as_mut_slice(), piece.len()) {
+            // It was complete before the reset.
+            Ok(0) | Err(Errno::ECONNRESET) => return Ok(answer),
+            Ok(length) => answer.extend_from_slice(&piece[..length]),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(answer)
 }
 
 /// Sends a message and reads the beginning of the answer.

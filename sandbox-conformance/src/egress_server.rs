@@ -32,6 +32,8 @@ pub struct EgressServer {
     pub of_another: u16,
     /// For a rule at level `name`.
     pub named: u16,
+    /// For a rule at level `http`. It answers each request, and the others one message.
+    pub read: u16,
 }
 
 impl EgressServer {
@@ -53,29 +55,45 @@ impl EgressServer {
     }
 
     fn start() -> io::Result<Self> {
-        let datagrams = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
-        let open = datagrams.local_addr()?.port();
+        let (listener, datagrams) = same_port()?;
         std::thread::Builder::new().spawn(move || answer_datagrams(&datagrams))?;
+        let listen = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
         Ok(Self {
-            open: listen(open)?,
-            public: listen(0)?,
-            of_another: listen(0)?,
-            named: listen(0)?,
+            open: serve(listener, answer)?,
+            public: serve(listen()?, answer)?,
+            of_another: serve(listen()?, answer)?,
+            named: serve(listen()?, answer)?,
+            read: serve(listen()?, answer_requests)?,
         })
     }
 }
 
-/// Serves this port, or a free one for 0, until the process ends.
-fn listen(port: u16) -> io::Result<u16> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
+/// Sockets for TCP and UDP with one number, which other programs may use in one of the protocols.
+fn same_port() -> io::Result<(TcpListener, UdpSocket)> {
+    // Those in use, so that each of them is tried once.
+    let mut others = Vec::new();
+    loop {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        match UdpSocket::bind(listener.local_addr()?) {
+            Ok(datagrams) => return Ok((listener, datagrams)),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && others.len() < 100 => {
+                others.push(listener);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Serves this port until the process ends.
+fn serve(listener: TcpListener, answer: fn(TcpStream) -> io::Result<()>) -> io::Result<u16> {
     let port = listener.local_addr()?.port();
-    let serve = move || {
+    let accept = move || {
         for peer in listener.incoming().flatten() {
             // Without a thread the client sees a reset, which no control takes for success.
             let _ = std::thread::Builder::new().spawn(move || answer(peer));
         }
     };
-    std::thread::Builder::new().spawn(serve)?;
+    std::thread::Builder::new().spawn(accept)?;
     Ok(port)
 }
 
@@ -92,6 +110,28 @@ fn answer(mut peer: TcpStream) -> io::Result<()> {
     }
     if keep(&message) {
         peer.write_all(b"here")?;
+    }
+    Ok(())
+}
+
+/// Answers requests without a body, until one asks to close the connection.
+fn answer_requests(mut peer: TcpStream) -> io::Result<()> {
+    peer.set_read_timeout(Some(PATIENCE))?;
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while peer.read(&mut byte)? == 1 && head.len() < MAX_MESSAGE {
+        head.push(byte[0]);
+        if !head.ends_with(b"\r\n\r\n") {
+            continue;
+        }
+        if !keep(&head) {
+            break;
+        }
+        peer.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nhere")?;
+        if contains(&head.to_ascii_lowercase(), "connection: close") {
+            break;
+        }
+        head.clear();
     }
     Ok(())
 }

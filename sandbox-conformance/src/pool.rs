@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use sandbox_core::spi::unique_name;
 use sandbox_core::{
-    Capability, CapabilityPolicy, Enforcement, Error, ErrorKind, SandboxHandle, SandboxSpec, Unmet,
+    Capability, CapabilityPolicy, Enforcement, Error, ErrorKind, HostMount, SandboxClient,
+    SandboxHandle, SandboxSpec, Unmet,
 };
 use tokio::sync::{Mutex, MutexGuard};
 
@@ -30,6 +31,9 @@ const UNSCHEDULABLE: &str = "Unschedulable";
 
 /// The pause between two attempts to create an unschedulable sandbox.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// Where folders appear that a policy allows to mount.
+pub const MOUNTED: &str = "/mounted";
 
 /// The sandboxes of a run.
 #[derive(Debug)]
@@ -296,8 +300,24 @@ impl SandboxPool {
     /// # Errors
     ///
     /// As [`Target::client`].
-    pub fn client(&self, slot: &SandboxSlot) -> Result<sandbox_core::SandboxClient, Error> {
+    pub fn client(&self, slot: &SandboxSlot) -> Result<SandboxClient, Error> {
         self.target.client(slot.setup.policy.clone())
+    }
+
+    /// A client with the policy of a slot without these demands, and the slot's specification.
+    ///
+    /// # Errors
+    ///
+    /// As [`Target::client`].
+    pub fn client_and_spec(
+        &self,
+        slot: &SandboxSlot,
+        waived: &[Unmet],
+    ) -> Result<(SandboxClient, SandboxSpec), Error> {
+        let client = self
+            .target
+            .client(waive(slot.setup.policy.clone(), waived))?;
+        Ok((client, self.spec(&slot.setup, &|_| ())))
     }
 
     /// Creates a sandbox with the policy of a slot, changed by `change`, and ends it.
@@ -310,12 +330,11 @@ impl SandboxPool {
         slot: &SandboxSlot,
         change: impl FnOnce(&mut CapabilityPolicy),
     ) -> Result<(), Error> {
-        let mut policy = slot.setup.policy.clone();
-        change(&mut policy);
-        self.attempt(policy, &slot.setup, &|_| ())
-            .await?
-            .kill()
-            .await
+        let mut setup = slot.setup.clone();
+        change(&mut setup.policy);
+        // What this host cannot enforce is the subject of other probes.
+        let (sandbox, _, _) = self.create_waiving(&setup, &|_| ()).await?;
+        sandbox.kill().await
     }
 
     async fn attempt(
@@ -340,6 +359,12 @@ impl SandboxPool {
         if let Some(capacity) = self.capacity {
             (spec.memory, spec.cpus) = capacity.sizes(setup);
         }
+        // What the policy lets a specification name, it names.
+        spec.secrets.clone_from(&setup.policy.secrets);
+        let sources = setup.policy.mount_sources.iter().flatten();
+        spec.mounts = sources
+            .map(|source| HostMount::read_only(&source.path, MOUNTED))
+            .collect();
         change(&mut spec);
         spec
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sandbox_core::Error;
+use sandbox_core::{Error, SandboxClient, SandboxSpec};
 
 use super::{ProbeContext, SlotRole};
 use crate::evidence::Attempt;
@@ -84,12 +84,27 @@ impl ProbeContext {
         kept.map_err(|declined| self.declined(&declined))
     }
 
+    /// A client whose policy demands only what this host enforces, and the specification of the
+    /// attacked sandbox.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such sandbox.
+    pub async fn client_and_spec(&mut self) -> Result<(SandboxClient, SandboxSpec), Attempt> {
+        let waived = self
+            .with_sandbox(async |sandbox| sandbox.waived().to_vec())
+            .await?;
+        self.pool
+            .client_and_spec(&self.attack_slot, &waived)
+            .map_err(|error| Attempt::unclear(error.to_string()))
+    }
+
     /// Opens another client of the backend, under the attacked sandbox's policy.
     ///
     /// # Errors
     ///
     /// If the backend cannot be opened again.
-    pub fn client(&self) -> Result<sandbox_core::SandboxClient, ProbeError> {
+    pub fn client(&self) -> Result<SandboxClient, ProbeError> {
         Ok(self.pool.client(&self.attack_slot)?)
     }
 }

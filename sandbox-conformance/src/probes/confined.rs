@@ -3,7 +3,7 @@
 //! Other probes attack one execution. These run a list of attacks on the host, in an execution, and
 //! in one that was started otherwise: the answers of the last two must be the same.
 
-use sandbox_core::{ExecRequest, ExecResult, SandboxHandle, Stdin};
+use sandbox_core::{ExecRequest, ExecResult, SandboxHandle, Stdin, TerminalSize};
 
 use crate::canary::Canary;
 use crate::pool::ProbeSandbox;
@@ -24,6 +24,12 @@ pub static PROBES: &[Probe] = &[
         PRIVILEGES,
         "attacks from a detached sandbox through a second client as from an attached one",
         |context| Box::pin(later_client(context)),
+    ),
+    Probe::behavior(
+        "confined::on_a_terminal",
+        PRIVILEGES,
+        "attacks from an execution with a terminal as from one without",
+        |context| Box::pin(on_a_terminal(context)),
     ),
     Probe::behavior(
         "confined::with_input",
@@ -181,6 +187,26 @@ async fn with_input(context: &mut ProbeContext) -> Result<(), ProbeError> {
     .await
 }
 
+async fn on_a_terminal(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    compare(context, "attack on a terminal", async |context, calls| {
+        let runs = context
+            .with_sandbox(async |sandbox| {
+                let mut answers = Vec::new();
+                for call in calls {
+                    let request = sandbox.request(call).terminal(TerminalSize::new(24, 80));
+                    let mut result = run(sandbox.handle(), &request, Stdin::Null).await?;
+                    // A terminal ends lines with two bytes.
+                    result.stdout.bytes.retain(|byte| *byte != b'\r');
+                    answers.push(Run::from(result).attempt(None));
+                }
+                Ok(vec![answers])
+            })
+            .await;
+        Ok(flat(runs))
+    })
+    .await
+}
+
 async fn in_parallel(context: &mut ProbeContext) -> Result<(), ProbeError> {
     compare(
         context,
@@ -196,11 +222,6 @@ async fn in_parallel(context: &mut ProbeContext) -> Result<(), ProbeError> {
         },
     )
     .await
-}
-
-/// A failed execution is unclear.
-fn flat<T>(result: Result<sandbox_core::Result<T>, Attempt>) -> Result<T, Attempt> {
-    result?.map_err(|error| Attempt::unclear(error.to_string()))
 }
 
 async fn later_client(context: &mut ProbeContext) -> Result<(), ProbeError> {

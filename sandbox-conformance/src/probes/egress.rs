@@ -31,6 +31,14 @@ pub static PROBES: &[Probe] = &[
     )
     .setup(|_| with_rules()),
     Probe::isolation(
+        "egress::climbing_path",
+        EGRESS,
+        "asks, at level http, for a path that leaves the allowed one for servers that decode it",
+        REFUSED_REQUEST,
+        |context| judged(context, &[("GET /allowed/%2e%2e/denied", NAME)]),
+    )
+    .setup(|_| with_requests()),
+    Probe::isolation(
         "egress::encrypted_hello",
         EGRESS,
         "asks for an allowed name with TLS whose real server name is encrypted",
@@ -38,6 +46,19 @@ pub static PROBES: &[Probe] = &[
         |context| requests(context, Hello::Encrypted),
     )
     .setup(|_| with_rules()),
+    Probe::isolation(
+        "egress::later_host",
+        EGRESS,
+        "makes an allowed request at level http, and asks for another host on the same connection",
+        REFUSED_REQUEST,
+        |context| {
+            judged(
+                context,
+                &[("GET /allowed/", NAME), ("GET /allowed/", ANOTHER)],
+            )
+        },
+    )
+    .setup(|_| with_requests()),
     Probe::isolation(
         "egress::no_server_name",
         EGRESS,
@@ -59,6 +80,14 @@ pub static PROBES: &[Probe] = &[
     )
     .setup(|_| with_rules()),
     Probe::isolation(
+        "egress::other_method",
+        EGRESS,
+        "asks for an allowed path at level http with a method that is not",
+        REFUSED_REQUEST,
+        |context| judged(context, &[("POST /allowed/", NAME)]),
+    )
+    .setup(|_| with_requests()),
+    Probe::isolation(
         "egress::other_name",
         EGRESS,
         "connects to a name that a rule denies, on a port that is allowed for another name",
@@ -70,6 +99,14 @@ pub static PROBES: &[Probe] = &[
     )
     .setup(|_| without_the_name())
     .allow_setup(|_| with_rules()),
+    Probe::isolation(
+        "egress::other_path",
+        EGRESS,
+        "asks for a path at level http that no rule allows",
+        REFUSED_REQUEST,
+        |context| judged(context, &[("GET /denied", NAME)]),
+    )
+    .setup(|_| with_requests()),
     Probe::isolation(
         "egress::other_port",
         EGRESS,
@@ -160,6 +197,12 @@ fn with_rules() -> SandboxSetup {
     ])
 }
 
+/// A rule at level `http`.
+fn with_requests() -> SandboxSetup {
+    let port = EgressServer::get().read;
+    rules(&[format!("{NAME}:{port} http GET /allowed/* private")])
+}
+
 /// The name is denied, and its port is allowed for another one.
 fn without_the_name() -> SandboxSetup {
     let open = EgressServer::get().open;
@@ -173,6 +216,8 @@ enum FirstMessage {
     Plain,
     /// A request for this host.
     Http { host: &'static str },
+    /// Requests, each with a method, a path and a host.
+    Requests(&'static [(&'static str, &'static str)]),
     /// The first message of TLS.
     Tls(Hello),
 }
@@ -193,6 +238,17 @@ impl FirstMessage {
             Self::Http { host } => {
                 format!("GET / HTTP/1.1\r\nHost: {host}\r\nX-Probe: {marker}\r\n\r\n").into()
             }
+            Self::Requests([earlier @ .., last]) => {
+                // The server must not take them for the attack.
+                let before = marker.replace('.', "-before.");
+                let request = |(line, host): &(&str, &str), marker: &str, end: &str| {
+                    format!("{line} HTTP/1.1\r\nHost: {host}\r\nX-Probe: {marker}\r\n{end}\r\n")
+                };
+                let earlier = earlier.iter().map(|asked| request(asked, &before, ""));
+                let last = request(last, marker, "Connection: close\r\n");
+                earlier.chain([last]).collect::<String>().into()
+            }
+            Self::Requests([]) => Vec::new(),
             Self::Tls(hello) => hello.bytes(marker),
         }
     }
@@ -278,6 +334,17 @@ impl Attempted {
         let port = self.port.to_string();
         Call::new([self.subcommand, &digits, self.name, &port]).and(format!("127.0.0.1/{port}"))
     }
+}
+
+/// At level `http`: an allowed request, and these.
+fn judged<'a>(
+    context: &'a mut ProbeContext,
+    requests: &'static [(&'static str, &'static str)],
+) -> crate::probe::ProbeFuture<'a> {
+    let permitted = Attempted::to(EgressServer::get().read);
+    let attack = permitted.saying(FirstMessage::Requests(requests));
+    let permitted = permitted.saying(FirstMessage::Requests(&[("GET /allowed/", NAME)]));
+    Box::pin(connect(context, permitted, attack))
 }
 
 /// At level `name`: a request for the allowed name, and one with this hello.

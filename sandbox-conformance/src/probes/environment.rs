@@ -1,5 +1,7 @@
 //! Environment variables, inherited descriptors, and the working folder.
 
+use sandbox_core::ExecRequest;
+
 use crate::canary::Canary;
 use crate::host_fixture::SECRET_VARIABLE;
 use crate::probes::prelude::*;
@@ -50,6 +52,13 @@ pub static PROBES: &[Probe] = &[
         |context| Box::pin(others_variables(context)),
     )
     .setup(with_one_variable),
+    Probe::behavior(
+        "environment::secret_of_earlier",
+        ENV_VAR_ACCESS,
+        "looks for the secrets that an earlier execution was given, as a variable and as a file",
+        |context| Box::pin(secret_of_earlier(context)),
+    )
+    .setup(with_secrets),
     Probe::isolation(
         "environment::working_folder",
         ENV_VAR_ACCESS,
@@ -114,5 +123,36 @@ async fn working_folder(context: &mut ProbeContext) -> Result<(), ProbeError> {
     context.allow_control(&read(&readable, &granted)).await;
     context.attack(&attack).await;
     context.host_check(canary.host_check());
+    Ok(())
+}
+
+/// The names of the secrets that executions get, as a variable and as a file.
+const SECRETS: [&str; 2] = ["PROBE_VARIABLE", "PROBE_KEPT"];
+
+fn with_secrets(_: &HostFixture) -> SandboxSetup {
+    SandboxSetup::with(|policy| policy.secrets = SECRETS.map(str::to_owned).to_vec())
+}
+
+async fn secret_of_earlier(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    context.host_control(&Call::new(["alive"])).await?;
+    let [value, kept] = ["variable", "kept"].map(|name| format!("{}-{name}", context.token()));
+    feature(context, "look for earlier secrets", async |sandbox| {
+        let show = "echo $PROBE_VARIABLE $PROBE_KEPT_FILE; cat $PROBE_KEPT_FILE";
+        let with = ExecRequest::shell(show)
+            .secret(SECRETS[0], value.clone())
+            .secret_file(SECRETS[1], kept.clone());
+        let given = sandbox.handle().exec(&with).await?.stdout_text();
+        let path = given.split_whitespace().nth(1).unwrap_or("none").to_owned();
+        if given != format!("{value} {path}\n{kept}") {
+            return Ok(Some(format!("the execution itself gets {given:?}")));
+        }
+        let look = format!("echo $PROBE_VARIABLE $PROBE_KEPT_FILE; cat {path}; env; echo end");
+        let later = sandbox.handle().exec(&ExecRequest::shell(look)).await?;
+        let output = later.stdout_text();
+        let is_there = output.contains(&value) || output.contains(&kept);
+        Ok((is_there || !output.ends_with("end\n")).then_some(output))
+    })
+    .await;
+    context.no_host_effect("the sandbox has no other place for a secret");
     Ok(())
 }

@@ -28,12 +28,14 @@ mod prelude;
 mod procedures;
 mod processes;
 mod second_run;
+mod sessions;
 pub mod signs;
 mod streams;
 mod subjects;
 mod subprocess;
 mod swap;
 mod swap_fixture;
+mod terminal;
 mod timeout;
 mod two_sandboxes;
 
@@ -63,8 +65,10 @@ pub fn all() -> Vec<&'static Probe> {
         pids::PROBES,
         processes::PROBES,
         second_run::PROBES,
+        sessions::PROBES,
         streams::PROBES,
         subprocess::PROBES,
+        terminal::PROBES,
         timeout::PROBES,
         two_sandboxes::PROBES,
     ];

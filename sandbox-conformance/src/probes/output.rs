@@ -148,13 +148,10 @@ async fn incomplete(context: &mut ProbeContext) -> Result<(), ProbeError> {
                 (true, held, usual) => Some(format!("told {held:?}, and {usual:?} otherwise")),
             })
         })
-        .await
-        .and_then(|deviation: Result<_, sandbox_core::Error>| {
-            deviation.map_err(|error| Attempt::unclear(error.to_string()))
-        });
+        .await;
     context.record_attack(behavior(
         "end while another execution holds the output",
-        deviation,
+        flat(deviation),
     ));
     context.no_host_effect("output does not affect the host");
     Ok(())

@@ -3,10 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use sandbox_core::ErrorKind;
+
 use crate::context::ProbeContext;
 use crate::evidence::{Attempt, Step};
 use crate::host_fixture::HostFixture;
 use crate::listeners::Listener;
+use crate::pool::ProbeSandbox;
 use crate::probe::{ProbeError, ProbeFuture, SandboxSetup};
 use crate::program::Call;
 
@@ -114,6 +117,32 @@ pub fn behavior(action: &str, deviation: Result<Option<String>, Attempt>) -> Ste
         Err(attempt) => attempt,
     };
     Step::new(action, attempt)
+}
+
+/// What a feature did otherwise than documented.
+pub type Deviation = sandbox_core::Result<Option<String>>;
+
+/// Tests a behavior of a feature that a backend may lack, after the host control.
+pub async fn feature(
+    context: &mut ProbeContext,
+    action: &str,
+    act: impl AsyncFnOnce(&ProbeSandbox) -> Deviation,
+) {
+    context.allow_control(&Call::new(["alive"])).await;
+    let deviation = context.with_sandbox(act).await;
+    let deviation = match deviation {
+        Ok(Err(error)) if error.kind() == ErrorKind::Unsupported => {
+            context.not_offered(error.to_string());
+            Ok(None)
+        }
+        other => flat(other),
+    };
+    context.record_attack(behavior(action, deviation));
+}
+
+/// A failed execution is unclear.
+pub fn flat<T>(result: Result<sandbox_core::Result<T>, Attempt>) -> Result<T, Attempt> {
+    result?.map_err(|error| Attempt::unclear(error.to_string()))
 }
 
 /// The step of a control. `failure` says what was wrong.

@@ -35,4 +35,6 @@ pub const DENIALS: Subject = feature(Feature::Denials);
 pub const DETACHED: Subject = feature(Feature::Detached);
 pub const EXEC: Subject = feature(Feature::Exec);
 pub const FILES: Subject = feature(Feature::Files);
+pub const SESSIONS: Subject = feature(Feature::Sessions);
 pub const STREAMS: Subject = feature(Feature::Streams);
+pub const TERMINAL: Subject = feature(Feature::Terminal);

@@ -162,7 +162,7 @@ async fn limits_kept(
         .with_sandbox(async |sandbox| {
             for input in inputs {
                 let [short, middle, long] =
-                    LIMITS.map(|limit| ends_in_time(sandbox, limit, input()));
+                    LIMITS.map(|limit| ends_in_time(sandbox, limit, *input));
                 let (short, middle, long) = tokio::join!(short, middle, long);
                 let deviation = short?.or(middle?).or(long?);
                 if deviation.is_some() {
@@ -171,36 +171,45 @@ async fn limits_kept(
             }
             Ok(None)
         })
-        .await
-        .and_then(|deviation: Result<_, sandbox_core::Error>| {
-            deviation.map_err(|error| Attempt::unclear(error.to_string()))
-        });
-    context.record_attack(behavior(action, deviation));
+        .await;
+    context.record_attack(behavior(action, flat(deviation)));
     context.no_host_effect("the time limit does not affect the host");
     Ok(())
 }
 
+/// How often a limit is tried that ended late. A busy host ends one of them late, and a wrong limit
+/// all of them.
+const TRIES: u32 = 3;
+
 async fn ends_in_time(
     sandbox: &ProbeSandbox,
     limit: Duration,
-    input: Stdin,
+    input: fn() -> Stdin,
 ) -> sandbox_core::Result<Option<String>> {
     let request = sandbox.request(&Call::new(["stubborn", "9000"]).timeout(limit));
-    let start = Instant::now();
-    let mut execution = sandbox.handle().start(&request, input).await?;
-    // A piped input stays open until the end.
-    let writer = execution.take_stdin();
-    let result = execution.wait().await?;
-    drop(writer);
-    let took = result.duration;
-    let in_time = (limit..limit + limit / 10 + LATE).contains(&took) && start.elapsed() >= limit;
-    let right = in_time && result.outcome == Outcome::TimedOut;
-    Ok((!right).then(|| {
-        format!(
+    let mut late = None;
+    for _ in 0..TRIES {
+        let start = Instant::now();
+        let mut execution = sandbox.handle().start(&request, input()).await?;
+        // A piped input stays open until the end.
+        let writer = execution.take_stdin();
+        let result = execution.wait().await?;
+        drop(writer);
+        let took = result.duration;
+        let told = format!(
             "{} after {took:?} with a limit of {limit:?}",
             result.outcome
-        )
-    }))
+        );
+        let is_early = took < limit || start.elapsed() < limit;
+        if is_early || result.outcome != Outcome::TimedOut {
+            return Ok(Some(told));
+        }
+        if took < limit + limit / 10 + LATE {
+            return Ok(None);
+        }
+        late = Some(told);
+    }
+    Ok(late)
 }
 
 async fn output_before(context: &mut ProbeContext) -> Result<(), ProbeError> {

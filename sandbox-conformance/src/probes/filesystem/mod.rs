@@ -1,5 +1,7 @@
 //! Access to host files.
 
+use sandbox_core::MountSource;
+
 use crate::canary::Canary;
 use crate::probes::prelude::*;
 
@@ -67,6 +69,14 @@ pub static PROBES: &[Probe] = &[
     )
     .version(2)
     .setup(rooted_if_supported),
+    // The folder has mode 0777, so only the mount protects it.
+    Probe::behavior(
+        "filesystem::mounted_read_only",
+        FILESYSTEM_WRITE_ROOTS,
+        "reads and creates a file in a folder of the host that is mounted read-only at another path",
+        |context| Box::pin(write_access::mounted_read_only(context)),
+    )
+    .setup(mounting),
     Probe::isolation(
         "filesystem::proc_roots",
         FILESYSTEM_READ_ROOTS,
@@ -199,4 +209,11 @@ async fn read(context: &mut ProbeContext, canary: &Canary) -> Result<(), ProbeEr
     context.attack(&read).await;
     context.host_check(canary.host_check());
     Ok(())
+}
+
+/// A setup whose specification mounts the read root; see [`crate::pool::MOUNTED`].
+fn mounting(fixture: &HostFixture) -> SandboxSetup {
+    SandboxSetup::with(|policy| {
+        policy.mount_sources = Some(vec![MountSource::read_only(fixture.read_root())]);
+    })
 }

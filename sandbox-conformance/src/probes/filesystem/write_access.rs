@@ -1,8 +1,10 @@
 //! Probes that change host files outside the write roots, or change what they must not.
 
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use crate::canary::Canary;
+use crate::pool::MOUNTED;
 use crate::probes::prelude::*;
 
 pub(super) const ATTRIBUTES: &[ExpectedDenial] = &[
@@ -45,6 +47,38 @@ pub(super) async fn create_in_read_root(context: &mut ProbeContext) -> Result<()
         )
         .await;
     context.attack(&Call::new(["create"]).and(&planted)).await;
+    context.check_host("the new file's name in the folder", !planted.exists());
+    Ok(())
+}
+
+pub(super) async fn mounted_read_only(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let folder = context.read_folder()?;
+    std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o777))?;
+    let visible = Canary::plant(&folder.join("visible"), 0o644)?;
+    let planted = folder.join("planted");
+    context
+        .host_control(&Call::new(["create"]).and(folder.join("control")))
+        .await?;
+    let root = context.fixture().read_root();
+    let inside = Path::new(MOUNTED).join(folder.strip_prefix(&root)?);
+    let read = Call::new(["read"])
+        .and(inside.join("visible"))
+        .expect(visible.fingerprint());
+    let create = Call::new(["create"]).and(inside.join("planted"));
+    feature(context, "read, and create a file", async |sandbox| {
+        let read = sandbox.run(&read).await?.attempt(read.expected.as_deref());
+        let created = sandbox.run(&create).await?.attempt(None);
+        let accepted = |sign: &String| signs::UNWRITABLE.iter().any(|it| it.sign == sign);
+        Ok(match (&read, &created) {
+            (Attempt::Succeeded { .. }, Attempt::Blocked { signature })
+                if signature.iter().all(accepted) =>
+            {
+                None
+            }
+            _ => Some(format!("reading: {read:?}, creating: {created:?}")),
+        })
+    })
+    .await;
     context.check_host("the new file's name in the folder", !planted.exists());
     Ok(())
 }

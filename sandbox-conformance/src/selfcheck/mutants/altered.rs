@@ -30,6 +30,10 @@ pub(super) enum ExecAlteration {
     PatientWithInput,
     /// Files that are not programs are written with the same mode.
     SameMode,
+    /// Signals and new sizes of terminals do not arrive.
+    Deaf,
+    /// Executions keep the variables of those before.
+    KeepsVariables,
 }
 
 /// How exports are altered.
@@ -60,6 +64,8 @@ pub(super) struct Alteration {
     pub(super) exports: ExportAlteration,
     /// Whether ending a sandbox is only reported.
     pub(super) immortal: bool,
+    /// Whether every sandbox is the first one.
+    pub(super) recycled: bool,
 }
 
 impl Alteration {
@@ -71,6 +77,7 @@ impl Alteration {
         exec: ExecAlteration::Straight,
         exports: ExportAlteration::Straight,
         immortal: false,
+        recycled: false,
     };
 }
 
@@ -111,6 +118,8 @@ pub(super) fn leave_open(request: &mut ExecRequest) {
 pub(super) struct AlteredBackend<B> {
     backend: B,
     alteration: Alteration,
+    /// The first sandbox, if it is used again.
+    first: tokio::sync::OnceCell<Arc<dyn Instance>>,
 }
 
 impl<B> AlteredBackend<B> {
@@ -118,6 +127,7 @@ impl<B> AlteredBackend<B> {
         Self {
             backend,
             alteration,
+            first: tokio::sync::OnceCell::new(),
         }
     }
 }
@@ -140,9 +150,13 @@ impl<B: Backend> Backend for AlteredBackend<B> {
         let claims = self.backend.assess(plan).await?;
         let mut altered = plan.clone();
         (self.alteration.plan)(&mut altered);
-        let instance = self.backend.create(&altered).await?;
+        let create = async || Ok(Arc::from(self.backend.create(&altered).await?));
+        let instance = match self.alteration.recycled {
+            true => Arc::clone(self.first.get_or_try_init(create).await?),
+            false => create().await?,
+        };
         Ok(Box::new(AlteredInstance::new(
-            Arc::from(instance),
+            instance,
             self.alteration,
             claims,
         )))

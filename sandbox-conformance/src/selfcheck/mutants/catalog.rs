@@ -9,7 +9,7 @@ use sandbox_local::LocalMutation;
 use super::altered::{
     Alteration, ExecAlteration, ExportAlteration, inherit_environment, leave_open, lose_exit_code,
 };
-use super::loosened_rules;
+use super::{feature_mutants, loosened_rules};
 
 /// A backend with one fault.
 #[derive(Debug, Clone, Copy)]
@@ -101,7 +101,7 @@ const fn mechanism(
     }
 }
 
-const fn altered(
+pub(super) const fn altered(
     name: &'static str,
     alteration: Alteration,
     own: &'static [&'static str],
@@ -134,7 +134,11 @@ const fn exports(
     altered(name, alteration, own)
 }
 
-const fn exec(name: &'static str, exec: ExecAlteration, own: &'static [&'static str]) -> Mutant {
+pub(super) const fn exec(
+    name: &'static str,
+    exec: ExecAlteration,
+    own: &'static [&'static str],
+) -> Mutant {
     let alteration = Alteration {
         exec,
         ..Alteration::NONE
@@ -371,6 +375,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
     loosened_rules::PORTS,
     loosened_rules::PRIVATE,
     loosened_rules::REQUESTS,
+    loosened_rules::FIRST_REQUESTS,
+    loosened_rules::METHODS,
+    loosened_rules::PATHS,
     altered(
         "timeouts ignored",
         Alteration {
@@ -419,9 +426,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
     exec(
         "no input",
         ExecAlteration::NoInput,
-        &["streams::binary_integrity"],
+        &["sessions::state", "streams::binary_integrity"],
     )
-    .may(&["streams::"]),
+    .may(&["sessions::", "streams::", "terminal::"]),
     end(
         "exit code defaulted to 0",
         lose_exit_code,
@@ -481,4 +488,10 @@ pub(super) const MUTANTS: &[Mutant] = &[
         },
         &["detached::ends_in_time"],
     ),
+    feature_mutants::DEAF,
+    feature_mutants::ONE_TERMINAL_SIZE,
+    feature_mutants::NO_TERMINALS,
+    feature_mutants::WRITABLE_MOUNTS,
+    feature_mutants::KEPT_VARIABLES,
+    feature_mutants::RECYCLED,
 ];

@@ -1,12 +1,13 @@
 //! The sandboxes of an [`super::altered::AlteredBackend`].
 
+use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sandbox_core::spi::{Input, Instance, OutputSink, Source};
+use sandbox_core::spi::{ControlReceiver, Input, Instance, OutputSink, Source};
 use sandbox_core::{
     ArtifactLimits, Copied, EnforcementReport, Error, ErrorKind, ExecEnd, ExecRequest, Export,
     FileEntry, Outcome, Result,
@@ -44,6 +45,8 @@ pub(super) struct AlteredInstance {
     alteration: Alteration,
     claims: EnforcementReport,
     first_export: Mutex<Option<Vec<ExportedFile>>>,
+    /// The variables of all executions.
+    variables: Mutex<BTreeMap<String, String>>,
 }
 
 impl AlteredInstance {
@@ -57,6 +60,7 @@ impl AlteredInstance {
             alteration,
             claims,
             first_export: Mutex::new(None),
+            variables: Mutex::default(),
         }
     }
 
@@ -148,6 +152,17 @@ impl Instance for AlteredInstance {
                 if exec == ExecAlteration::NoInput {
                     input.stdin = None;
                 }
+                if exec == ExecAlteration::Deaf {
+                    input.control = ControlReceiver::default();
+                }
+                if exec == ExecAlteration::KeepsVariables {
+                    let mut kept = self
+                        .variables
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner);
+                    kept.append(&mut request.env);
+                    request.env.clone_from(&kept);
+                }
                 if exec == ExecAlteration::PatientWithInput && input.stdin.is_some() {
                     request.timeout = Some(limit.saturating_mul(3));
                 }
@@ -233,6 +248,9 @@ impl Instance for AlteredInstance {
     }
 
     async fn kill(&self) -> Result<()> {
+        if self.alteration.recycled {
+            return Ok(());
+        }
         if self.alteration.immortal {
             // Delayed, because nothing may outlive the suite.
             let instance = Arc::clone(&self.instance);

@@ -43,11 +43,51 @@ pub(super) const REQUESTS: Mutant = loosened(
         })
     },
     &[
+        "egress::climbing_path",
         "egress::encrypted_hello",
+        "egress::later_host",
         "egress::no_server_name",
         "egress::other_host",
+        "egress::other_method",
+        "egress::other_path",
         "egress::other_server_name",
     ],
+);
+
+pub(super) const FIRST_REQUESTS: Mutant = loosened(
+    "only the first request of a connection checked",
+    |plan| {
+        replace(plan, |rule, _| match rule.reads_requests() {
+            true => with(rule, Some(RuleLevel::Name), rule.is_private()),
+            false => vec![rule.clone()],
+        })
+    },
+    &[
+        "egress::climbing_path",
+        "egress::later_host",
+        "egress::other_method",
+        "egress::other_path",
+    ],
+);
+
+pub(super) const METHODS: Mutant = loosened(
+    "every method allowed",
+    |plan| {
+        replace(plan, |rule, _| {
+            vec![parsed(rule.to_string().replace(" GET ", " "))]
+        })
+    },
+    &["egress::other_method"],
+);
+
+pub(super) const PATHS: Mutant = loosened(
+    "every path allowed",
+    |plan| {
+        replace(plan, |rule, _| {
+            vec![parsed(rule.to_string().replace(" /allowed/*", ""))]
+        })
+    },
+    &["egress::climbing_path", "egress::other_path"],
 );
 
 const fn loosened(name: &'static str, plan: fn(&mut Plan), own: &'static [&'static str]) -> Mutant {
@@ -89,8 +129,13 @@ fn with(rule: &NetworkRule, level: Option<RuleLevel>, private: bool) -> Vec<Netw
     let ports = rule.ports().unwrap_or_default().into_iter();
     let changed = ports.map(|port| {
         let level = level.unwrap_or(rule.level(port));
+        let requests = match level {
+            RuleLevel::Http => rule.requests().to_string(),
+            _ => String::new(),
+        };
         let private = if private { " private" } else { "" };
-        parsed(format!("{}:{port} {level}{private}", rule.destination()))
+        let destination = rule.destination();
+        parsed(format!("{destination}:{port} {level}{requests}{private}"))
     });
     changed.collect()
 }

@@ -10,6 +10,7 @@ mod base;
 mod catalog;
 #[cfg(feature = "engines")]
 mod engine_mutants;
+mod feature_mutants;
 mod instance;
 mod loosened_rules;
 #[cfg(feature = "k8s")]

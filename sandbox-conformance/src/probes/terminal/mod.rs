@@ -1,0 +1,129 @@
+//! Executions with a terminal of their own.
+
+use std::time::Duration;
+
+use sandbox_core::{
+    ExecEvent, ExecRequest, Execution, SandboxHandle, Stdin, StdinWriter, TerminalSize,
+};
+use tokio::io::AsyncWriteExt as _;
+
+use crate::probes::prelude::*;
+
+/// The probes of this area.
+pub static PROBES: &[Probe] = &[
+    Probe::behavior(
+        "terminal::interrupt",
+        TERMINAL,
+        "presses Ctrl-C while a shell waits for a program, and expects only the program to end",
+        |context| Box::pin(behaves(context, "press Ctrl-C", interrupt)),
+    ),
+    Probe::behavior(
+        "terminal::size",
+        TERMINAL,
+        "starts a program on a terminal of 33 lines and 101 columns, resizes it, and compares what \
+         the program is told",
+        |context| Box::pin(behaves(context, "resize a terminal", size)),
+    ),
+    Probe::behavior(
+        "terminal::standard_streams",
+        TERMINAL,
+        "asks for the terminal of an execution with one, and of one without",
+        |context| Box::pin(behaves(context, "look for terminals", standard_streams)),
+    ),
+];
+
+/// How long a program on a terminal may run.
+const LIMIT: Duration = Duration::from_secs(20);
+
+async fn behaves(
+    context: &mut ProbeContext,
+    action: &str,
+    act: impl AsyncFnOnce(&SandboxHandle) -> Deviation,
+) -> Result<(), ProbeError> {
+    context.host_control(&Call::new(["alive"])).await?;
+    feature(context, action, async |sandbox| act(sandbox.handle()).await).await;
+    context.no_host_effect("a terminal of the sandbox does not affect the host");
+    Ok(())
+}
+
+fn shell(script: &str) -> ExecRequest {
+    ExecRequest::shell(script).timeout(LIMIT)
+}
+
+/// A program on a terminal, and what it has shown.
+struct Screen {
+    execution: Execution,
+    keyboard: StdinWriter,
+    text: String,
+}
+
+impl Screen {
+    async fn start(sandbox: &SandboxHandle, script: &str) -> sandbox_core::Result<Self> {
+        let request = shell(script).terminal(TerminalSize::new(33, 101));
+        let mut execution = sandbox.start(&request, Stdin::Piped).await?;
+        let keyboard = execution.take_stdin().expect("it is piped");
+        Ok(Self {
+            execution,
+            keyboard,
+            text: String::new(),
+        })
+    }
+
+    /// Reads until the screen shows the text, or the program has ended.
+    async fn until(&mut self, text: &str) -> sandbox_core::Result<()> {
+        while !self.text.contains(text) {
+            match self.execution.next_event().await? {
+                Some(ExecEvent::Stdout(bytes)) => self.text += &String::from_utf8_lossy(&bytes),
+                Some(ExecEvent::Started) => {}
+                _ => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// What the program has shown, and how it ended.
+    async fn end(mut self) -> sandbox_core::Result<(String, Outcome)> {
+        let result = self.execution.wait().await?;
+        Ok((self.text + &result.stdout_text(), result.outcome))
+    }
+}
+
+async fn standard_streams(sandbox: &SandboxHandle) -> Deviation {
+    let script = "for n in 0 1 2; do if [ -t $n ]; then echo yes; else echo no; fi; done; \
+                  if (: </dev/tty) 2>/dev/null; then echo own; else echo none; fi";
+    let without = sandbox.exec(&shell(script)).await?.stdout_text();
+    if without != "no\nno\nno\nnone\n" {
+        return Ok(Some(format!("without a terminal: {without:?}")));
+    }
+    let (with, outcome) = Screen::start(sandbox, script).await?.end().await?;
+    let is_right = with == "yes\r\nyes\r\nyes\r\nown\r\n" && outcome == Outcome::Exited { code: 0 };
+    Ok((!is_right).then(|| format!("with a terminal: {with:?}, {outcome}")))
+}
+
+async fn size(sandbox: &SandboxHandle) -> Deviation {
+    let script = "trap 'stty size; exit 7' WINCH; stty size; while :; do sleep 0.05; done";
+    let mut screen = Screen::start(sandbox, script).await?;
+    screen.until("33 101\r\n").await?;
+    screen.execution.resize(TerminalSize::new(11, 222)).await?;
+    screen.until("11 222\r\n").await?;
+    let (text, outcome) = screen.end().await?;
+    let is_right = text.contains("33 101\r\n") && text.contains("11 222\r\n");
+    let is_right = is_right && outcome == Outcome::Exited { code: 7 };
+    Ok((!is_right).then(|| format!("{text:?}, {outcome}")))
+}
+
+async fn interrupt(sandbox: &SandboxHandle) -> Deviation {
+    // The shell handles the signal once its child has ended.
+    let script =
+        "trap 'echo caught' INT; sh -c 'echo ready; exec sleep 15'; echo status $?; exit 5";
+    let mut screen = Screen::start(sandbox, script).await?;
+    screen.until("ready").await?;
+    if let Err(error) = screen.keyboard.write_all(b"\x03").await {
+        return Ok(Some(format!("the key is not taken: {error}")));
+    }
+    screen.until("status").await?;
+    let (text, outcome) = screen.end().await?;
+    let is_right = text.contains("caught") && text.contains("status 130");
+    let is_right = is_right && outcome == Outcome::Exited { code: 5 };
+    Ok((!is_right).then(|| format!("{text:?}, {outcome}")))
+}

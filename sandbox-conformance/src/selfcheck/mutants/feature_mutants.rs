@@ -1,0 +1,68 @@
+//! Faults of terminals, sessions, mounts and secrets.
+
+use sandbox_core::TerminalSize;
+
+use super::altered::{Alteration, ExecAlteration};
+use super::catalog::{Mutant, altered, exec};
+
+pub(super) const DEAF: Mutant = exec(
+    "signals and sizes do not arrive",
+    ExecAlteration::Deaf,
+    &["terminal::size"],
+);
+
+pub(super) const ONE_TERMINAL_SIZE: Mutant = altered(
+    "terminals of one size",
+    Alteration {
+        request: |request| {
+            request.terminal = request.terminal.map(|_| TerminalSize::new(24, 80));
+        },
+        ..Alteration::NONE
+    },
+    &["terminal::size"],
+);
+
+pub(super) const NO_TERMINALS: Mutant = altered(
+    "pipes for terminals",
+    Alteration {
+        request: |request| request.terminal = None,
+        ..Alteration::NONE
+    },
+    &["terminal::standard_streams", "terminal::interrupt"],
+)
+.may(&["terminal::"]);
+
+pub(super) const WRITABLE_MOUNTS: Mutant = altered(
+    "writable mounts",
+    Alteration {
+        plan: |plan| {
+            for mount in &mut plan.mounts {
+                mount.read_only = false;
+            }
+        },
+        ..Alteration::NONE
+    },
+    &["filesystem::mounted_read_only"],
+);
+
+pub(super) const KEPT_VARIABLES: Mutant = exec(
+    "variables of earlier executions",
+    ExecAlteration::KeepsVariables,
+    &["environment::secret_of_earlier"],
+);
+
+/// Every sandbox of the run is the same one, whatever was asked for.
+pub(super) const RECYCLED: Mutant = altered(
+    "used sandboxes handed over",
+    Alteration {
+        recycled: true,
+        ..Alteration::NONE
+    },
+    &["sessions::pool"],
+)
+.may(&[
+    "processes::",
+    "artifacts::",
+    "environment::",
+    "filesystem::",
+]);
