@@ -41,4 +41,11 @@ pub struct SandboxStats {
     /// Bytes that were written to block devices.
     #[serde(rename = "written_bytes")]
     pub written: Option<u64>,
+    /// Bytes that connections of code have sent, as the host passed them on. `None` without rules
+    /// for connections: the host does not see them then.
+    #[serde(rename = "egress_sent_bytes")]
+    pub egress_sent: Option<u64>,
+    /// Bytes that servers have sent to code.
+    #[serde(rename = "egress_received_bytes")]
+    pub egress_received: Option<u64>,
 }

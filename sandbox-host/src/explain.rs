@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use sandbox_core::policy::Explanation;
 use sandbox_core::{CapabilityPolicy, Error, ErrorKind, Result};
 
-/// Explains what code may do with `subject`: a path of this host if it contains a `/` or is `.` or
-/// `..`, otherwise a host with or without a port. Relative paths start in the current folder.
+/// Explains what code may do with `subject`: an HTTP request if it contains `://`, a path of this
+/// host if it contains a `/` or is `.` or `..`, otherwise a host with or without a port. Relative
+/// paths start in the current folder.
 ///
 /// ```
 /// use sandbox_core::CapabilityPolicy;
@@ -20,8 +21,11 @@ use sandbox_core::{CapabilityPolicy, Error, ErrorKind, Result};
 ///
 /// # Errors
 ///
-/// Those of [`CapabilityPolicy::explain_host`], and [`ErrorKind::Io`] without a current folder.
+/// Those of [`CapabilityPolicy::explain_host`] and [`CapabilityPolicy::explain_request`], and [`ErrorKind::Io`] without a current folder.
 pub fn explain(policy: &CapabilityPolicy, subject: &str) -> Result<Vec<Explanation>> {
+    if subject.contains("://") {
+        return Ok(vec![policy.explain_request(subject)?]);
+    }
     if !is_path(subject) {
         return policy.explain_host(subject);
     }

@@ -61,6 +61,13 @@ pub trait Isolator: Send + Sync + 'static {
         SandboxStats::default()
     }
 
+    /// Paths in the sandbox where it sees files of its control groups, of either version, if the
+    /// host does not see them. The agent then reads them in place of [`Isolator::stats`]. Code that
+    /// controls the agent can falsify the values.
+    fn stats_inside(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// Creates an image of the sandbox's files: see [`sandbox_core::spi::Instance::commit`].
     async fn commit(&self, tag: &ImageReference) -> Result<ImageInfo> {
         let _ = tag;

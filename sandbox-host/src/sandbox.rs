@@ -9,7 +9,7 @@ use sandbox_agent::protocol::{AgentSettings, ClientKey, Confinement};
 use sandbox_core::{EnforcementReport, Error, ErrorKind, Plan, Result};
 
 use crate::confinement::export_folders;
-use crate::egress::{Egress, Resolver};
+use crate::egress::{Egress, EgressOptions};
 use crate::state::DetachedRecord;
 use crate::tcp::code;
 
@@ -179,12 +179,11 @@ impl Sandbox {
     }
 
     /// Lets code connect to the hosts that the plan's rules allow, if it has rules. The sandbox must
-    /// have its own network namespace without any other way out. `resolver` finds the addresses of
-    /// names; by default this host's does.
+    /// have its own network namespace without any other way out.
     #[must_use]
-    pub fn with_egress(mut self, plan: &Plan, resolver: Option<Arc<dyn Resolver>>) -> Self {
+    pub fn with_egress(mut self, plan: &Plan, options: EgressOptions) -> Self {
         self.settings.egress = code::settings(plan);
-        self.egress = code::egress(plan, resolver);
+        self.egress = code::egress(plan, options);
         self
     }
 

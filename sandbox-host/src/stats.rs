@@ -15,31 +15,44 @@ const MAX_FILE: u64 = 64 * 1024;
 pub fn cgroup_stats<'p>(folders: impl IntoIterator<Item = &'p Path>) -> SandboxStats {
     let mut stats = SandboxStats::default();
     for folder in folders {
-        let file = |name: &str| read(&folder.join(name));
-        let number = |name: &str| file(name)?.trim().parse::<u64>().ok();
-        let cpu = || {
-            let micros = file("cpu.stat").and_then(|text| field(&text, "usage_usec"));
-            let nanos = || number("cpuacct.usage").map(Duration::from_nanos);
-            micros.map(Duration::from_micros).or_else(nanos)
-        };
-        let disk = |version_2, version_1| {
-            let sum = file("io.stat").map(|text| sum_of(&text, version_2));
-            let total = || {
-                file("blkio.throttle.io_service_bytes_recursive")
-                    .map(|text| total_of(&text, version_1))
-            };
-            sum.or_else(total)
-        };
-        let memory = || number("memory.current").or_else(|| number("memory.usage_in_bytes"));
-        let peak = || number("memory.peak").or_else(|| number("memory.max_usage_in_bytes"));
-        stats.cpu_time = stats.cpu_time.or_else(cpu);
-        stats.memory = stats.memory.or_else(memory);
-        stats.memory_peak = stats.memory_peak.or_else(peak);
-        stats.processes = stats.processes.or_else(|| number("pids.current"));
-        stats.read = stats.read.or_else(|| disk("rbytes=", "Read"));
-        stats.written = stats.written.or_else(|| disk("wbytes=", "Write"));
+        add(&mut stats, |name| read(&folder.join(name)));
     }
     stats
+}
+
+/// The values in the files of a sandbox's control groups, of either version, by path.
+pub(crate) fn stats_in(files: &[(&str, String)]) -> SandboxStats {
+    let mut stats = SandboxStats::default();
+    add(&mut stats, |name| {
+        let mut found = files.iter().filter(|(path, _)| path.ends_with(name));
+        found.next().map(|(_, text)| text.clone())
+    });
+    stats
+}
+
+/// Adds what is still unknown, from the files of the kernel that `file` reads.
+fn add(stats: &mut SandboxStats, file: impl Fn(&str) -> Option<String>) {
+    let number = |name: &str| file(name)?.trim().parse::<u64>().ok();
+    let cpu = || {
+        let micros = file("cpu.stat").and_then(|text| field(&text, "usage_usec"));
+        let nanos = || number("cpuacct.usage").map(Duration::from_nanos);
+        micros.map(Duration::from_micros).or_else(nanos)
+    };
+    let disk = |version_2, version_1| {
+        let sum = file("io.stat").map(|text| sum_of(&text, version_2));
+        let total = || {
+            file("blkio.throttle.io_service_bytes_recursive").map(|text| total_of(&text, version_1))
+        };
+        sum.or_else(total)
+    };
+    let memory = || number("memory.current").or_else(|| number("memory.usage_in_bytes"));
+    let peak = || number("memory.peak").or_else(|| number("memory.max_usage_in_bytes"));
+    stats.cpu_time = stats.cpu_time.or_else(cpu);
+    stats.memory = stats.memory.or_else(memory);
+    stats.memory_peak = stats.memory_peak.or_else(peak);
+    stats.processes = stats.processes.or_else(|| number("pids.current"));
+    stats.read = stats.read.or_else(|| disk("rbytes=", "Read"));
+    stats.written = stats.written.or_else(|| disk("wbytes=", "Write"));
 }
 
 fn read(path: &Path) -> Option<String> {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use sandbox_core::{PullPolicy, Result};
 use sandbox_host::DEFAULT_IMAGE;
+use sandbox_lang::packages::PackageSettings;
 
 use crate::environment;
 use crate::pool::WarmPool;
@@ -99,6 +100,11 @@ pub struct KubernetesConfig {
     pub warm: Option<WarmPool>,
     /// Addresses of names that egress rules allow, before this host's resolver is asked.
     pub hosts: BTreeMap<String, IpAddr>,
+    /// A file in PEM format with authorities that this host trusts beside its own, for servers of
+    /// egress rules at level `http`.
+    pub certificates: Option<PathBuf>,
+    /// The cache of packages on this host, and the limits of their installation.
+    pub packages: PackageSettings,
     /// A build of the agent, instead of the embedded one.
     pub agent: Option<Arc<[u8]>>,
     /// A protection to leave out although it is reported.
@@ -125,6 +131,8 @@ impl fmt::Debug for KubernetesConfig {
             .field("requests_at_once", &self.requests_at_once)
             .field("warm", &self.warm)
             .field("hosts", &self.hosts)
+            .field("certificates", &self.certificates)
+            .field("packages", &self.packages)
             .field("agent", &self.agent.as_ref().map(|program| program.len()))
             .finish()
     }
@@ -148,6 +156,8 @@ impl Default for KubernetesConfig {
             requests_at_once: REQUESTS_AT_ONCE,
             warm: None,
             hosts: BTreeMap::new(),
+            certificates: None,
+            packages: PackageSettings::default(),
             agent: None,
             #[cfg(feature = "mutants")]
             mutation: None,
@@ -276,6 +286,21 @@ impl KubernetesConfig {
     #[must_use]
     pub fn host_address(mut self, name: impl Into<String>, address: IpAddr) -> Self {
         self.hosts.insert(name.into(), address);
+        self
+    }
+
+    /// Sets a file in PEM format with authorities that this host trusts beside its own, for servers
+    /// of egress rules at level `http`.
+    #[must_use]
+    pub fn certificates(mut self, file: impl Into<PathBuf>) -> Self {
+        self.certificates = Some(file.into());
+        self
+    }
+
+    /// Sets the cache of packages on this host, and the limits of their installation.
+    #[must_use]
+    pub fn packages(mut self, settings: PackageSettings) -> Self {
+        self.packages = settings;
         self
     }
 

@@ -15,6 +15,7 @@ use crate::TIER;
 use crate::error::{ClusterOperation, cluster_error};
 use crate::failure;
 use crate::isolator::PodIsolator;
+use crate::lowering::CONTAINER;
 use crate::pod::PodRef;
 use crate::stream::{self, PodStream};
 
@@ -28,6 +29,7 @@ const PAUSE: Duration = Duration::from_millis(300);
 pub(crate) struct PodConnector {
     pods: Api<Pod>,
     pod: PodRef,
+    container: &'static str,
     stderr_tail: StderrTail,
     /// Whether a connection was attempted before.
     was_tried: AtomicBool,
@@ -43,11 +45,23 @@ impl PodConnector {
         Self {
             pods,
             pod: isolator.pod().clone(),
+            container: CONTAINER,
             stderr_tail: isolator.stderr_tail(),
             was_tried: AtomicBool::new(false),
             first: Mutex::new(None),
             end_reason: Mutex::new(None),
         }
+    }
+
+    /// Connects to the agent of this container instead.
+    pub(crate) fn to(mut self, container: &'static str) -> Self {
+        self.container = container;
+        self
+    }
+
+    async fn stream(&self) -> Result<PodStream, Error> {
+        let place = (self.pod.name.as_str(), self.container);
+        stream::enter(&self.pods, place, &self.stderr_tail).await
     }
 
     /// Opens the first stream ahead. It must be used, since the agent treats it as the stream of
@@ -57,7 +71,7 @@ impl PodConnector {
     ///
     /// Errors of the cluster, including that the container does not run yet.
     pub(crate) async fn enter(&self) -> Result<(), Error> {
-        let stream = stream::enter(&self.pods, &self.pod.name, &self.stderr_tail).await?;
+        let stream = self.stream().await?;
         *lock(&self.first) = Some(stream);
         Ok(())
     }
@@ -121,13 +135,13 @@ impl Connector for PodConnector {
         }
         let attempts = if is_first { ATTEMPTS } else { 1 };
         for _ in 1..attempts {
-            match stream::enter(&self.pods, &self.pod.name, &self.stderr_tail).await {
+            match self.stream().await {
                 Err(error) if has_no_container(&error) => {}
                 entered => return boxed(entered),
             }
             sleep(PAUSE).await;
             self.check_running().await?;
         }
-        boxed(stream::enter(&self.pods, &self.pod.name, &self.stderr_tail).await)
+        boxed(self.stream().await)
     }
 }

@@ -41,8 +41,13 @@ const PERMANENT: [(&str, ErrorKind); 10] = [
     ("CrashLoopBackOff", ErrorKind::SetupFailed),
 ];
 
-/// How far a pod has come, according to its status.
+/// How far a pod has come, according to its status. It runs when the container of code does.
 pub(crate) fn progress(pod: &Pod) -> PodProgress {
+    progress_of(pod, CONTAINER)
+}
+
+/// As [`progress`], for another container or init container.
+pub(crate) fn progress_of(pod: &Pod, container: &str) -> PodProgress {
     let Some(status) = &pod.status else {
         return PodProgress::Pending;
     };
@@ -64,10 +69,11 @@ pub(crate) fn progress(pod: &Pod) -> PodProgress {
             _ => error,
         });
     }
-    let mut containers = status.container_statuses.iter().flatten();
-    let runs = containers.any(|container| {
-        let state = container.state.as_ref();
-        container.name == CONTAINER && state.is_some_and(|state| state.running.is_some())
+    let init = status.init_container_statuses.iter().flatten();
+    let mut containers = init.chain(status.container_statuses.iter().flatten());
+    let runs = containers.any(|found| {
+        let state = found.state.as_ref();
+        found.name == container && state.is_some_and(|state| state.running.is_some())
     });
     if runs {
         return PodProgress::Running;

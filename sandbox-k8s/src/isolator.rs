@@ -17,6 +17,20 @@ use crate::pod::{self, PodGuard, PodRef};
 /// How long the cluster may take to report why a pod has ended.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// A pod's own control groups: one folder of version 2, or one of each controller of version 1.
+const CGROUP_FILES: &[&str] = &[
+    "/sys/fs/cgroup/cpu.stat",
+    "/sys/fs/cgroup/io.stat",
+    "/sys/fs/cgroup/memory.current",
+    "/sys/fs/cgroup/memory.peak",
+    "/sys/fs/cgroup/pids.current",
+    "/sys/fs/cgroup/cpuacct/cpuacct.usage",
+    "/sys/fs/cgroup/blkio/blkio.throttle.io_service_bytes_recursive",
+    "/sys/fs/cgroup/memory/memory.usage_in_bytes",
+    "/sys/fs/cgroup/memory/memory.max_usage_in_bytes",
+    "/sys/fs/cgroup/pids/pids.current",
+];
+
 /// The pod around an agent.
 #[derive(Debug, Clone)]
 pub(crate) struct PodIsolator(Arc<IsolatedPod>);
@@ -97,6 +111,10 @@ impl Isolator for PodIsolator {
         if !guarded && !removing && !inner.removed.load(Ordering::Relaxed) {
             pod::remove_soon(&inner.cluster, inner.pod.clone());
         }
+    }
+
+    fn stats_inside(&self) -> &'static [&'static str] {
+        CGROUP_FILES
     }
 
     async fn oom_kills(&self) -> Option<u64> {

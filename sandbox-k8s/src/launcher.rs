@@ -4,24 +4,24 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
 use sandbox_core::{EnforcementReport, Error, ErrorKind, Plan, Result};
-use sandbox_host::confinement::{self, Isolation, Kernel, Mode, Paths, Profile};
-use sandbox_host::egress::HostsResolver;
+use sandbox_host::confinement::{self, Kernel, Mode};
 use sandbox_host::state::HandOver;
 use sandbox_host::{AgentInstance, EngineCell, Isolator as _, Sandbox};
 
 use crate::adopt::{ForeignPodContainer, PodAdoption};
 use crate::agent::AgentConfigMap;
 use crate::cluster::Cluster;
-use crate::config::{KubernetesConfig, SHORTEST_LEASE};
+use crate::config::KubernetesConfig;
 use crate::connector::PodConnector;
 use crate::detached::{DetachedPods, NewDetachedPod};
 use crate::egress::{self, EgressFacts};
 use crate::identity::PodIdentity;
 use crate::isolator::PodIsolator;
-use crate::kernel::{self, kernel};
-use crate::lowering::{self, PodInputs, PodStorage};
+use crate::kernel::kernel;
+use crate::lowering::{self, PodFolder, PodInputs, PodStorage};
 use crate::network::{self, NetworkCanary, NetworkDenial};
 use crate::observed::ExpectedNetwork;
+use crate::packages::{self, FillTarget, KnownPackages};
 use crate::pod::PodGuard;
 use crate::pool::{self, Shape};
 use crate::report::{self, PodFacts};
@@ -37,15 +37,18 @@ pub(crate) struct PodLauncher {
     pub(crate) config: KubernetesConfig,
     pub(crate) agent: AgentConfigMap,
     pub(crate) gate: Arc<RequestGate>,
+    pub(crate) packages: KnownPackages,
     cluster: EngineCell<Cluster>,
 }
 
 /// Decisions about a sandbox, made before its pod is created.
 pub(crate) struct PodPlan {
     identity: PodIdentity,
-    mode: Mode,
-    storage: PodStorage,
-    kernel: Kernel,
+    pub(crate) mode: Mode,
+    pub(crate) storage: PodStorage,
+    /// Folders in volumes of their own.
+    pub(crate) folders: Vec<PodFolder>,
+    pub(crate) kernel: Kernel,
     denial: Option<NetworkDenial>,
     pub(crate) report: EnforcementReport,
 }
@@ -61,6 +64,7 @@ impl PodLauncher {
             gate: Arc::new(RequestGate::new(config.requests_at_once)),
             config,
             agent: AgentConfigMap::new(program),
+            packages: KnownPackages::default(),
             cluster: EngineCell::default(),
         }
     }
@@ -111,6 +115,7 @@ impl PodLauncher {
             identity,
             mode,
             storage,
+            folders: Vec::new(),
             kernel,
             denial: None,
             report: EnforcementReport::new(),
@@ -123,6 +128,7 @@ impl PodLauncher {
     }
 
     fn report(&self, plan: &Plan, cluster: &Cluster, pod_plan: &PodPlan) -> EnforcementReport {
+        let provision = self.provision(plan);
         let facts = PodFacts {
             profile: self.config.profile,
             version: &cluster.version,
@@ -132,6 +138,7 @@ impl PodLauncher {
             denial: pod_plan.denial.as_ref(),
             own_user: plan.user.is_none(),
             template: self.config.pod_template.as_ref(),
+            provision: &provision,
         };
         report::report(plan, &facts)
     }
@@ -162,13 +169,14 @@ impl PodLauncher {
             pull: plan.pull.unwrap_or(self.config.pull),
             agent: &self.agent.name,
             storage: &pod_plan.storage,
+            folders: &pod_plan.folders,
             template: self.config.pod_template.as_ref(),
             detached: plan.detached,
             denial: pod_plan.denial.as_ref(),
         })
     }
 
-    fn timeouts(&self) -> StartTimeouts {
+    pub(crate) fn timeouts(&self) -> StartTimeouts {
         StartTimeouts {
             start: self.config.start_timeout,
             scheduling: self.config.scheduling_timeout,
@@ -176,7 +184,7 @@ impl PodLauncher {
     }
 
     /// The plan's image, if the policy allows it.
-    fn image<'a>(&'a self, plan: &'a Plan) -> Result<&'a str> {
+    pub(crate) fn image<'a>(&'a self, plan: &'a Plan) -> Result<&'a str> {
         let image = plan.image.as_deref().unwrap_or(&self.config.default_image);
         plan.check_image(&image.parse()?)
             .map_err(|error| error.on(TIER))?;
@@ -203,14 +211,18 @@ impl PodLauncher {
 
     pub(crate) async fn create(&self, plan: &Plan, cluster: Cluster) -> Result<AgentInstance> {
         check_workspace(plan)?;
-        let mut started = self.start(plan, cluster, true).await?;
+        packages::check_folders(plan)?;
+        let mut started = match plan.packages.is_empty() {
+            true => self.start(plan, cluster, true, Vec::new(), None).await?,
+            false => self.start_with_packages(plan, cluster).await?,
+        };
         copy_workspace_in(plan, &mut started.instance).await?;
         Ok(started.instance)
     }
 
     /// Starts a pod for the pool.
     pub(crate) async fn start_for_pool(&self, plan: &Plan) -> Result<StartedPod> {
-        self.with_cluster(async |cluster| self.start(plan, cluster, false).await)
+        self.with_cluster(async |cluster| self.start(plan, cluster, false, Vec::new(), None).await)
             .await
     }
 
@@ -258,12 +270,22 @@ impl PodLauncher {
         observed::downgrade(report, instance, plan, network).await;
     }
 
-    /// Starts a pod and connects to its agent. With `probe_early`, tries `exec` before the kubelet reports
-    /// that the container runs.
-    async fn start(&self, plan: &Plan, cluster: Cluster, probe_early: bool) -> Result<StartedPod> {
+    /// Starts a pod and connects to its agent. With `probe_early`, tries `exec` before the kubelet
+    /// reports that the container runs. First fills `folders` that have a source, if the node's
+    /// image has the id `image`.
+    pub(crate) async fn start(
+        &self,
+        plan: &Plan,
+        cluster: Cluster,
+        probe_early: bool,
+        folders: Vec<PodFolder>,
+        image: Option<&str>,
+    ) -> Result<StartedPod> {
         let mut pod_plan = self
             .plan_pod(plan, &cluster, PodIdentity::new(plan)?)
             .await?;
+        pod_plan.folders = folders;
+        let is_filled = lowering::are_filled(&pod_plan.folders);
         let (request, sandbox) = self.lower_plan(plan, &pod_plan)?;
         #[cfg(feature = "mutants")]
         let (request, sandbox) = match self.config.mutation {
@@ -273,7 +295,14 @@ impl PodLauncher {
         let mut request = request;
         labels::add_client(&mut request, &cluster.owner);
         let timeouts = self.timeouts();
-        labels::add_patience(&mut request, timeouts.start);
+        // The pod is not running while packages are copied in.
+        labels::add_patience(
+            &mut request,
+            match is_filled {
+                true => timeouts.start * 2 + self.config.packages.timeout,
+                false => timeouts.start,
+            },
+        );
         let requested = match self.skips_pod_check() {
             true => None,
             false => Some(RequestedPod::of(&request)?),
@@ -290,6 +319,19 @@ impl PodLauncher {
         let target = pod::reference(&created)?;
         let isolator = PodIsolator::new(cluster.clone(), target, Some(guard));
         let connector = Arc::new(PodConnector::new(pods.clone(), &isolator));
+        if is_filled {
+            let step = FillTarget {
+                plan,
+                pod_plan: &pod_plan,
+                isolator: &isolator,
+                requested,
+                image,
+            };
+            let filled = self.fill(&step, &cluster, &mut subscription).await;
+            if let Err(error) = filled {
+                return Err(isolator.destroy_after(error).await);
+            }
+        }
         // Later clients find a detached sandbox by its pod's status, so wait for that status.
         let running = match probe_early && !plan.detached {
             true => {
@@ -393,12 +435,15 @@ impl PodLauncher {
     }
 
     /// Whether this plan's pods have rules for connections of code.
-    fn carries_rules(&self, plan: &Plan) -> bool {
-        let facts = EgressFacts {
+    pub(crate) fn carries_rules(&self, plan: &Plan) -> bool {
+        egress::carries_rules(plan, self.egress_facts())
+    }
+
+    pub(crate) fn egress_facts(&self) -> EgressFacts<'_> {
+        EgressFacts {
             profile: self.config.profile,
             template: self.config.pod_template.as_ref(),
-        };
-        egress::carries_rules(plan, facts)
+        }
     }
 
     /// Whether a mutant is active that must not be rejected by the check of the created pod.
@@ -418,42 +463,6 @@ impl PodLauncher {
         );
         #[cfg(not(feature = "mutants"))]
         false
-    }
-
-    fn sandbox(&self, plan: &Plan, pod_plan: &PodPlan) -> Result<Sandbox> {
-        let mut paths = Paths::of(plan, Isolation::Container);
-        paths.write.extend(pod_plan.storage.folders());
-        let mut profile = Profile::new(Isolation::Container, paths);
-        profile.pids_by_rlimit = plan.user.is_none();
-        // The kubelet gives every container a world-writable file on the node's disk for its last
-        // message. Only an agent with its own user can close it.
-        profile.disk_by_rlimit = true;
-        let mut confinement =
-            confinement::confinement(plan, &pod_plan.kernel, pod_plan.mode, &profile);
-        confinement.landlock = kernel::landlock(plan, &pod_plan.kernel, &profile);
-        let sandbox = Sandbox::new(plan, confinement, pod_plan.report.clone())?;
-        let mut sandbox = sandbox.counting_memory_kills();
-        if let Some(lifetime) = plan.lifetime {
-            sandbox = sandbox.ending_after(lifetime);
-        }
-        if self.carries_rules(plan) {
-            let resolver = HostsResolver::new(self.config.hosts.clone());
-            sandbox = sandbox.with_egress(plan, Some(Arc::new(resolver)));
-        }
-        let settings = &mut sandbox.settings;
-        let lease = self.config.lease.max(SHORTEST_LEASE);
-        settings.lease_ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
-        // Mounted folders exist already, and the rest of the root is read-only.
-        settings
-            .make_dirs
-            .retain(|folder| pod_plan.storage.covers(folder));
-        if let Mode::Split { .. } = pod_plan.mode {
-            settings.give_dirs = pod_plan.storage.owned_by_code();
-        }
-        Ok(match plan.detached {
-            true => sandbox.detached_after_attach(),
-            false => sandbox,
-        })
     }
 }
 

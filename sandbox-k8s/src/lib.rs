@@ -34,7 +34,9 @@ mod lowering;
 mod mutation;
 mod network;
 mod observed;
+mod packages;
 mod pod;
+mod pod_sandbox;
 mod pool;
 mod quantity;
 mod report;
@@ -65,6 +67,7 @@ pub use mutation::PodMutation;
 pub use pool::{POOL_AGE, POOL_SHAPES, PoolCounts, WarmPool};
 pub use requests::{REQUESTS_AT_ONCE, Requests};
 pub use sandbox_host::DEFAULT_IMAGE;
+pub use sandbox_lang::packages::{PackageSettings, PackageSource, RegistrySource};
 pub use template::PodTemplate;
 
 /// The tier's name.

@@ -5,18 +5,12 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use async_trait::async_trait;
-use sandbox_core::spi::{Flow, Instance, OutputSink, OutputStream};
-use sandbox_core::{Capability, Enforcement, EnforcementReport, ErrorKind, Plan};
+use sandbox_core::{Capability, Enforcement, EnforcementReport, Plan};
 use sandbox_host::AgentInstance;
 
 use crate::egress;
 use crate::lowering::MESSAGE_FILE;
 use crate::report::MESSAGE_GAP;
-
-/// The most bytes read of such a file. The table of sockets has a line for each address that rules
-/// allow.
-const MAX_BYTES: usize = 1024 * 1024;
 
 /// Files with the memory limit in bytes, for cgroup v2 and v1.
 const MEMORY: [&str; 2] = [
@@ -109,11 +103,8 @@ pub(crate) async fn downgrade(
         cpus.is_some_and(|found| found <= asked),
         || format!("the kernel's quota is {cpus:?} thousandths, not {asked}"),
     );
-    let message = instance
-        .fetch(MESSAGE_FILE, &mut FileText(Vec::new()))
-        .await;
     // The code's user reads it, so it must be closed or missing.
-    if !message.is_err_and(|error| error.kind() == ErrorKind::Path) {
+    if !matches!(instance.kernel_file(MESSAGE_FILE).await, Ok(None)) {
         add_gap(report, Capability::Disk, MESSAGE_GAP);
     }
 }
@@ -211,12 +202,8 @@ fn add_gap(report: &mut EnforcementReport, capability: Capability, more: &str) {
 
 /// Whether a sandbox's agent answers.
 pub(crate) async fn agent_answers(instance: &AgentInstance) -> bool {
-    let mut text = FileText(Vec::new());
-    match instance.fetch("/proc/uptime", &mut text).await {
-        Ok(()) => true,
-        // A refusal is an answer, too.
-        Err(error) => error.kind() == ErrorKind::Path,
-    }
+    // A refusal is an answer, too.
+    instance.kernel_file("/proc/uptime").await.is_ok()
 }
 
 fn check(
@@ -269,22 +256,8 @@ async fn read_first(instance: &AgentInstance, paths: &[&str]) -> Option<String> 
 
 /// The content of a file in the sandbox; `None` if it is missing or cannot be read.
 async fn read(instance: &AgentInstance, path: &str) -> Option<String> {
-    let mut text = FileText(Vec::new());
-    instance.fetch(path, &mut text).await.ok()?;
-    String::from_utf8(text.0).ok()
-}
-
-struct FileText(Vec<u8>);
-
-#[async_trait]
-impl OutputSink for FileText {
-    async fn write(&mut self, _stream: OutputStream, bytes: &[u8]) -> Flow {
-        self.0.extend_from_slice(bytes);
-        match self.0.len() {
-            0..=MAX_BYTES => Flow::Continue,
-            _ => Flow::Stop,
-        }
-    }
+    let content = instance.kernel_file(path).await.ok().flatten()?;
+    String::from_utf8(content).ok()
 }
 
 #[cfg(test)]

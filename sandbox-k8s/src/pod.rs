@@ -261,6 +261,17 @@ pub(crate) fn image(pod: &Pod) -> Option<String> {
     Some(main.image_id.clone())
 }
 
+/// What identifies the image of a pod's first container that has one: its digest, without the name
+/// that a node knows it by.
+pub(crate) fn image_digest(pod: &Pod) -> Option<String> {
+    let status = pod.status.as_ref()?;
+    let init = status.init_container_statuses.iter().flatten();
+    let mut all = init.chain(status.container_statuses.iter().flatten());
+    let id = all.find_map(|container| Some(&container.image_id).filter(|id| !id.is_empty()))?;
+    let digest = id.rsplit('@').next()?;
+    Some(digest.to_owned())
+}
+
 /// This process's removals.
 pub(crate) static REMOVER: Background = Background::new("sandbox-pods");
 

@@ -11,7 +11,7 @@ use sandbox_core::{
     LimitOwner, Mechanism, Mechanisms, Plan,
 };
 use sandbox_host::confinement::{self, Kernel, Mode};
-use sandbox_lang::packages;
+use sandbox_lang::packages::{self, ProvisionNetwork};
 
 use crate::cluster::ServerVersion;
 use crate::config::PodProfile;
@@ -19,8 +19,6 @@ use crate::egress::{self, EgressFacts};
 use crate::lowering::{PodStorage, takes_network_down};
 use crate::network::NetworkDenial;
 use crate::template::PodTemplate;
-
-const NOT_BUILT: &str = "not built for pods yet";
 
 /// The first minor version whose kubelet limits the size of each memory volume.
 const SIZED_MEMORY: u32 = 22;
@@ -38,6 +36,8 @@ pub(crate) struct PodFacts<'a> {
     /// Whether code has its own user on the node.
     pub own_user: bool,
     pub template: Option<&'a PodTemplate>,
+    /// The network of installations.
+    pub provision: &'a ProvisionNetwork<'a>,
 }
 
 /// The enforcement of each demand of a plan.
@@ -88,9 +88,8 @@ fn entry(capability: Capability, plan: &Plan, facts: &PodFacts<'_>) -> Enforceme
                 _ => packages::denied(plan),
             }
         }
-        Capability::Packages | Capability::PackageInstallation => {
-            Enforcement::unenforced(NOT_BUILT)
-        }
+        Capability::PackageInstallation => packages::provisioned(facts.provision),
+        Capability::Packages => packages::installed(),
         _ => confinement::by_agent(capability, kernel, mode),
     }
 }
@@ -238,6 +237,7 @@ mod tests {
             denial,
             own_user: true,
             template: None,
+            provision: &ProvisionNetwork::Full,
         };
         let report = report(&plan, &facts);
         for demand in &plan.demands {

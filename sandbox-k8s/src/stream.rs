@@ -94,11 +94,11 @@ fn connection_end(process: &mut AttachedProcess) -> ConnectionEnd {
 /// Errors of the cluster.
 pub(crate) async fn enter(
     pods: &Api<Pod>,
-    pod: &str,
+    (pod, container): (&str, &str),
     stderr_tail: &StderrTail,
 ) -> Result<PodStream> {
     let command = [AGENT, "connect", "--wait", SOCKET];
-    execute(pods, (pod, CONTAINER), command, stderr_tail).await
+    execute(pods, (pod, container), command, stderr_tail).await
 }
 
 /// Runs a program in a container of a pod; returns its standard input and output. Its standard

@@ -11,6 +11,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::TIER;
 use crate::error::{ClusterOperation, cluster_error};
 use crate::failure::{self, PodProgress};
+use crate::lowering::CONTAINER;
 use crate::requested::RequestedPod;
 use crate::watch::{PodChange, PodSubscription};
 
@@ -24,6 +25,23 @@ pub(crate) struct StartTimeouts {
     pub start: Duration,
     /// For a node with room.
     pub scheduling: Duration,
+}
+
+/// As [`until_running`], for an init container.
+///
+/// # Errors
+///
+/// As [`until_running`].
+pub(crate) async fn until_step_runs(
+    pods: &Api<Pod>,
+    subscription: &mut PodSubscription,
+    timeouts: StartTimeouts,
+    requested: Option<&RequestedPod>,
+    container: &'static str,
+) -> Result<Pod> {
+    let mut wait = PodWait::new(timeouts, requested, None);
+    wait.container = container;
+    wait.run(pods, subscription).await
 }
 
 /// Waits until the pod's container runs, and returns the pod. Signals `scheduled` when a node is
@@ -40,41 +58,8 @@ pub(crate) async fn until_running(
     requested: Option<&RequestedPod>,
     scheduled: Option<oneshot::Sender<()>>,
 ) -> Result<Pod> {
-    let begin = Instant::now();
-    let mut wait = PodWait {
-        deadline: begin + timeouts.start,
-        room_until: begin + timeouts.scheduling,
-        no_room: None,
-        last: None,
-        requested,
-        scheduled,
-    };
-    loop {
-        let Ok(change) = timeout_at(wait.next_bound(), subscription.next()).await else {
-            // The watch may have missed the change, so look at the pod itself.
-            let requested = timeout(LAST_LOOK, pods.get(subscription.name())).await;
-            return match requested.map_err(|_| wait.over())? {
-                Ok(pod) if wait.look(&pod)? => Ok(pod),
-                Ok(_) => Err(wait.over()),
-                Err(error) => Err(cluster_error(ClusterOperation::GetPod, error)),
-            };
-        };
-        match change {
-            PodChange::Pod(pod) => {
-                if wait.look(&pod)? {
-                    return Ok(*pod);
-                }
-            }
-            PodChange::Removed => return Err(removed()),
-            PodChange::Refused(requested, status) => {
-                return Err(cluster_error(requested, kube::Error::Api(status)));
-            }
-            PodChange::Unreachable(why) => {
-                let context = format!("wait for pod: the API server does not answer: {why}");
-                return Err(Error::unavailable(TIER, context, failure::SEE_CLUSTER));
-            }
-        }
-    }
+    let mut wait = PodWait::new(timeouts, requested, scheduled);
+    wait.run(pods, subscription).await
 }
 
 fn removed() -> Error {
@@ -89,6 +74,8 @@ fn removed() -> Error {
 /// State of a wait.
 #[derive(Debug)]
 struct PodWait<'a> {
+    /// The container that is to run.
+    container: &'static str,
     deadline: Instant,
     room_until: Instant,
     /// The scheduler's message, while no node has room.
@@ -101,7 +88,53 @@ struct PodWait<'a> {
     scheduled: Option<oneshot::Sender<()>>,
 }
 
-impl PodWait<'_> {
+impl<'a> PodWait<'a> {
+    fn new(
+        timeouts: StartTimeouts,
+        requested: Option<&'a RequestedPod>,
+        scheduled: Option<oneshot::Sender<()>>,
+    ) -> Self {
+        let begin = Instant::now();
+        Self {
+            container: CONTAINER,
+            deadline: begin + timeouts.start,
+            room_until: begin + timeouts.scheduling,
+            no_room: None,
+            last: None,
+            requested,
+            scheduled,
+        }
+    }
+
+    async fn run(&mut self, pods: &Api<Pod>, subscription: &mut PodSubscription) -> Result<Pod> {
+        loop {
+            let Ok(change) = timeout_at(self.next_bound(), subscription.next()).await else {
+                // The watch may have missed the change, so look at the pod itself.
+                let requested = timeout(LAST_LOOK, pods.get(subscription.name())).await;
+                return match requested.map_err(|_| self.over())? {
+                    Ok(pod) if self.look(&pod)? => Ok(pod),
+                    Ok(_) => Err(self.over()),
+                    Err(error) => Err(cluster_error(ClusterOperation::GetPod, error)),
+                };
+            };
+            match change {
+                PodChange::Pod(pod) => {
+                    if self.look(&pod)? {
+                        return Ok(*pod);
+                    }
+                }
+                PodChange::Removed => return Err(removed()),
+                PodChange::Refused(requested, status) => {
+                    return Err(cluster_error(requested, kube::Error::Api(status)));
+                }
+                PodChange::Unreachable(why) => {
+                    let context = format!("wait for pod: the API server does not answer: {why}");
+                    return Err(Error::unavailable(TIER, context, failure::SEE_CLUSTER));
+                }
+            }
+        }
+    }
+
     /// Whether the pod runs.
     fn look(&mut self, pod: &Pod) -> Result<bool> {
         if let Some(requested) = self.requested {
@@ -117,7 +150,7 @@ impl PodWait<'_> {
             // The receiver may be gone.
             let _ = scheduled.send(());
         }
-        match failure::progress(pod) {
+        match failure::progress_of(pod, self.container) {
             PodProgress::Running => Ok(true),
             PodProgress::Pending => Ok(false),
             PodProgress::Failed(error) => Err(error),
@@ -170,6 +203,7 @@ mod tests {
     fn wait() -> PodWait<'static> {
         let now = Instant::now();
         PodWait {
+            container: CONTAINER,
             deadline: now + Duration::from_secs(60),
             room_until: now + Duration::from_secs(5),
             no_room: None,

@@ -38,7 +38,7 @@ struct StatsDocument<'a> {
     name: &'a str,
     tier: &'a str,
     labels: &'a BTreeMap<String, String>,
-    /// `null` is what this host cannot measure.
+    /// `null` is what cannot be measured here.
     stats: SandboxStats,
 }
 
@@ -87,31 +87,45 @@ fn header() -> Vec<String> {
         "PROCESSES",
         "READ",
         "WRITTEN",
+        "SENT",
+        "RECEIVED",
     ];
     columns.map(str::to_owned).to_vec()
 }
 
 /// Columns of a fixed width: rows that come later are aligned too.
 fn row(name: &str, stats: &SandboxStats) -> Vec<String> {
-    let size = |bytes: Option<u64>| bytes.map(|bytes| rounded(bytes).to_string());
-    let cpu = stats
-        .cpu_time
-        .map(|time| format!("{:.2}s", time.as_secs_f64()));
     let processes = stats.processes.map(|number| number.to_string());
     let values = [
-        cpu,
+        cpu_time(stats),
         size(stats.memory),
         size(stats.memory_peak),
         processes,
         size(stats.read),
         size(stats.written),
+        size(stats.egress_sent),
+        size(stats.egress_received),
     ];
-    let widths = [8, 8, 8, 9, 8, 8];
-    let values = values.into_iter().zip(widths).map(|(value, width)| {
-        let value = value.unwrap_or_else(|| "-".to_owned());
-        format!("{value:<width$}")
-    });
+    let widths = [8, 8, 8, 9, 8, 8, 8, 8];
+    let values = values
+        .into_iter()
+        .zip(widths)
+        .map(|(value, width)| format!("{:<width$}", or_dash(value)));
     std::iter::once(name.to_owned()).chain(values).collect()
+}
+
+pub(super) fn cpu_time(stats: &SandboxStats) -> Option<String> {
+    let time = stats.cpu_time?;
+    Some(format!("{:.2}s", time.as_secs_f64()))
+}
+
+pub(super) fn size(bytes: Option<u64>) -> Option<String> {
+    bytes.map(|bytes| rounded(bytes).to_string())
+}
+
+/// What is not known is a dash.
+pub(super) fn or_dash(value: Option<String>) -> String {
+    value.unwrap_or_else(|| "-".to_owned())
 }
 
 /// A size that is written in at most seven characters: whole units.
@@ -135,10 +149,11 @@ mod tests {
         stats.cpu_time = Some(Duration::from_millis(1250));
         stats.memory = Some(3 * 1024 * 1024 + 1);
         stats.processes = Some(0);
+        stats.egress_sent = Some(1025);
         let text = table(&[header(), row("lab", &stats)]);
         let expected = "\
-NAME  CPU TIME  MEMORY    PEAK      PROCESSES  READ      WRITTEN
-lab   1.25s     4MiB      -         0          -         -
+NAME  CPU TIME  MEMORY    PEAK      PROCESSES  READ      WRITTEN   SENT      RECEIVED
+lab   1.25s     4MiB      -         0          -         -         2KiB      -
 ";
         assert_eq!(text, expected);
     }

@@ -8,7 +8,9 @@ use async_trait::async_trait;
 use sandbox_agent::protocol::{Builtin, ExecProgram, FrameKind, LogRequest};
 use sandbox_core::audit::Auditor;
 use sandbox_core::policy::EgressRules;
-use sandbox_core::spi::{Flow, Input, Instance, OutputSink, OutputStream, Source, unsupported};
+use sandbox_core::spi::{
+    Flow, Input, Instance, OutputSink, OutputStream, PlaceholderSecret, Source, unsupported,
+};
 use sandbox_core::{
     ArtifactLimits, Copied, EnforcementReport, ExecEnd, ExecRequest, Export, FileEntry, Forward,
     ImageInfo, ImageReference, Result, SandboxStats, Synced, WorkspaceCopies,
@@ -20,7 +22,7 @@ use crate::entries::{self, Entry};
 use crate::execution::{Finish, follow};
 use crate::failure::failure_error;
 use crate::tcp::{self, code};
-use crate::{agent_timeouts, copy, export};
+use crate::{agent_timeouts, copy, egress, export};
 
 #[async_trait]
 impl Instance for AgentInstance {
@@ -146,6 +148,26 @@ impl Instance for AgentInstance {
         let _ = self.told.auditor.set(auditor);
     }
 
+    async fn trusted_certificates(&self) -> Result<Option<String>> {
+        match &self.egress {
+            Some(egress) => egress.trusted_certificates().await,
+            None => Ok(None),
+        }
+    }
+
+    fn add_placeholder(&self, secret: PlaceholderSecret) -> Result<String> {
+        match &self.egress {
+            Some(egress) => egress.add_placeholder(secret),
+            None => Err(egress::no_level_http(&secret)),
+        }
+    }
+
+    fn remove_placeholder(&self, text: &str) {
+        if let Some(egress) = &self.egress {
+            egress.remove_placeholder(text);
+        }
+    }
+
     async fn set_egress(&self, rules: EgressRules) -> Result<()> {
         let Some(egress) = &self.egress else {
             let error = unsupported("change egress rules", "this sandbox");
@@ -185,7 +207,16 @@ impl Instance for AgentInstance {
         if let Some(ended) = self.connection.ended() {
             return Err(self.ended_error(ended.reason));
         }
-        Ok(self.isolator.stats().await)
+        let mut stats = match self.isolator.stats_inside() {
+            [] => self.isolator.stats().await,
+            paths => self.stats_inside(paths).await?,
+        };
+        if let Some(egress) = &self.egress {
+            let (sent, received) = egress.carried();
+            stats.egress_sent = Some(sent);
+            stats.egress_received = Some(received);
+        }
+        Ok(stats)
     }
 
     async fn logs(&self, tail: Option<u32>) -> Result<Vec<u8>> {

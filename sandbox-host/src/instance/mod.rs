@@ -2,6 +2,7 @@
 
 mod calls;
 mod connect;
+mod kernel_files;
 mod outcome;
 mod user;
 

@@ -11,13 +11,15 @@ use sandbox_agent::protocol::{
 use sandbox_core::audit::{AuditEvent, Auditor, ConnectionEnd};
 use sandbox_core::policy::{Destination, EgressRules, NetworkPolicy, NetworkRule};
 use sandbox_core::spi::escape;
-use sandbox_core::{Denials, Plan};
+use sandbox_core::{Denial, Denials, Plan};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use super::TcpStream;
-use crate::egress::{Carried, CarryEnd, CodeTarget, Egress, EndReason, TargetHost};
+use crate::egress::{
+    Carried, CarryEnd, CarryEvent, CodeTarget, Egress, EgressOptions, EndReason, TargetHost,
+};
 use crate::lock;
 
 /// A connection of code that waits to be carried.
@@ -117,6 +119,11 @@ pub(crate) struct Told {
 }
 
 impl Told {
+    fn denied(&self, denial: Denial) {
+        tracing::debug!(%denial, "a connection of code was denied");
+        lock(&self.denied).push(denial);
+    }
+
     fn audit(&self, event: impl FnOnce() -> AuditEvent) {
         if let Some(auditor) = self.auditor.get() {
             auditor.tell(event);
@@ -178,15 +185,29 @@ async fn carry(egress: Arc<Egress>, told: Told, connection: CodeConnection) {
         port,
         address: None,
     };
-    let connected = |address| audited.address = Some(address);
+    let tell = |event| match event {
+        CarryEvent::Connected(address) => audited.address = Some(address),
+        CarryEvent::Requested {
+            method,
+            path,
+            secrets,
+            rule,
+        } => told.audit(|| AuditEvent::Request {
+            host: escape(&host.to_string()),
+            port,
+            method: escape(&method),
+            path: escape(&path),
+            secrets,
+            rule,
+        }),
+        CarryEvent::Denied(denial) => told.denied(denial.to_denial()),
+    };
     // Without the ends of both directions, dropping the stream resets it.
-    match egress.carry(target, &mut stream, connected).await {
-        CarryEnd::Denied(denial) => {
-            let denial = denial.to_denial();
-            tracing::debug!(%denial, "a connection of code was denied");
-            lock(&told.denied).push(denial);
-        }
+    match egress.carry(target, &mut stream, tell).await {
+        CarryEnd::Denied(denial) => told.denied(denial.to_denial()),
         CarryEnd::Unreachable(error) => {
+            // It is no connection that ended with its sandbox.
+            audited.address = None;
             tracing::info!(?host, port, %error, "an allowed host cannot be reached");
             told.audit(|| AuditEvent::Unreachable {
                 host: escape(&host.to_string()),
@@ -266,17 +287,11 @@ fn range(destination: &Destination) -> Option<IpRange> {
 }
 
 /// The rules of a plan, and the most that they can become.
-pub(crate) fn egress(
-    plan: &Plan,
-    resolver: Option<Arc<dyn crate::egress::Resolver>>,
-) -> Option<Arc<Egress>> {
+pub(crate) fn egress(plan: &Plan, options: EgressOptions) -> Option<Arc<Egress>> {
     let NetworkPolicy::Allow(rules) = &plan.network else {
         return None;
     };
     let rules = EgressRules::new(rules.clone());
     let ceiling = plan.network_ceiling.clone();
-    Some(match resolver {
-        Some(resolver) => Egress::with_resolver(rules, ceiling, resolver),
-        None => Egress::new(rules, ceiling),
-    })
+    Some(Egress::with_options(rules, ceiling, options))
 }

@@ -37,9 +37,25 @@ impl Shape {
 }
 
 /// Whether a pod of the pool can serve this sandbox. A lifetime starts with the pod, an image that
-/// is always pulled may have changed, a detached sandbox has no lease, and a pod that waits would
-/// hold its claims.
+/// is always pulled may have changed, a detached sandbox has no lease, a pod that waits would hold
+/// its claims, and packages are copied in before code's agent starts.
 pub(crate) fn is_poolable(plan: &Plan, pull: PullPolicy) -> bool {
-    let is_plain = !plan.detached && plan.volumes.is_empty();
+    let is_plain = !plan.detached && plan.volumes.is_empty() && plan.packages.is_empty();
     is_plain && plan.lifetime.is_none() && pull != PullPolicy::Always
+}
+
+#[cfg(test)]
+mod tests {
+    use sandbox_core::{CapabilityPolicy, SandboxSpec};
+
+    use super::*;
+
+    #[test]
+    fn packages_are_not_in_a_pod_of_the_pool() {
+        let plan = |policy| Plan::resolve(&SandboxSpec::new("sb"), &policy).expect("a plan");
+        let plain = plan(CapabilityPolicy::new());
+        assert!(is_poolable(&plain, PullPolicy::Never));
+        let with_packages = plan(CapabilityPolicy::new().package("demo"));
+        assert!(!is_poolable(&with_packages, PullPolicy::Never));
+    }
 }

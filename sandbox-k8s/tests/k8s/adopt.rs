@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::Pod;
 use sandbox_core::{
     Capability, CapabilityPolicy, ErrorKind, ExecRequest, SandboxClient, SandboxSpec, Stdin,
 };
+use sandbox_testing::sessions::{plot_libraries, python};
 
 use crate::cluster::{PROGRAMS, config_in, output, run, small};
 use crate::test_namespace::TestNamespace;
@@ -16,6 +17,7 @@ pub const TESTS: &[ClusterTest] = &[
     ("adopt::admission_checks_a_foreign_pod", admission),
     ("adopt::a_container_without_a_shell_is_reported", no_shell),
     ("adopt::a_missing_pod_and_a_sandbox_are_refused", refused),
+    ("adopt::sessions_show_plots", sessions),
 ];
 
 /// A client that accepts the demands that no foreign pod can meet.
@@ -29,6 +31,20 @@ fn accepting(namespace: &TestNamespace) -> SandboxClient {
 
 fn spec() -> SandboxSpec {
     SandboxSpec::new("adopted")
+}
+
+fn sessions() -> TestResult {
+    run(async {
+        let namespace = TestNamespace::new().await;
+        let command = ["/bin/sleep", "300"];
+        namespace
+            .foreign_with("languages", "theirs", &command)
+            .await;
+        let sandbox = accepting(&namespace).adopt("theirs", &spec()).await?;
+        python::state_is_kept(&sandbox).await;
+        plot_libraries::python_shows_figures_and_tables(&sandbox).await;
+        Ok(())
+    })
 }
 
 fn state(pods: &[Pod]) -> Vec<String> {

@@ -110,7 +110,7 @@ impl TestBackend for Pods {
             bounds_empty_files: false,
             has_down_interfaces: true,
             // The client may be anywhere.
-            has_stats: false,
+            has_stats: true,
             short_lifetime: SHORT_LIFETIME,
         }
     }

@@ -59,13 +59,18 @@ impl TestNamespace {
 
     /// A running pod that is not a sandbox.
     pub async fn foreign(&self, name: &str, command: &[&str]) -> Pod {
+        self.foreign_with("busybox", name, command).await
+    }
+
+    /// As [`TestNamespace::foreign`], with this test image.
+    pub async fn foreign_with(&self, image: &str, name: &str, command: &[&str]) -> Pod {
         let pod = serde_json::json!({
             "metadata": {"name": name},
             "spec": {
                 "terminationGracePeriodSeconds": 0,
                 "containers": [{
                     "name": "main",
-                    "image": "sandbox-test/busybox:latest",
+                    "image": format!("sandbox-test/{image}:latest"),
                     "imagePullPolicy": "Never",
                     "command": command,
                     "env": [{"name": "THEIRS", "value": "1"}],

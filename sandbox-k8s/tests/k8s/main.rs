@@ -21,6 +21,7 @@ mod many_clients;
 mod network;
 mod network_cut;
 mod owner;
+mod packages;
 mod pool;
 mod profiles;
 mod resume;
@@ -58,6 +59,7 @@ const TESTS: &[&[ClusterTest]] = &[
     last_message::TESTS,
     limits::TESTS,
     network::TESTS,
+    packages::TESTS,
     pool::TESTS,
     profiles::TESTS,
     resume::TESTS,
@@ -122,9 +124,17 @@ fn main() -> ExitCode {
                 with_room_on_nodes(name, || test(&contract::Pods))
             })
         });
+    let of_packages = sandbox_testing::contract::packages::TESTS
+        .iter()
+        .map(|(name, test)| {
+            Trial::test(*name, move || {
+                with_room_on_nodes(name, || test(&contract::Pods))
+            })
+        });
     let trials = of_pods
         .chain(of_contract)
         .chain(of_egress)
+        .chain(of_packages)
         .map(|trial| ignored_if(trial.with_kind(TIER), missing.as_deref()));
     let not_applicable = contract::NOT_APPLICABLE.iter();
     let mut reasons = not_applicable

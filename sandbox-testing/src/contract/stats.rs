@@ -49,6 +49,8 @@ pub async fn assert_stats_are_those_of_the_processes(
         let now = after.memory.expect("it is in the same folder");
         assert!(peak >= now && now > 0, "{after:?}");
     }
+    // The host sees no connections without rules for them.
+    assert_eq!((after.egress_sent, after.egress_received), (None, None));
     if let Some(processes) = after.processes {
         // The agent at least.
         assert!(processes > 0, "{after:?}");
