@@ -8,9 +8,11 @@
 #   --force   builds the images again
 #
 # Without --engine every engine that runs gets them. The images are busybox, busybox-user, scratch,
-# python (which stands in for python:3.11-slim) and languages (1.5 GB, which has a compiler or an
+# python (which stands in for python:3.11-slim) and languages (2 GB, which has a compiler or an
 # interpreter of every language; rootless engines do not get it). DEBIAN_MIRROR names another Debian mirror.
 set -euo pipefail
+# Otherwise a build that fails in `$(archive …)` leaves an empty archive.
+shopt -s inherit_errexit
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 engine=
 . "$here/lib.sh"
@@ -100,19 +102,27 @@ build_python() {
 # package of it is one program. Left out are files that no small program needs.
 build_languages() {
     local node=$cache/node/node_modules/node/bin/node program
+    local plots=,python3-matplotlib,python3-seaborn,python3-plotly,r-cran-ggplot2,r-cran-lattice,r-cran-plotly
     [ -x "$node" ] || { install npm=npm && npm install --no-fund --no-audit --prefix "$cache/node" node@22 >&2 9>&-; }
     # Java's packages make links in the folder of manual pages.
     local options=(--aptopt='Apt::Install-Recommends "false"' --essential-hook='mkdir -p "$1/usr/share/man/man1"') excluded
     for excluded in '/usr/lib/jvm/*/jmods/*' '/usr/lib/go-*/pkg/linux_*/cmd/*' '/usr/lib/go-*/pkg/linux_*_race/*' \
         '/usr/share/go-*/test/*' '/usr/share/go-*/src/cmd/*' '/usr/share/go-*/src/*_test.go' '/usr/share/go-*/src/*/testdata/*' \
-        '/usr/lib/gcc/*/lto1' '/usr/bin/*lto-dump*' '/usr/share/fonts/*' '/usr/share/icons/*'; do
+        '/usr/lib/gcc/*/lto1' '/usr/bin/*lto-dump*' '/usr/share/icons/*'; do
         options+=("--dpkgopt=path-exclude=$excluded")
     done
     options+=("--customize-hook=cp '$node' \"\$1/usr/local/bin/node\"")
     for program in gcc g++ go javac java rustc ruby Rscript node python3; do
         options+=("--customize-hook=chroot \"\$1\" sh -c 'command -v $program' >/dev/null")
     done
-    debian "$1" python3,gcc,g++,libc6-dev,golang-go,openjdk-17-jdk-headless,rustc,ruby,r-base-core "${options[@]}"
+    # Large, and needed by no plot.
+    for excluded in usr/bin/pandoc usr/share/javascript/mathjax 'usr/lib/python3/dist-packages/sympy' \
+        'usr/lib/python3/dist-packages/*/tests' 'usr/lib/*/openblas-pthread/*.a' usr/include/boost; do
+        options+=("--customize-hook=rm -rf \"\$1\"/$excluded")
+    done
+    options+=("--customize-hook=chroot \"\$1\" python3 -c 'import matplotlib, seaborn, plotly, pandas'")
+    options+=("--customize-hook=chroot \"\$1\" Rscript -e 'library(ggplot2); library(lattice); library(plotly)' >/dev/null")
+    debian "$1" python3,gcc,g++,libc6-dev,golang-go,openjdk-17-jdk-headless,rustc,ruby,r-base-core$plots "${options[@]}"
 }
 
 # The recipe of an image's files, and that of the whole image: a change of either makes it anew.
@@ -187,11 +197,14 @@ import_image() {
 
 # node_archive IMAGE: the image in the format of `docker save`, for a node's runtime; prints its file.
 node_archive() {
-    local name=$1 path layer tags
-    path=$cache/k8s/images/$name-$(recipe "$name").tar
+    local name=$1 recipe path layer tags old
+    recipe=$(recipe "$name")
+    path=$cache/k8s/images/$name-$recipe.tar
     if [ ! -e "$path" ]; then
         layer=$(archive "$name")
-        tags=$(reference "$name")
+        for old in "$cache/k8s/images/$name"-????????????????.tar; do rm -f "$old"; done
+        # By the second name a node knows whether it has this image or an older one.
+        tags="$(reference "$name") docker.io/sandbox-test/recipe:$name-$recipe"
         [ "$name" != python ] || tags="$tags $python_alias"
         mkdir -p "$cache/k8s/images"
         config_of "$name" | "$here/node-image.py" "$layer" "$path" $tags

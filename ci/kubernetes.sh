@@ -309,10 +309,9 @@ k8s_start() {
     esac
 }
 
-k8s_start_all() {
-    local pki=$k8s_state/pki data=$k8s_state/data image
-    k8s_start containerd containerd_answers containerd --config "$k8s_state/conf/containerd.toml"
-    local present names
+# Gives the node the test images that it lacks, or has of an older recipe.
+k8s_import_images() {
+    local image present names
     present=$(k8s_ctr images ls -q)
     for image in "$k8s_cache/images/pause.tar" $("$here/images.sh" archives); do
         # All names of an image stand in its manifest.
@@ -322,6 +321,12 @@ k8s_start_all() {
             k8s_ctr images import "$image" >/dev/null
         fi
     done
+}
+
+k8s_start_all() {
+    local pki=$k8s_state/pki data=$k8s_state/data
+    k8s_start containerd containerd_answers containerd --config "$k8s_state/conf/containerd.toml"
+    k8s_import_images
     mkdir -p "$data/etcd"
     # etcd writes each change to the disk; a memory file system makes that fast.
     mountpoint -q "$data/etcd" || mount -t tmpfs -o size=1g,mode=700 sandbox-etcd "$data/etcd"

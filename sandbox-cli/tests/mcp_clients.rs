@@ -1,9 +1,13 @@
-//! `sandbox mcp` with official clients of the protocol, where they are installed.
+//! `sandbox mcp` with official clients of the protocol and its conformance runner, where they are
+//! installed.
 
 mod common;
 
-use std::path::PathBuf;
-use std::process::ExitCode;
+use std::ffi::OsStr;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::Duration;
 
 use common::{program, text};
 use sandbox_testing::{named_tests, trials};
@@ -11,21 +15,99 @@ use sandbox_testing::{named_tests, trials};
 /// The variable with a Python that has the package `mcp`.
 const PYTHON: &str = "SANDBOX_TEST_MCP_PYTHON";
 
+/// The variable with a folder whose `node_modules` has `@modelcontextprotocol/sdk` and
+/// `@modelcontextprotocol/conformance`.
+const PACKAGES: &str = "SANDBOX_TEST_MCP_PACKAGES";
+
+/// The variable with the folder of a Node.js 22 or newer.
+const NODE: &str = "SANDBOX_TEST_NODE";
+
+/// The scenarios of the runner for servers of any kind. The others call tools that a server has only
+/// for the runner.
+const SCENARIOS: [&str; 6] = [
+    "dns-rebinding-protection",
+    "ping",
+    "resources-list",
+    "server-initialize",
+    "server-sse-multiple-streams",
+    "tools-list",
+];
+
+const TIME_LIMIT: Duration = Duration::from_secs(120);
+
 fn main() -> ExitCode {
-    let missing = std::env::var_os(PYTHON).is_none();
-    let missing = missing.then_some("needs SANDBOX_TEST_MCP_PYTHON, a Python with the package mcp");
-    trials::main(&[(missing, named_tests![python_client_is_content])])
+    let is_missing = |name: &str| std::env::var_os(name).is_none();
+    let python = is_missing(PYTHON)
+        .then_some("needs SANDBOX_TEST_MCP_PYTHON, a Python with the package mcp");
+    let node = (is_missing(NODE) || is_missing(PACKAGES)).then_some(
+        "needs SANDBOX_TEST_NODE and SANDBOX_TEST_MCP_PACKAGES, with the SDK and the runner",
+    );
+    trials::main(&[
+        (python, named_tests![python_client_is_content]),
+        (
+            node,
+            named_tests![
+                typescript_client_is_content,
+                conformance_runner_finds_no_fault
+            ],
+        ),
+    ])
+}
+
+fn script(name: &str) -> PathBuf {
+    let package = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    let package = package.unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    package.join("tests").join(name)
+}
+
+fn folder(name: &str) -> PathBuf {
+    std::env::var_os(name).unwrap().into()
+}
+
+fn succeeds(program: &Path, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) {
+    let mut command = assert_cmd::Command::new(program);
+    let output = command
+        .args(arguments)
+        .timeout(TIME_LIMIT)
+        .output()
+        .unwrap();
+    let (out, errors) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{out}{errors}");
 }
 
 fn python_client_is_content() {
-    let package = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
-    let package = package.unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
-    let python = std::env::var_os(PYTHON).unwrap();
-    let output = assert_cmd::Command::new(python)
-        .arg(package.join("tests/mcp_client.py"))
-        .arg(program())
-        .timeout(std::time::Duration::from_secs(120))
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    succeeds(&folder(PYTHON), [script("mcp_client.py"), program()]);
+}
+
+fn typescript_client_is_content() {
+    let arguments = [script("mcp_client.mjs"), program(), folder(PACKAGES)];
+    succeeds(&folder(NODE).join("node"), arguments);
+}
+
+/// A process that ends with the test.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn conformance_runner_finds_no_fault() {
+    let mut server = Command::new(program());
+    server.args(["mcp", "--http", "127.0.0.1:0"]);
+    let mut server = Ended(server.stderr(Stdio::piped()).spawn().unwrap());
+    let lines = BufReader::new(server.0.stderr.take().unwrap()).lines();
+    let lines: Vec<String> = lines.take(2).map(Result::unwrap).collect();
+    let url = lines[0].split(' ').find(|word| word.starts_with("http://"));
+    let token = lines[1].split(' ').next_back();
+    let runner =
+        folder(PACKAGES).join("node_modules/@modelcontextprotocol/conformance/dist/index.js");
+    // The runner knows no tokens: the script adds it to each request.
+    let mut arguments = vec![script("mcp_conformance.mjs"), runner];
+    arguments.extend([url.unwrap(), token.unwrap()].map(PathBuf::from));
+    arguments.extend(SCENARIOS.map(PathBuf::from));
+    succeeds(&folder(NODE).join("node"), arguments);
 }
