@@ -138,7 +138,7 @@
 //!
 //! # Features
 //!
-//! Each feature but `scan` links one backend. That never changes the default: a tier is used only when it is named.
+//! Each feature but `scan` and `http` links one backend. That never changes the default: a tier is used only when it is named.
 //!
 //! | feature | tiers |
 //! |---|---|
@@ -146,6 +146,7 @@
 //! | `docker` | `docker`, `docker_unsafe` |
 //! | `podman` | `podman`, `podman_unsafe` |
 //! | `k8s` | `k8s` |
+//! | `http` (default) | none: egress rules at level `http`, which check every request |
 //! | `scan` | none: the module `scan`, which says what code seems to do before it runs |
 
 mod backends;
@@ -162,10 +163,11 @@ pub use clients::*;
 pub use sandbox_core::*;
 pub use sandbox_lang::{
     BlockingSession, BlockingSessions, CellError, CellEvent, CellOutcome, CellRequest, CellResult,
-    CodeCheck, CodeRequest, CodeResult, Compilation, Display, FileName, Installer, Language,
-    LanguageChoice, Languages, LiveSandbox, Lost, MimeData, MinimumVersion, OneShotCode, Plot,
-    PlotFormat, Preparation, ReadyCode, RunCode, RunCodeOnce, Session, SessionRequest,
-    SessionState, Sessions, Step, TraceFrame,
+    CodeCheck, CodeRequest, CodeResult, Compilation, Display, Exhausted, FileName, Installer,
+    Language, LanguageChoice, Languages, LiveSandbox, Lost, MimeData, MinimumVersion, OneShotCode,
+    Plot, PlotFormat, PoolSettings, PoolStatus, PooledSession, Preparation, ReadyCode, RunCode,
+    RunCodeOnce, Session, SessionPool, SessionRequest, SessionState, Sessions, Step, TraceFrame,
+    save_plots,
 };
 #[cfg(feature = "scan")]
 #[doc(inline)]

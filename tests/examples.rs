@@ -61,6 +61,14 @@ fn notebook_is_found_by_another_client() {
 }
 
 #[test]
+fn sessions_keep_their_state_and_branch() {
+    let text = output_of("sessions");
+    let expected = "2 sessions are ready\n3.3333333333333335\n\
+                    timed out; its variables are kept\n[2, 3, 5]\n2.75\n2.5\n";
+    assert_eq!(text, expected);
+}
+
+#[test]
 fn ci_runs_tests_and_publishes() {
     let text = output_of("ci");
     assert!(text.starts_with("tests: exited with code 0, "), "{text}");

@@ -62,7 +62,7 @@ pub enum Command {
     Ls(LsArguments),
     /// Show the output of the commands in a detached sandbox
     Logs(LogsArguments),
-    /// Show what a detached sandbox uses: processor time, memory, processes, disk
+    /// Show what a detached sandbox uses: processor time, memory, processes, disk, network
     Stats(StatsArguments),
     /// Stop detached sandboxes: send SIGTERM, then SIGKILL
     Stop(EndArguments),

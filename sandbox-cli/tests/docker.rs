@@ -20,6 +20,7 @@ fn main() -> ExitCode {
             named_tests![
                 exit_codes_are_the_same_as_on_other_tiers,
                 example_exports_artifact,
+                figures_are_exported,
                 dockerfile_is_built_and_run,
                 killed_command_leaves_no_processes,
                 interrupted_creation_leaves_no_container,
@@ -113,6 +114,25 @@ fn example_exports_artifact() {
         "{stderr}"
     );
     assert!(folder.path().join("out/summary.json").exists());
+}
+
+fn figures_are_exported() {
+    let code = "import matplotlib.pyplot as plt; plt.plot([1, 4, 9]); plt.show()";
+    for (option, is_exported) in [(None, true), (Some("--no-plots"), false)] {
+        let folder = tempfile::tempdir().unwrap();
+        let image = "sandbox-test/languages:latest";
+        let mut command = sandbox(["run", "-b", "docker", "--image", image, "--out", "out"]);
+        command.args(["--timeout", "60s"]).args(option);
+        let output = command
+            .args(["-c", code])
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        let stderr = text(&output.stderr);
+        assert!(output.status.success(), "{stderr}");
+        let plot = folder.path().join("out/plot-001.png");
+        assert_eq!(plot.exists(), is_exported, "{stderr}");
+    }
 }
 
 fn killed_command_leaves_no_processes() {

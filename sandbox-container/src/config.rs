@@ -63,6 +63,9 @@ pub struct ContainerConfig {
     pub options: EngineOptions,
     /// Addresses of names that egress rules allow, before this host's resolver is asked.
     pub hosts: BTreeMap<String, IpAddr>,
+    /// A file in PEM format with authorities that this host trusts beside its own, for servers of
+    /// egress rules at level `http`.
+    pub certificates: Option<PathBuf>,
     /// The agent's program, for an engine of another architecture; `None` is the built-in one.
     pub agent: Option<Arc<[u8]>>,
     /// Omits one option but still reports it as enforced. Used by the conformance suite's mutants.
@@ -91,6 +94,7 @@ impl fmt::Debug for ContainerConfig {
             .field("package_network", &self.package_network)
             .field("options", &self.options)
             .field("hosts", &self.hosts)
+            .field("certificates", &self.certificates)
             .field("agent", &agent)
             .finish()
     }
@@ -112,6 +116,7 @@ impl Default for ContainerConfig {
             package_network: None,
             options: EngineOptions::default(),
             hosts: BTreeMap::new(),
+            certificates: None,
             agent: None,
             #[cfg(feature = "mutants")]
             mutation: None,
@@ -229,6 +234,14 @@ impl ContainerConfig {
     #[must_use]
     pub fn host_address(mut self, name: impl Into<String>, address: IpAddr) -> Self {
         self.hosts.insert(name.into(), address);
+        self
+    }
+
+    /// Sets a file in PEM format with authorities that this host trusts beside its own, for servers
+    /// of egress rules at level `http`.
+    #[must_use]
+    pub fn certificates(mut self, file: impl Into<PathBuf>) -> Self {
+        self.certificates = Some(file.into());
         self
     }
 

@@ -113,6 +113,22 @@ impl BlockingClient {
         self.0.value()
     }
 
+    /// Runs a future of the async client to its end, for operations that have no method here.
+    ///
+    /// ```
+    /// # use sandbox_core::fake::{FakeAnswer, FakeBackend};
+    /// # use sandbox_core::{CapabilityPolicy, SandboxClient, SandboxSpec};
+    /// # let backend = FakeBackend::new(|_| Ok(FakeAnswer::stdout("")));
+    /// # let client = SandboxClient::with_backend(std::sync::Arc::new(backend), CapabilityPolicy::new())?;
+    /// # let client = sandbox_core::blocking::BlockingClient::new(client)?;
+    /// let support = client.wait(client.as_async().check(&SandboxSpec::new("example")))?;
+    /// assert!(support.unmet().is_empty());
+    /// # Ok::<(), sandbox_core::Error>(())
+    /// ```
+    pub fn wait<F: Future>(&self, future: F) -> F::Output {
+        self.0.wait(future)
+    }
+
     fn handle(&self, handle: SandboxHandle) -> BlockingHandle {
         BlockingHandle(InRuntime {
             value: Some(handle),

@@ -32,6 +32,8 @@ pub enum ErrorKind {
     SandboxEnded,
     /// The session of an interpreter has ended: it was closed, or reached a time limit.
     SessionEnded,
+    /// A pool has as many sandboxes as allowed, and all are in use.
+    PoolExhausted,
     /// The sandbox is attached to another client, which alone can use it.
     SandboxAttached,
     /// The image is missing and may not be pulled, the registry does not have it, or it does not
@@ -103,6 +105,7 @@ impl ErrorKind {
             Self::AlreadyExists => "already_exists",
             Self::SandboxEnded => "sandbox_ended",
             Self::SessionEnded => "session_ended",
+            Self::PoolExhausted => "pool_exhausted",
             Self::SandboxAttached => "sandbox_attached",
             Self::ImageNotFound => "image_not_found",
             Self::ImageDenied => "image_denied",

@@ -10,7 +10,7 @@ use serde::ser::SerializeStruct as _;
 use serde::{Serialize, Serializer};
 
 use crate::escape::escape;
-use crate::secret::{self, Secret, SecretForm, SecretValue};
+use crate::secret::{self, Secret};
 use crate::user;
 use crate::{Denials, Error, ErrorKind, Outcome, Refusal};
 
@@ -115,37 +115,6 @@ impl ExecRequest {
     #[must_use]
     pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.env.insert(name.into(), value.into());
-        self
-    }
-
-    /// Gives this execution a secret, as an environment variable with the secret's name. The
-    /// sandbox's specification must name it, which the policy must allow.
-    ///
-    /// The value goes to the agent alone, and only for this execution. It is in no configuration
-    /// of a container, label, record or report. Code that has a secret can keep it, print it, and
-    /// give it to other executions in the same sandbox, which can also read it from `/proc`.
-    ///
-    /// ```
-    /// use sandbox_core::{ExecRequest, SandboxSpec};
-    ///
-    /// let spec = SandboxSpec::new("uploader").secret("API_TOKEN");
-    /// let request = ExecRequest::new("./upload").secret("API_TOKEN", "hunter2");
-    /// assert!(!format!("{request:?}").contains("hunter2"));
-    /// ```
-    #[must_use]
-    pub fn secret(mut self, name: impl Into<String>, value: impl Into<SecretValue>) -> Self {
-        let (value, form) = (value.into(), SecretForm::Variable);
-        self.secrets.insert(name.into(), Secret { value, form });
-        self
-    }
-
-    /// Gives this execution a secret, as [`ExecRequest::secret`] does, but in a file in memory. The
-    /// variable `NAME_FILE` holds its path. The file is removed when the execution ends, or with
-    /// the sandbox if the call is canceled.
-    #[must_use]
-    pub fn secret_file(mut self, name: impl Into<String>, value: impl Into<SecretValue>) -> Self {
-        let (value, form) = (value.into(), SecretForm::File);
-        self.secrets.insert(name.into(), Secret { value, form });
         self
     }
 

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 
+use crate::audit::{AuditedFiles, FileOperation};
 use crate::denial;
 use crate::spi::{Flow, OutputSink, OutputStream};
 use crate::{
@@ -54,9 +55,11 @@ impl SandboxHandle {
         content: impl AsyncRead + Send + Unpin + 'static,
     ) -> Result<()> {
         check_path(path)?;
+        let paths = [path];
+        let audited = self.audited(FileOperation::Write, &paths, None);
         let put = self.running.instance.put(path, mode, Box::new(content));
-        put.await
-            .map_err(|error| self.denied_file(error, DenialKind::FileWrite, path))
+        let put = put.await;
+        audited.end(put.map_err(|error| self.denied_file(error, DenialKind::FileWrite, path)))
     }
 
     /// Reads a regular file of at most 64 MiB inside the sandbox.
@@ -134,8 +137,10 @@ impl SandboxHandle {
 
     async fn fetch(&self, path: &str, sink: &mut dyn OutputSink) -> Result<()> {
         check_path(path)?;
+        let paths = [path];
+        let audited = self.audited(FileOperation::Read, &paths, None);
         let fetched = self.running.instance.fetch(path, sink).await;
-        fetched.map_err(|error| self.denied_file(error, DenialKind::FileRead, path))
+        audited.end(fetched.map_err(|error| self.denied_file(error, DenialKind::FileRead, path)))
     }
 
     /// Returns what is directly in a folder of the sandbox, sorted by path.
@@ -195,8 +200,10 @@ impl SandboxHandle {
     /// [`ErrorKind::Path`] if something else is there, or if the code may not make it.
     pub async fn mkdir(&self, path: &str) -> Result<()> {
         check_path(path)?;
+        let paths = [path];
+        let audited = self.audited(FileOperation::MakeFolder, &paths, None);
         let made = self.running.instance.make_dir(path, FOLDER_MODE).await;
-        made.map_err(|error| self.denied_file(error, DenialKind::FileWrite, path))
+        audited.end(made.map_err(|error| self.denied_file(error, DenialKind::FileWrite, path)))
     }
 
     /// Removes a file in the sandbox, or a folder with all its content. Removes a link itself.
@@ -206,8 +213,10 @@ impl SandboxHandle {
     /// [`ErrorKind::Path`] if it is missing, or if the code may not remove it.
     pub async fn remove(&self, path: &str) -> Result<()> {
         check_path(path)?;
+        let paths = [path];
+        let audited = self.audited(FileOperation::Remove, &paths, None);
         let removed = self.running.instance.remove(path).await;
-        removed.map_err(|error| self.denied_file(error, DenialKind::FileWrite, path))
+        audited.end(removed.map_err(|error| self.denied_file(error, DenialKind::FileWrite, path)))
     }
 
     /// Copies a file or a folder of the host into the sandbox, as [`Instance::copy_in`] documents.
@@ -220,8 +229,10 @@ impl SandboxHandle {
     /// [`Instance::copy_in`]: crate::spi::Instance::copy_in
     pub async fn copy_in(&self, source: impl AsRef<Path>, target: &str) -> Result<Copied> {
         check_path(target)?;
-        let copied = self.running.instance.copy_in(source.as_ref(), target).await;
-        copied.map_err(|error| self.denied_file(error, DenialKind::FileWrite, target))
+        let (source, paths) = (source.as_ref(), [target]);
+        let audited = self.audited(FileOperation::CopyIn, &paths, Some(source));
+        let copied = self.running.instance.copy_in(source, target).await;
+        audited.end(copied.map_err(|error| self.denied_file(error, DenialKind::FileWrite, target)))
     }
 
     /// Copies a file or a folder out of the sandbox, as [`Instance::copy_out`] documents, within
@@ -249,9 +260,10 @@ impl SandboxHandle {
         limits: ArtifactLimits,
     ) -> Result<Copied> {
         check_path(source)?;
-        let instance = &self.running.instance;
-        let copied = instance.copy_out(source, target.as_ref(), limits).await;
-        copied.map_err(|error| self.denied_file(error, DenialKind::FileRead, source))
+        let (target, paths) = (target.as_ref(), [source]);
+        let audited = self.audited(FileOperation::CopyOut, &paths, Some(target));
+        let copied = self.running.instance.copy_out(source, target, limits).await;
+        audited.end(copied.map_err(|error| self.denied_file(error, DenialKind::FileRead, source)))
     }
 
     /// Copies files that match the policy's `artifact_export_paths` into a folder of the host,
@@ -287,16 +299,26 @@ impl SandboxHandle {
         if plan.export_paths.is_empty() {
             return Ok(Export::default());
         }
-        let instance = &self.running.instance;
-        let mut export = instance
-            .export(&plan.export_paths, folder.as_ref(), limits)
-            .await?;
+        let (instance, folder) = (&self.running.instance, folder.as_ref());
+        let paths: Vec<&str> = plan.export_paths.iter().map(String::as_str).collect();
+        let audited = self.audited(FileOperation::Export, &paths, Some(folder));
+        let exported = instance.export(&plan.export_paths, folder, limits).await;
+        let mut export = audited.end(exported)?;
         let skipped = export.skipped.iter();
         export.denials = skipped
             .filter_map(|skipped| denial::of_artifact(skipped, limits, plan))
             .collect();
         self.running.denials.extend(&export.denials);
         Ok(export)
+    }
+
+    fn audited<'a>(
+        &'a self,
+        operation: FileOperation,
+        paths: &'a [&'a str],
+        host: Option<&'a Path>,
+    ) -> AuditedFiles<'a> {
+        AuditedFiles::start(&self.running.auditor, operation, paths, host)
     }
 
     /// Adds the denial to the error of a file operation, if a rule caused it.

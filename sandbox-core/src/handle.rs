@@ -244,7 +244,11 @@ impl SandboxHandle {
     /// As [`SandboxHandle::forward`].
     pub async fn forward_at(&self, address: SocketAddr, port: u16) -> Result<Forward> {
         let opened = self.running.instance.forward(address, port).await;
-        opened.map_err(|error| error.on(self.tier()))
+        let opened = opened.map_err(|error| error.on(self.tier()))?;
+        let address = opened.address();
+        let auditor = &self.running.auditor;
+        auditor.tell(|| AuditEvent::Forwarded { address, port });
+        Ok(opened)
     }
 
     /// Creates an image from the sandbox's current files. The sandbox continues to run.

@@ -48,6 +48,7 @@ mod stats;
 mod stdin;
 mod storage;
 pub mod support;
+mod trust;
 mod unique_name;
 mod units;
 mod user;

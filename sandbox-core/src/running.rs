@@ -249,18 +249,13 @@ impl<'a> AuditedExecution<'a> {
 
     fn end(mut self, result: &Result<ExecResult>) {
         self.ended = true;
-        self.tell(
-            result.as_ref().ok().map(|result| result.outcome.clone()),
-            result.as_ref().err().map(ToString::to_string),
-        );
-    }
-
-    fn tell(&self, outcome: Option<Outcome>, error: Option<String>) {
-        let execution = self.execution;
+        let ended = result.as_ref().ok();
         self.auditor.tell(|| AuditEvent::ExecEnded {
-            execution,
-            outcome,
-            error,
+            execution: self.execution,
+            outcome: ended.map(|result| result.outcome.clone()),
+            error: result.as_ref().err().map(ToString::to_string),
+            cpu_time: ended.and_then(|result| result.cpu_time),
+            max_rss: ended.and_then(|result| result.max_rss),
         });
     }
 }
@@ -268,7 +263,13 @@ impl<'a> AuditedExecution<'a> {
 impl Drop for AuditedExecution<'_> {
     fn drop(&mut self) {
         if !self.ended {
-            self.tell(None, Some("the caller gave it up".into()));
+            self.auditor.tell(|| AuditEvent::ExecEnded {
+                execution: self.execution,
+                outcome: None,
+                error: Some("the caller gave it up".into()),
+                cpu_time: None,
+                max_rss: None,
+            });
         }
     }
 }

@@ -1,4 +1,5 @@
-//! What sandboxes need for languages: how code of each runs, and packages of pip, npm and gem.
+//! What sandboxes need for languages: how code of each runs, and packages of pip, npm,
+//! gem, Go and cargo.
 //!
 //! - [`Language`] describes a language, and [`Languages`] is a set of them.
 //! - [`RunCode`] runs code of a language in a sandbox, and [`RunCodeOnce`] in a new one.
@@ -12,12 +13,12 @@ mod session;
 
 pub use code::{
     CodeCheck, CodeRequest, CodeResult, Compilation, LanguageChoice, OneShotCode, Preparation,
-    ReadyCode, RunCode, RunCodeOnce,
+    ReadyCode, RunCode, RunCodeOnce, save_plots,
 };
-pub use language::{FileName, Installer, Language, Languages, MinimumVersion, Step};
+pub use language::{FileName, Installer, Language, Languages, MinimumVersion, Project, Step};
 pub use packages::LiveSandbox;
 pub use session::{
     BlockingSession, BlockingSessions, CellError, CellEvent, CellOutcome, CellRequest, CellResult,
-    Display, Lost, MimeData, Plot, PlotFormat, Session, SessionRequest, SessionState, Sessions,
-    TraceFrame,
+    Display, Exhausted, Lost, MimeData, Plot, PlotFormat, PoolSettings, PoolStatus, PooledSession,
+    Session, SessionPool, SessionRequest, SessionState, Sessions, TraceFrame,
 };

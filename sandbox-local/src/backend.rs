@@ -9,7 +9,7 @@ use sandbox_core::spi::{Backend, Detached, Finding, Found, Instance, RecordedSan
 use sandbox_core::{EnforcementReport, Error, Plan, Result, SandboxInfo};
 use sandbox_host::lock;
 use sandbox_host::state::resolved;
-use sandbox_lang::packages::FailedPackages;
+use sandbox_lang::packages::{FailedPackages, ProvisionNetwork};
 
 use crate::LocalConfig;
 use crate::attached;
@@ -128,6 +128,12 @@ impl LocalBackend {
             any_link: false,
         };
         let host_paths = PlanPaths::open(TIER, plan, &reserved)?;
+        let provision = match isolation {
+            _ if plan.packages.is_empty() => ProvisionNetwork::Full,
+            // There are no rules without a network namespace.
+            Isolation::Landlock => ProvisionNetwork::Full,
+            _ => ProvisionNetwork::by_rules(plan, &self.config.packages),
+        };
         let lowered = lower(
             plan,
             &LoweringContext {
@@ -139,6 +145,7 @@ impl LocalBackend {
                 private: &state.join("private"),
                 agent: 1,
                 user_tasks: 0,
+                provision: &provision,
             },
         )?;
         #[cfg(feature = "mutants")]
@@ -217,6 +224,7 @@ impl Backend for LocalBackend {
             state: &state,
             lowered: &lowered,
             hosts: &self.config.hosts,
+            certificates: self.config.certificates.as_deref(),
         };
         let mut instance = match plan.detached {
             true => detached::start(&request).await?,

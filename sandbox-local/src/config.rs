@@ -19,6 +19,9 @@ pub struct LocalConfig {
     /// Addresses of names that rules allow, before this host's resolver is asked. The rules decide
     /// about these addresses as about any other.
     pub hosts: BTreeMap<String, IpAddr>,
+    /// A file in PEM format with authorities that this host trusts beside its own, for servers of
+    /// egress rules at level `http`.
+    pub certificates: Option<PathBuf>,
     /// Behave as on a host that denies user namespaces. For tests only.
     #[doc(hidden)]
     pub without_user_namespaces: bool,
@@ -57,6 +60,14 @@ impl LocalConfig {
     #[must_use]
     pub fn host(mut self, name: impl Into<String>, address: IpAddr) -> Self {
         self.hosts.insert(name.into(), address);
+        self
+    }
+
+    /// Sets a file in PEM format with authorities that this host trusts beside its own, for servers
+    /// of egress rules at level `http`.
+    #[must_use]
+    pub fn certificates(mut self, file: impl Into<PathBuf>) -> Self {
+        self.certificates = Some(file.into());
         self
     }
 

@@ -12,8 +12,9 @@ use std::sync::Arc;
 use sandbox_agent::runtime::Pid;
 use sandbox_agent::runtime::namespace::CLONE_NEWNET;
 use sandbox_core::{Error, Plan, Result};
-use sandbox_host::egress::HostsResolver;
+use sandbox_host::egress::EgressOptions;
 use sandbox_host::{AgentInstance, Sandbox};
+use sandbox_lang::packages::ProvisionNetwork;
 use tokio::net::UnixStream;
 
 use crate::attached::AttachedRecord;
@@ -45,6 +46,8 @@ pub(crate) struct CreationRequest<'a> {
     pub(crate) lowered: &'a LocalPlan,
     /// See [`crate::LocalConfig::hosts`].
     pub(crate) hosts: &'a BTreeMap<String, IpAddr>,
+    /// See [`crate::LocalConfig::certificates`].
+    pub(crate) certificates: Option<&'a Path>,
 }
 
 impl CreationRequest<'_> {
@@ -109,6 +112,7 @@ pub(crate) async fn start(request: &CreationRequest<'_>) -> Result<AgentInstance
         state,
         lowered,
         hosts,
+        certificates,
     } = *request;
     tracing::trace!("lowered");
     let network = request.prepare_host()?;
@@ -154,7 +158,7 @@ pub(crate) async fn start(request: &CreationRequest<'_>) -> Result<AgentInstance
         Some(private) => in_host_namespaces(request, private, agent)?,
     };
     let sandbox = match &lowered.setup.egress {
-        Some(_) => sandbox.with_egress(plan, Some(Arc::new(HostsResolver::new(hosts.clone())))),
+        Some(_) => sandbox.with_egress(plan, EgressOptions::new(hosts, certificates)),
         None => sandbox,
     };
     let watch = match lowered.sampled_memory {
@@ -269,6 +273,8 @@ pub(crate) fn in_host_namespaces(
             private,
             agent: agent.0.unsigned_abs(),
             user_tasks: user_tasks(host.user.id),
+            // Only hosts without namespaces come here.
+            provision: &ProvisionNetwork::Full,
         },
     )?;
     let mut sandbox = Sandbox::new(plan, lowered.confinement, lowered.report)?;

@@ -36,7 +36,7 @@ pub fn run(arguments: &CommitArguments) -> Outcome {
     super::block_on(async {
         let mut signals = Signals::listen()?;
         let work = async {
-            let (_located, sandbox) = arguments.tier.get(&arguments.name).await?;
+            let (_located, sandbox) = arguments.tier.get(&arguments.name, None).await?;
             let image = sandbox.commit(&arguments.image).await?;
             print_ids(&[image], arguments.format.format)
         };

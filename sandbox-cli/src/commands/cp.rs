@@ -8,6 +8,7 @@ use clap::Args;
 use sandbox::{ArtifactLimits, ByteSize, Copied, SandboxSpec};
 use serde::Serialize;
 
+use super::audit::AuditOption;
 use super::detached::TierOption;
 use super::run::signals::Signals;
 use super::run::summary::skip_reason;
@@ -55,6 +56,9 @@ pub struct CpArguments {
     limit: ByteSize,
 
     #[command(flatten)]
+    audit: AuditOption,
+
+    #[command(flatten)]
     pub format: FormatOption,
 }
 
@@ -70,10 +74,11 @@ pub fn run(arguments: &CpArguments) -> Outcome {
     let target = CopyPath::parse(&arguments.target)?;
     let copied = super::block_on(async {
         let mut signals = Signals::listen()?;
+        let audit = &arguments.audit;
         let work = async {
             match (&source, &target) {
                 (CopyPath::Host(source), CopyPath::Sandbox { name, path }) => {
-                    super::in_sandbox(&arguments.tier, name, async |sandbox, _| {
+                    super::in_sandbox(&arguments.tier, name, audit, async |sandbox, _| {
                         Ok(sandbox.copy_in(source, path).await?)
                     })
                     .await
@@ -84,7 +89,7 @@ pub fn run(arguments: &CpArguments) -> Outcome {
                         file_size: arguments.limit,
                         total_size: arguments.limit,
                     };
-                    super::in_sandbox(&arguments.tier, name, async |sandbox, _| {
+                    super::in_sandbox(&arguments.tier, name, audit, async |sandbox, _| {
                         Ok(sandbox.copy_out_with(path, target, limits).await?)
                     })
                     .await

@@ -13,6 +13,7 @@ use sandbox::{CapabilityPolicy, Error, ErrorKind, SandboxClient, SandboxHandle, 
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::audit::{AuditFile, audited};
 use crate::command_error::CommandError;
 
 /// How long to wait for other tiers once one has answered with the sandbox.
@@ -52,9 +53,16 @@ impl TierOption {
     /// Connects to the sandbox with this name.
     ///
     /// Fails if the name is invalid, or if no tier or several tiers have a sandbox of this name.
-    pub async fn get(&self, name: &str) -> Result<(LocatedSandbox, SandboxHandle), CommandError> {
-        self.with(name, async |located| located.client.get(name).await)
-            .await
+    /// What happens in it is recorded in `audit`.
+    pub async fn get(
+        &self,
+        name: &str,
+        audit: Option<&AuditFile>,
+    ) -> Result<(LocatedSandbox, SandboxHandle), CommandError> {
+        self.with(name, async |located| {
+            audited(located.client.clone(), audit).get(name).await
+        })
+        .await
     }
 
     /// Removes the sandbox with this name.

@@ -62,7 +62,7 @@ async fn end(tier: &TierOption, name: &str, method: EndMethod) -> Result<(), Com
     if method == EndMethod::Remove {
         return tier.remove(name).await;
     }
-    let (_located, sandbox) = tier.get(name).await?;
+    let (_located, sandbox) = tier.get(name, None).await?;
     match method {
         EndMethod::Stop => sandbox.stop().await?,
         EndMethod::Kill | EndMethod::Remove => sandbox.kill().await?,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use sandbox::{Error, ErrorKind, ExecRequest, ExecResult, Export, SandboxHandle};
 
+use super::audit::AuditOption;
 use super::detached::TierOption;
 use super::run::document::RunDocument;
 use super::run::live::{LiveOutput, WrittenOutput, exec_live};
@@ -75,6 +76,9 @@ pub struct ExecArguments {
     tty: bool,
 
     #[command(flatten)]
+    audit: AuditOption,
+
+    #[command(flatten)]
     pub format: LiveFormatOption,
 }
 
@@ -110,6 +114,9 @@ pub struct ShellArguments {
     /// Working directory in the sandbox [default: the sandbox's]
     #[arg(long, value_name = "PATH")]
     workdir: Option<OsString>,
+
+    #[command(flatten)]
+    audit: AuditOption,
 }
 
 /// Runs `shell`.
@@ -128,6 +135,7 @@ pub fn run_shell(arguments: ShellArguments) -> Outcome {
         interactive: true,
         no_stdin: false,
         tty: true,
+        audit: arguments.audit.clone(),
         format: LiveFormatOption {
             format: LiveFormat::Text,
         },
@@ -160,7 +168,8 @@ fn run_first(choices: &[ExecArguments]) -> Outcome {
     let outcome = runtime.block_on(async {
         let mut signals = Signals::listen()?;
         let work = async {
-            super::in_sandbox(&arguments.tier, &arguments.name, async |sandbox, tier| {
+            let (name, audit) = (&arguments.name, &arguments.audit);
+            super::in_sandbox(&arguments.tier, name, audit, async |sandbox, tier| {
                 arguments.execute(sandbox, &requests, tier.backend).await
             })
             .await

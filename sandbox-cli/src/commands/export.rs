@@ -6,6 +6,7 @@ use clap::Args;
 use sandbox::{Artifact, SandboxHandle, SkippedArtifact};
 use serde::Serialize;
 
+use super::audit::AuditOption;
 use super::detached::TierOption;
 use super::run::output_folder::OutputFolder;
 use super::run::signals::Signals;
@@ -34,6 +35,9 @@ pub struct ExportArguments {
     tier: TierOption,
 
     #[command(flatten)]
+    audit: AuditOption,
+
+    #[command(flatten)]
     pub format: FormatOption,
 }
 
@@ -47,7 +51,8 @@ struct ExportDocument<'a> {
 pub fn run(arguments: &ExportArguments) -> Outcome {
     super::block_on(async {
         let mut signals = Signals::listen()?;
-        let work = super::in_sandbox(&arguments.tier, &arguments.name, async |sandbox, _| {
+        let (name, audit) = (&arguments.name, &arguments.audit);
+        let work = super::in_sandbox(&arguments.tier, name, audit, async |sandbox, _| {
             arguments.export(sandbox).await
         });
         tokio::select! {

@@ -1,5 +1,6 @@
 //! The subcommands.
 
+mod audit;
 mod batch;
 pub mod check;
 mod check_all;
@@ -36,6 +37,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::command_error::{CommandError, Outcome};
 use crate::print_status;
+use audit::AuditOption;
 use detached::TierOption;
 
 /// A runtime on this thread: one sandbox needs no more, and threads would cost start-up time.
@@ -68,9 +70,11 @@ async fn settle(client: &SandboxClient) {
 async fn in_sandbox<T>(
     tier: &TierOption,
     name: &str,
+    audit: &AuditOption,
     work: impl AsyncFnOnce(&SandboxHandle, &'static Registration) -> Result<T, CommandError>,
 ) -> Result<T, CommandError> {
-    let (located, sandbox) = tier.get(name).await?;
+    let audit = audit.open()?;
+    let (located, sandbox) = tier.get(name, audit.as_ref()).await?;
     let result = work(&sandbox, located.tier).await;
     drop(sandbox);
     settle(&located.client).await;
@@ -85,8 +89,10 @@ fn until_interrupted(
 ) -> Outcome {
     block_on(async {
         let mut signals = run::signals::Signals::listen()?;
+        let audit = AuditOption::default();
+        let work = in_sandbox(tier, name, &audit, async |sandbox, _| show(sandbox).await);
         tokio::select! {
-            outcome = in_sandbox(tier, name, async |sandbox, _| show(sandbox).await) => outcome,
+            outcome = work => outcome,
             signal = signals.next() => Err(CommandError::interrupted(signal)),
         }
     })?

@@ -17,8 +17,10 @@ const EXAMPLES: &str = "\
 Examples:
   sandbox why --policy policy.toml example.org:443
   sandbox why --policy policy.toml ./data/input.csv
+  sandbox why --policy policy.toml 'POST https://example.org/v1'
 
-What contains a / is a path of the host; a host without a port is explained for 443 and 80.
+What contains :// is a request, and any other / makes it a path of the host. A host without a port
+is explained for 443 and 80.
 
 Exit codes: 0 something is allowed; 3 everything is denied.";
 
@@ -26,8 +28,8 @@ Exit codes: 0 something is allowed; 3 everything is denied.";
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct WhyArguments {
-    /// Path of the host, or host with or without a port
-    #[arg(value_name = "PATH|HOST[:PORT]")]
+    /// Path of the host, host with or without a port, or HTTP request
+    #[arg(value_name = "PATH|HOST[:PORT]|[METHOD ]URL")]
     subject: String,
 
     /// Policy file: JSON if its name ends in .json, otherwise TOML [default: the policy of a run

@@ -237,9 +237,9 @@ impl Ceiling {
             let allowed = self.policy.requirements()?;
             let may_install = self.policy.package_installation != Some(false);
             let is_set = file.packages.is_some() || !allowed.is_empty();
-            let more = asked
-                .iter()
-                .find(|asked| !may_install || (is_set && !allowed.contains(asked)));
+            let more = asked.iter().find(|asked| {
+                !may_install || (is_set && !allowed.iter().any(|own| own.allows(asked)))
+            });
             if let Some(more) = more {
                 return Err(exceeded(path, format!("--package {more}"), list(&allowed)));
             }

@@ -95,7 +95,8 @@ pub struct PolicyOptions {
     follow: bool,
 
     /// Destination that the code may reach: HOST, *.SUFFIX, an address or a network, with :PORT;
-    /// with a leading ! one that it may not reach (repeatable)
+    /// with a leading ! one that it may not reach; "HOST http GET /v1/*" checks each request
+    /// (repeatable)
     #[arg(long, value_name = "HOST[:PORT]", value_parser = network_rule, help_heading = "Policy")]
     allow_host: Vec<NetworkRule>,
 
@@ -143,9 +144,14 @@ pub struct PolicyOptions {
     writable_root: bool,
 
     /// Package to install first, from the registry (repeatable): of pip, or with a prefix of
-    /// another installer, as in npm:lodash@^4 and gem:rack
+    /// another installer, as in npm:lodash@^4, gem:rack, go:example.org/greet and cargo:itoa@1
     #[arg(long, value_name = "NAME[==VERSION]", value_parser = package, help_heading = "Policy")]
     package: Vec<Requirement>,
+
+    /// Lock file with packages of pip to install first: lines of NAME==VERSION --hash=sha256:HASH,
+    /// which are checked
+    #[arg(long, value_name = "FILE", help_heading = "Policy")]
+    package_lock: Option<PathBuf>,
 
     /// Memory limit of the whole sandbox, such as 512m; units are powers of 1024, as in Docker
     #[arg(short, long, value_name = "SIZE", value_parser = bytes, allow_negative_numbers = true, help_heading = "Limits")]
@@ -297,7 +303,7 @@ impl PolicyOptions {
                 .map(|path| text("--artifact", path))
                 .collect::<Result<_, _>>()?,
         )?;
-        ceiling.packages(&self.package)?;
+        ceiling.packages(&self.packages()?)?;
         ceiling.secrets(&self.secrets.names()?)?;
         let egress = match self.network {
             Some(network) => ceiling.network(network)?,
@@ -348,6 +354,17 @@ impl PolicyOptions {
             settings: self.settings.to_settings(),
             toolchains: toolchains.names,
         })
+    }
+
+    /// The packages of both options.
+    fn packages(&self) -> Result<Vec<Requirement>, CommandError> {
+        let mut packages = self.package.clone();
+        if let Some(file) = &self.package_lock {
+            let text = std::fs::read_to_string(file)
+                .map_err(|cause| CommandError::io(file.display().to_string(), &cause))?;
+            packages.extend(Requirement::read_lock_file(&text)?);
+        }
+        Ok(packages)
     }
 
     fn workspace(&self) -> Result<Option<Workspace>, CommandError> {

@@ -71,6 +71,15 @@ pub fn consecutive_processes_share_a_detached_sandbox() {
     assert!(peak.is_null() || peak.as_u64() > Some(0), "{stats}");
     let (code, table, _) = run(&["stats", &sandbox.name]);
     assert_eq!((code, table.lines().count()), (Some(0), 2), "{table}");
+    let (code, list, errors) = run(&["ls", "--stats", "-b", "local", "-o", "json"]);
+    let list: Value = serde_json::from_str(&list).unwrap();
+    let mut listed = list["sandboxes"].as_array().unwrap().iter();
+    let own = listed.find(|listed| listed["name"] == sandbox.name.as_str());
+    assert_eq!(code, Some(0), "{errors}");
+    // Another measurement of the same sandbox.
+    let (first, second) = (&stats["stats"], &own.expect("it is listed")["stats"]);
+    let is_known = |stats: &Value| !stats["memory_bytes"].is_null();
+    assert_eq!(is_known(first), is_known(second), "{first} {second}");
 
     assert_eq!(
         run(&["stop", &sandbox.name]),

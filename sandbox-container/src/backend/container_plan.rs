@@ -4,6 +4,7 @@ use sandbox_agent::protocol::{Confinement, ResourceLimit};
 use sandbox_core::{EnforcementReport, Error, Plan, Result};
 use sandbox_host::confinement::{self, Isolation, Kernel, Paths, Profile};
 use sandbox_host::seccomp::Arch;
+use sandbox_lang::packages::ProvisionNetwork;
 
 use super::{ContainerBackend, UMASK};
 use crate::engine::{Engine, EngineFacts};
@@ -11,7 +12,7 @@ use crate::folders::HostFolders;
 use crate::identity::CodeIdentity;
 use crate::lowering::StorageSplit;
 use crate::quota::{LayerQuota, QuotaTrial};
-use crate::{EngineFamily, Tier, report};
+use crate::{EngineFamily, Tier, egress, report};
 
 impl<F: EngineFamily> ContainerBackend<F> {
     /// Plans the container for a sandbox on an engine.
@@ -48,9 +49,16 @@ impl<F: EngineFamily> ContainerBackend<F> {
             .map(ToOwned::to_owned);
         let quota = LayerQuota::of(self.tier, engine, plan, trial).await;
         let storage = StorageSplit::new(plan, &exports.collect::<Vec<_>>(), &quota);
-        let network = self.config.package_network.as_deref();
+        let network = match self.config.package_network.as_deref() {
+            _ if plan.packages.is_empty() => ProvisionNetwork::Full,
+            Some(network) => ProvisionNetwork::Named(network),
+            None if egress::can_carry_rules(facts) => {
+                ProvisionNetwork::by_rules(plan, &self.config.packages)
+            }
+            None => ProvisionNetwork::Full,
+        };
         let family = self.tier.family;
-        let report = report::report(family, plan, facts, &kernel, mode, &storage, network);
+        let report = report::report(family, plan, facts, &kernel, mode, &storage, &network);
         let profile = Profile::new(Isolation::Container, Paths::of(plan, Isolation::Container));
         let mut confinement = confinement::confinement(plan, &kernel, mode, &profile);
         // The engine gets them too, but rootless Podman applies only a few.

@@ -1,11 +1,9 @@
 //! Creates the sandbox of a plan: packages, container, verification and hand-over.
 
-use std::sync::Arc;
-
 use bollard::models::{ContainerCreateBody, ImageInspect};
 use sandbox_core::spi::Instance as _;
 use sandbox_core::{EnforcementReport, ImageRetention, Plan, Result};
-use sandbox_host::egress::HostsResolver;
+use sandbox_host::egress::EgressOptions;
 use sandbox_host::{AgentInstance, Sandbox, WORK_FOLDER, state};
 use sandbox_lang::packages::writable_cache;
 
@@ -212,8 +210,8 @@ impl<F: EngineFamily> ContainerBackend<F> {
             sandbox = sandbox.ending_after(lifetime);
         }
         if resolv_conf.is_some() {
-            let resolver = HostsResolver::new(self.config.hosts.clone());
-            sandbox = sandbox.with_egress(plan, Some(Arc::new(resolver)));
+            let (hosts, certificates) = (&self.config.hosts, self.config.certificates.as_deref());
+            sandbox = sandbox.with_egress(plan, EgressOptions::new(hosts, certificates));
         }
         let make_dirs = &mut sandbox.settings.make_dirs;
         let mut body = match &container_plan.confined {

@@ -14,6 +14,7 @@ use crate::matrix::ProfileKey;
 use crate::registry::{self, Settings};
 use crate::running::Running;
 use crate::spi::{Backend, Detached, Finding, Instance, unsupported};
+use crate::trust;
 use crate::{
     Capability, CapabilityPolicy, EnforcementReport, Error, ErrorKind, ImageProgress, Plan,
     ProvidedFolder, Result, SandboxHandle, SandboxSpec,
@@ -239,6 +240,12 @@ impl SandboxClient {
             return Err(match instance.kill().await {
                 Ok(()) => refused,
                 Err(left) => refused.with_source(left),
+            });
+        }
+        if let Err(error) = trust::place(&plan, &*instance).await {
+            return Err(match instance.kill().await {
+                Ok(()) => error.on(self.tier()),
+                Err(left) => error.on(self.tier()).with_source(left),
             });
         }
         let running = self.running(plan, instance);

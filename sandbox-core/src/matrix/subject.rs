@@ -21,6 +21,10 @@ pub enum Feature {
     Detached,
     /// Denials are reported, and nothing else is reported as a denial.
     Denials,
+    /// Executions have terminals of their own, with keys and a size.
+    Terminal,
+    /// Interpreters keep their state between cells, and what they lose is reported.
+    Sessions,
 }
 
 impl Feature {
@@ -31,6 +35,8 @@ impl Feature {
         Self::Files,
         Self::Detached,
         Self::Denials,
+        Self::Terminal,
+        Self::Sessions,
     ];
 
     /// The name in reports and the matrix.
@@ -42,6 +48,8 @@ impl Feature {
             Self::Files => "files",
             Self::Detached => "detached",
             Self::Denials => "denials",
+            Self::Terminal => "terminal",
+            Self::Sessions => "sessions",
         }
     }
 }

@@ -109,6 +109,8 @@ mechanisms! {
         PodNetwork = "the pod's network, as asked for",
         /// The host resolves, checks and dials what the rules for connections allow.
         HostDialsAllowedNames = "connections dialed by the host, by rules",
+        /// The host ends TLS and checks each request.
+        RequestsChecked = "requests checked by the host, which ends TLS",
         /// A remark: at level `name`, only the first request of a connection is checked.
         FirstRequestChecked =
             "(a server of an allowed name may reach its other names, in later requests of a connection)",

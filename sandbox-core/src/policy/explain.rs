@@ -1,11 +1,11 @@
-//! Which rule of a policy decides about a path or a host.
+//! Which rule of a policy decides about a path, a host or a request.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::{Decision, EgressRules, EgressTarget, NetworkPolicy};
+use super::{Decision, EgressRules, EgressTarget, NetworkPolicy, RuleLevel};
 use crate::escape::escape;
 use crate::{CapabilityPolicy, Error, ErrorKind, Result};
 
@@ -16,9 +16,9 @@ const USUAL_PORTS: [u16; 2] = [443, 80];
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Explanation {
-    /// What code would do: `read`, `write` or `connect`.
+    /// What code would do: `read`, `write`, `connect` or `request`.
     pub action: &'static str,
-    /// To what: a path, or a host and port.
+    /// To what: a path, a host and port, or a method and URL.
     pub subject: String,
     /// Whether it is allowed.
     pub allowed: bool,
@@ -159,6 +159,73 @@ impl CapabilityPolicy {
         Ok(ports.iter().map(explain).collect())
     }
 
+    /// Explains whether code may make an HTTP request: a URL, or a method and a URL.
+    ///
+    /// ```
+    /// use sandbox_core::CapabilityPolicy;
+    /// use sandbox_core::policy::{NetworkPolicy, NetworkRule};
+    ///
+    /// let mut policy = CapabilityPolicy::new();
+    /// let rule: NetworkRule = "api.example.org:443 http GET /v1/*".parse()?;
+    /// policy.network = Some(NetworkPolicy::Allow(vec![rule]));
+    /// assert!(policy.explain_request("https://api.example.org/v1/users")?.allowed);
+    /// assert!(!policy.explain_request("DELETE https://api.example.org/v1/users")?.allowed);
+    /// # Ok::<(), sandbox_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidRequest`] for text that is none.
+    pub fn explain_request(&self, request: &str) -> Result<Explanation> {
+        let (method, url) = request.split_once(' ').unwrap_or(("GET", request));
+        let (place, path, default_port) = match url.split_once("://") {
+            Some((scheme @ ("http" | "https"), rest)) => {
+                let begin = rest.find(['/', '?']).unwrap_or(rest.len());
+                let (place, path) = rest.split_at(begin);
+                let path = match path.starts_with('/') {
+                    true => path.to_owned(),
+                    false => format!("/{path}"),
+                };
+                (place, path, if scheme == "http" { 80 } else { 443 })
+            }
+            _ => {
+                let context = format!("{request:?} is no URL with http or https");
+                return Err(Error::new(
+                    ErrorKind::InvalidRequest,
+                    "explain policy",
+                    context,
+                ));
+            }
+        };
+        let (target, port) = host_and_port(place)?;
+        let port = port.unwrap_or(default_port);
+        let (mut allowed, mut rule, mut reason) = self.explain_connection(&target, port);
+        if let (true, Some(NetworkPolicy::Allow(rules))) = (allowed, &self.network) {
+            let rules = EgressRules::new(rules.clone());
+            let decision = rules.decide(&target, port);
+            match rules.allowing_request(&target, port, method, &path).first() {
+                _ if decision.level() != Some(RuleLevel::Http) => {
+                    reason.push_str(", and no request is checked");
+                }
+                Some(own) => {
+                    rule = Some(format!("egress = {own}"));
+                    reason = "a rule allows this request".into();
+                }
+                None => {
+                    allowed = false;
+                    reason = "the rule does not allow this request".into();
+                }
+            }
+        }
+        Ok(Explanation {
+            action: "request",
+            subject: format!("{method} {url}"),
+            allowed,
+            rule,
+            reason,
+        })
+    }
+
     fn explain_connection(
         &self,
         target: &EgressTarget,
@@ -245,6 +312,33 @@ mod tests {
             Some("filesystem_read_roots = /work/data")
         );
         assert!(explain("/etc").iter().all(|one| one.rule.is_none()));
+    }
+
+    #[test]
+    fn request_is_explained_by_the_rules_of_its_level() {
+        let rules = ["a.org:443 http GET /v1/*", "a.org:443 http POST", "b.org"];
+        let rules = rules.map(|rule| rule.parse().unwrap()).to_vec();
+        let policy = CapabilityPolicy::new().network(NetworkPolicy::Allow(rules));
+        for (request, allowed, reason) in [
+            ("https://a.org/v1/x?y", true, "allows this request"),
+            ("POST https://a.org", true, "allows this request"),
+            ("https://a.org/v2", false, "does not allow this request"),
+            (
+                "DELETE https://a.org:443/v1/x",
+                false,
+                "does not allow this request",
+            ),
+            ("http://a.org/v1/x", false, "other ports"),
+            ("https://b.org/any", true, "no request is checked"),
+            ("https://c.org/", false, "no rule"),
+        ] {
+            let explained = policy.explain_request(request).unwrap();
+            assert_eq!(explained.allowed, allowed, "{explained}");
+            assert!(explained.reason.contains(reason), "{explained}");
+        }
+        for bad in ["a.org", "ftp://a.org/", "GET  https://a.org", "https://"] {
+            assert!(policy.explain_request(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

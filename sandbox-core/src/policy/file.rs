@@ -85,7 +85,8 @@ pub struct PolicyFile {
     /// Absolute paths inside of the sandbox that may be exported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact_export_paths: Option<Vec<String>>,
-    /// Packages that are installed before code runs: `numpy`, `npm:lodash@^4`, `gem:rack`.
+    /// Packages that are installed before code runs: `numpy`, `npm:lodash@^4`, `gem:rack`,
+    /// `go:example.org/greet`, `cargo:serde[derive]@1`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packages: Option<Vec<String>>,
     /// Memory of a sandbox, like `"512MiB"`.

@@ -12,7 +12,7 @@ pub use file::{PolicyFile, json_schema};
 pub use network::{
     AddressClass, Decision, Destination, EgressDenial, EgressRules, EgressTarget, HostName,
     IpNetwork, MAX_NETWORK_RULES, MAX_WILDCARD_LABELS, MAX_WILDCARD_LENGTH, NetworkPolicy,
-    NetworkRule, NotCovered, RuleLevel,
+    NetworkRule, NotCovered, RequestFilter, RuleLevel,
 };
 pub use preset::Preset;
 pub(crate) use requirement::requirements;

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use crate::audit::Auditor;
 use crate::policy::EgressRules;
 
-use super::{Input, OutputSink, Source, unsupported};
+use super::{Input, OutputSink, PlaceholderSecret, Source, unsupported};
 use crate::{
     ArtifactLimits, Copied, EnforcementReport, Error, ErrorKind, ExecEnd, ExecRequest, Export,
     FileEntry, Forward, ImageInfo, ImageReference, Result, SandboxStats, Synced, WorkspaceCopies,
@@ -212,6 +212,27 @@ pub trait Instance: Send + Sync {
     async fn set_egress(&self, rules: EgressRules) -> Result<()> {
         let _ = rules;
         Err(unsupported("change egress rules", "this backend"))
+    }
+
+    /// The certificates in PEM format that code must trust, so that rules at level `http` work:
+    /// those of the sandbox's own authority, and the host's public ones. `None` if no rule of the
+    /// sandbox can be at this level.
+    async fn trusted_certificates(&self) -> Result<Option<String>> {
+        Ok(None)
+    }
+
+    /// Makes a text that stands for a secret in requests of code at level `http`, until
+    /// [`Instance::remove_placeholder`]. Returns the text.
+    ///
+    /// Fails with [`ErrorKind::InvalidRequest`] if no rule at this level allows one of its hosts.
+    fn add_placeholder(&self, secret: PlaceholderSecret) -> Result<String> {
+        let _ = secret;
+        Err(unsupported("use secret for hosts", "this backend"))
+    }
+
+    /// Forgets a secret. The text then stands for itself.
+    fn remove_placeholder(&self, text: &str) {
+        let _ = text;
     }
 
     /// Tells `auditor` of the connections of code: [`crate::audit::AuditEvent::Connection`] and

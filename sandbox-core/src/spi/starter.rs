@@ -14,6 +14,7 @@ use crate::{Error, ErrorKind, ExecRequest, Plan, Result, SandboxHandle, Stdin};
 /// them to each part of such a program, as to each cell of an interpreter.
 ///
 /// It does not keep the sandbox alive, and its executions end with the sandbox's handle.
+#[derive(Clone)]
 pub struct ExecutionStarter {
     running: Weak<Running>,
     open: watch::Receiver<()>,

@@ -24,6 +24,7 @@ use sandbox_core::policy::NetworkPolicy;
 use sandbox_core::{EnforcementReport, ImageRetention, Plan, Result};
 use sandbox_host::check_export_paths;
 use sandbox_host::confinement::Mode;
+use sandbox_lang::packages::ProvisionNetwork;
 
 use crate::cgroup::Limits;
 use crate::error;
@@ -50,6 +51,8 @@ pub(crate) struct LoweringContext<'a> {
     pub(crate) agent: u32,
     /// Current processes and threads of the caller's user, for isolation without namespaces.
     pub(crate) user_tasks: u64,
+    /// The network of installations of packages.
+    pub(crate) provision: &'a ProvisionNetwork<'a>,
 }
 
 /// A lowered plan.

@@ -67,7 +67,7 @@ fn entry(
         Capability::ArtifactExportPaths => export_paths(plan, context, roots),
         Capability::Packages => packages::installed(),
         Capability::PackageInstallation if plan.packages.is_empty() => packages::denied(plan),
-        Capability::PackageInstallation => packages::provisioned(None),
+        Capability::PackageInstallation => packages::provisioned(context.provision),
         _ => executions::by_agent(capability, &kernel, mode),
     }
 }

@@ -43,6 +43,8 @@ pub enum Need {
     Program(&'static str),
     /// A Rust compiler that this user can read.
     Rust,
+    /// A cargo that knows sparse registries and that sandboxes see, or that root can show them.
+    Cargo,
     /// A Node.js that runs TypeScript.
     NodeForTypescript,
     /// A capability that the host enforces without a gap.
@@ -66,6 +68,10 @@ impl Need {
             Self::Rust => (
                 rust_toolchain().is_some(),
                 "needs a rustc that this user can read".to_owned(),
+            ),
+            Self::Cargo => (
+                has_sparse_cargo() || (is_root() && rust_toolchain().is_some()),
+                "needs cargo 1.68 or newer in /usr, or root and a Rust toolchain".to_owned(),
             ),
             Self::NodeForTypescript => (
                 node_for_typescript().is_some(),
@@ -111,6 +117,22 @@ pub fn rust_toolchain() -> Option<PathBuf> {
     let sysroot = String::from_utf8(asked.ok()?.stdout).ok()?;
     let sysroot = PathBuf::from(sysroot.trim());
     (sysroot.join("bin/rustc").exists() && is_installed("cc")).then_some(sysroot)
+}
+
+/// Whether cargo in /usr is 1.68 or newer.
+pub fn has_sparse_cargo() -> bool {
+    let asked = Command::new("cargo")
+        .arg("--version")
+        .env("PATH", "/usr/local/bin:/usr/bin")
+        .output();
+    let said = asked.map(|asked| String::from_utf8_lossy(&asked.stdout).into_owned());
+    let said = said.unwrap_or_default();
+    let version = said.split(' ').nth(1).unwrap_or_default();
+    let mut numbers = version.split('.').map(|number| number.parse::<u32>());
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) => is_installed("cargo") && (major, minor) >= (1, 68),
+        _ => false,
+    }
 }
 
 /// The folder that `SANDBOX_TEST_NODE` names, if this user can run its `node`.

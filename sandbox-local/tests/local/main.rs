@@ -3,10 +3,12 @@
 
 mod artifacts;
 mod cancellation;
+mod cargo_packages;
 mod code;
 mod denials;
 mod detached;
 mod egress;
+mod go_packages;
 mod harness;
 mod isolation;
 mod kernel_objects;
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
     harness::main(&[
         artifacts::TESTS,
         cancellation::TESTS,
+        cargo_packages::TESTS,
         code::TESTS,
         denials::TESTS,
         detached::TESTS,
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
         detached::ending::TESTS,
         detached::memory::TESTS,
         egress::TESTS,
+        go_packages::TESTS,
         isolation::TESTS,
         kernel_objects::TESTS,
         lifetime::TESTS,

@@ -25,7 +25,8 @@ pub(super) struct CreateArguments {
     memory: Option<ByteSize>,
     /// Processors of the whole sandbox.
     cpus: Option<Cpus>,
-    /// Packages to install first: numpy==1.26.4, npm:lodash@^4, gem:rack.
+    /// Packages to install first: numpy==1.26.4, npm:lodash@^4, gem:rack, go:example.org/greet,
+    /// cargo:itoa@1.
     #[serde(default)]
     packages: Vec<String>,
     /// Destinations that code may reach, like example.org:443; an empty list for none.

@@ -13,6 +13,7 @@ mod languages;
 mod lifetime;
 mod limits;
 mod mounts;
+pub mod packages;
 mod ports;
 mod secrets;
 mod session;
@@ -43,12 +44,18 @@ pub(crate) const BUSYBOX: &str = "sandbox-test/busybox:latest";
 pub(crate) const BUSYBOX_USER: &str = "sandbox-test/busybox-user:latest";
 pub(crate) const SCRATCH: &str = "sandbox-test/scratch:latest";
 /// Has all languages of `sandbox-lang`.
-const LANGUAGES: &str = "sandbox-test/languages:latest";
+pub(crate) const LANGUAGES: &str = "sandbox-test/languages:latest";
 /// An image with Python, and `getent`.
 pub const PYTHON: &str = "sandbox-test/python:latest";
 
 /// The beginnings of tests' names, each with an image that they need and that not every engine has.
-pub const OPTIONAL_IMAGES: &[(&str, &str)] = &[(session::JAVASCRIPT, LANGUAGES)];
+pub const OPTIONAL_IMAGES: &[(&str, &str)] = &[
+    (session::JAVASCRIPT, LANGUAGES),
+    (session::R, LANGUAGES),
+    (session::PLOT_LIBRARIES, LANGUAGES),
+    ("go_packages::", LANGUAGES),
+    ("adopt::sessions_show_plots", LANGUAGES),
+];
 
 /// What a test returns.
 pub type TestResult = Result<(), Failed>;
@@ -140,7 +147,9 @@ pub fn tests() -> impl Iterator<Item = &'static ContractTest> {
         exec::TESTS,
         code::TESTS,
         languages::TESTS,
+        languages::PLOT_TESTS,
         session::TESTS,
+        session::POOL_TESTS,
         stats::TESTS,
         isolation::TESTS,
         hostile::TESTS,
@@ -164,7 +173,7 @@ where
 }
 
 /// Runs a test on its own runtime for at most `limit`.
-fn run_within<F>(limit: Duration, test: F) -> TestResult
+pub(crate) fn run_within<F>(limit: Duration, test: F) -> TestResult
 where
     F: Future<Output = sandbox_core::Result<()>>,
 {

@@ -7,6 +7,7 @@
 mod adopt;
 mod build;
 mod clients;
+mod commit;
 mod conda;
 mod containers;
 mod counter;
@@ -15,6 +16,7 @@ mod egress;
 mod exchanged;
 mod failures;
 mod features;
+mod go_packages;
 mod hardening;
 mod images;
 mod inherited;
@@ -58,12 +60,14 @@ const TESTS: &[&[EngineTest]] = &[
     failures::WITH_ENGINE,
     images::TESTS,
     adopt::TESTS,
+    commit::TESTS,
     opened::TESTS,
     build::TESTS,
     recipes::TESTS,
     exchanged::TESTS,
     workspaces::TESTS,
     libraries::TESTS,
+    go_packages::TESTS,
     mounts::TESTS,
     packages::TESTS,
     speed::TESTS,
@@ -116,10 +120,15 @@ pub fn main(engine: &'static TestEngine) -> ExitCode {
         let trial = Trial::test(*name, move || test(engine)).with_kind(tier);
         ignored_if(trial, no_engine.as_deref())
     });
+    let of_packages = contract::packages::TESTS.iter().map(|(name, test)| {
+        let trial = Trial::test(*name, move || test(engine)).with_kind(tier);
+        ignored_if(trial, no_engine.as_deref())
+    });
     let no_runtime = no_engine.clone().or(no_runtime);
     let no_registry = no_engine.clone().or(no_registry);
     let all = of_contract
         .chain(of_egress)
+        .chain(of_packages)
         .chain(
             TESTS
                 .iter()

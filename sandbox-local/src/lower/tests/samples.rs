@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sandbox_core::{CapabilityPolicy, Plan, Result, SandboxSpec};
+use sandbox_lang::packages::ProvisionNetwork;
 
 use super::super::{LocalPlan, LoweringContext, lower};
 use crate::host::cgroup::{Swap, V1, V2};
@@ -102,6 +103,7 @@ impl Sample {
                 private: Path::new("/run/sandbox/private-1"),
                 agent: if landlock { 4321 } else { 1 },
                 user_tasks: 40,
+                provision: &ProvisionNetwork::Full,
             },
         )
     }
