@@ -98,12 +98,14 @@ build_python() {
         --customize-hook='chroot "$1" python3 -c "import sys, http.client, json, ssl, pip; assert sys.version_info[:2] == (3, 11)"'
 }
 
-# A compiler or an interpreter of every language: some minutes. Debian's Node.js is too old for TypeScript, and npm's
-# package of it is one program. Left out are files that no small program needs.
+# A compiler or an interpreter of every language, and what installs its packages: some minutes. Debian's Node.js is too
+# old for TypeScript, and npm's package of it is one program. Left out are files that no small program needs.
 build_languages() {
-    local node=$cache/node/node_modules/node/bin/node program
-    local plots=,python3-matplotlib,python3-seaborn,python3-plotly,r-cran-ggplot2,r-cran-lattice,r-cran-plotly
-    [ -x "$node" ] || { install npm=npm && npm install --no-fund --no-audit --prefix "$cache/node" node@22 >&2 9>&-; }
+    local modules=$cache/node/node_modules program
+    local node=$modules/node/bin/node
+    local plots=,python3-matplotlib,python3-seaborn,python3-plotly,python3-jinja2,python3-ipython,python3-pip,r-cran-ggplot2,r-cran-lattice,r-cran-plotly
+    [ -x "$node" ] && [ -d "$modules/npm" ] ||
+        { install npm=npm && npm install --no-fund --no-audit --prefix "$cache/node" node@22 npm@11 >&2 9>&-; }
     # Java's packages make links in the folder of manual pages.
     local options=(--aptopt='Apt::Install-Recommends "false"' --essential-hook='mkdir -p "$1/usr/share/man/man1"') excluded
     for excluded in '/usr/lib/jvm/*/jmods/*' '/usr/lib/go-*/pkg/linux_*/cmd/*' '/usr/lib/go-*/pkg/linux_*_race/*' \
@@ -112,7 +114,9 @@ build_languages() {
         options+=("--dpkgopt=path-exclude=$excluded")
     done
     options+=("--customize-hook=cp '$node' \"\$1/usr/local/bin/node\"")
-    for program in gcc g++ go javac java rustc ruby Rscript node python3; do
+    options+=("--customize-hook=mkdir \"\$1/usr/local/lib/node_modules\" && cp -r '$modules/npm' \"\$1/usr/local/lib/node_modules/npm\"")
+    options+=("--customize-hook=ln -s ../lib/node_modules/npm/bin/npm-cli.js \"\$1/usr/local/bin/npm\"")
+    for program in gcc g++ go javac java rustc cargo ruby gem Rscript node npm python3; do
         options+=("--customize-hook=chroot \"\$1\" sh -c 'command -v $program' >/dev/null")
     done
     # Large, and needed by no plot.
@@ -120,9 +124,9 @@ build_languages() {
         'usr/lib/python3/dist-packages/*/tests' 'usr/lib/*/openblas-pthread/*.a' usr/include/boost; do
         options+=("--customize-hook=rm -rf \"\$1\"/$excluded")
     done
-    options+=("--customize-hook=chroot \"\$1\" python3 -c 'import matplotlib, seaborn, plotly, pandas'")
+    options+=("--customize-hook=chroot \"\$1\" python3 -c 'import matplotlib, seaborn, plotly, pandas, jinja2, IPython'")
     options+=("--customize-hook=chroot \"\$1\" Rscript -e 'library(ggplot2); library(lattice); library(plotly)' >/dev/null")
-    debian "$1" python3,gcc,g++,libc6-dev,golang-go,openjdk-17-jdk-headless,rustc,ruby,r-base-core$plots "${options[@]}"
+    debian "$1" python3,gcc,g++,libc6-dev,golang-go,openjdk-17-jdk-headless,rustc,cargo,ruby,r-base-core$plots "${options[@]}"
 }
 
 # The recipe of an image's files, and that of the whole image: a change of either makes it anew.

@@ -144,7 +144,8 @@ pub struct PolicyOptions {
     writable_root: bool,
 
     /// Package to install first, from the registry (repeatable): of pip, or with a prefix of
-    /// another installer, as in npm:lodash@^4, gem:rack, go:example.org/greet and cargo:itoa@1
+    /// another installer, as in npm:lodash@^4, gem:rack, go:example.org/greet, cargo:itoa@1 and
+    /// cran:jsonlite
     #[arg(long, value_name = "NAME[==VERSION]", value_parser = package, help_heading = "Policy")]
     package: Vec<Requirement>,
 

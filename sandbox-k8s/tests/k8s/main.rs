@@ -124,13 +124,11 @@ fn main() -> ExitCode {
                 with_room_on_nodes(name, || test(&contract::Pods))
             })
         });
-    let of_packages = sandbox_testing::contract::packages::TESTS
-        .iter()
-        .map(|(name, test)| {
-            Trial::test(*name, move || {
-                with_room_on_nodes(name, || test(&contract::Pods))
-            })
-        });
+    let of_packages = sandbox_testing::contract::package_tests().map(|(name, test)| {
+        Trial::test(*name, move || {
+            with_room_on_nodes(name, || test(&contract::Pods))
+        })
+    });
     let trials = of_pods
         .chain(of_contract)
         .chain(of_egress)

@@ -112,7 +112,13 @@ fn enter_project(
     let Some(project) = language.project else {
         return Ok(());
     };
-    let libraries = sandbox.plan().packages.iter();
+    let live = live_packages(sandbox);
+    // What is installed into a running sandbox begins with what it had.
+    let all = match live.is_empty() {
+        true => &sandbox.plan().packages,
+        false => &live,
+    };
+    let libraries = all.iter();
     let libraries = libraries.filter(|own| Some(own.installer()) == language.installer);
     let libraries = libraries.cloned().collect::<Vec<_>>();
     if libraries.is_empty() {

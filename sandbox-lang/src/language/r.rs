@@ -1,6 +1,6 @@
 //! R.
 
-use super::{Language, Step};
+use super::{Installer, Language, Step};
 
 pub(super) fn language() -> Language {
     let run = Step::new(["Rscript"]).args(["{file}"]);
@@ -10,5 +10,6 @@ pub(super) fn language() -> Language {
         .inline(["-e", "{code}"])
         .image("rocker/r-ver:4.5")
         .package("r-base-core")
+        .installer(Installer::Cran)
         .plots(["graphics", "ggplot2", "lattice", "plotly"])
 }

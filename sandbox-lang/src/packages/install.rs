@@ -196,76 +196,185 @@ async fn install(
     staging: &Staging,
     deadline: Instant,
 ) -> Result<()> {
-    let plan = plan(backend, wanted, source, staging, deadline).await?;
     let recipe = recipe(wanted.installer);
     write_files(&staging.base(), &recipe.files(wanted.packages))?;
-    let instance = backend.create(&plan).await?;
-    if !wanted.sees_host {
-        transfer::bring(&*instance, staging, &source.read_roots, plan.timeout).await?;
-    }
-    let mut commands = recipe.commands(&InstallPlace {
+    let place = InstallPlace {
         interpreter: wanted.interpreter,
         source,
         staging,
         packages: wanted.packages,
-    });
-    for command in &mut commands {
-        command.timeout = Some(plan.timeout);
+    };
+    let step = Step {
+        backend,
+        wanted,
+        source,
+        staging,
+        deadline,
+    };
+    step.run(recipe.commands(&place), Some(network(wanted, source)))
+        .await?;
+    match recipe.builds(&place) {
+        builds if builds.is_empty() => Ok(()),
+        builds => step.run(builds, None).await,
     }
-    let mut output = InstallerErrors::default();
-    let ended = {
-        let run = run_all(&*instance, &commands, &mut output);
-        let storage = wait_for_size(staging.work(), wanted.settings.storage.as_u64());
-        tokio::select! {
-            ended = run => Some(ended),
-            () = storage => None,
-            // The backend ends it at the plan's time limit, just before this.
-            () = tokio::time::sleep_until((deadline + SIZE_CHECK_INTERVAL).into()) => {
-                instance.kill().await?;
-                return Err(failure::too_slow(&names(wanted), wanted.settings.timeout));
+}
+
+/// What an installation needs in each of its provision sandboxes.
+struct Step<'a> {
+    backend: &'a dyn Backend,
+    wanted: &'a InstallRequest<'a>,
+    source: &'a Source,
+    staging: &'a Staging,
+    deadline: Instant,
+}
+
+impl Step<'_> {
+    /// Runs commands in a provision sandbox with this network. `None` is for code of packages: it
+    /// has no network, and does not run where that is not enforced.
+    async fn run(
+        &self,
+        mut commands: Vec<ExecRequest>,
+        network: Option<NetworkPolicy>,
+    ) -> Result<()> {
+        let Self {
+            wanted,
+            source,
+            staging,
+            deadline,
+            ..
+        } = *self;
+        let plan = self.plan(network).await?;
+        let instance = self.backend.create(&plan).await?;
+        if !wanted.sees_host {
+            transfer::bring(&*instance, staging, &source.read_roots, plan.timeout).await?;
+        }
+        for command in &mut commands {
+            command.timeout = Some(plan.timeout);
+        }
+        let mut output = InstallerErrors::default();
+        let ended = {
+            let run = run_all(&*instance, &commands, &mut output);
+            let storage = wait_for_size(staging.work(), wanted.settings.storage.as_u64());
+            tokio::select! {
+                ended = run => Some(ended),
+                () = storage => None,
+                // The backend ends it at the plan's time limit, just before this.
+                () = tokio::time::sleep_until((deadline + SIZE_CHECK_INTERVAL).into()) => {
+                    instance.kill().await?;
+                    return Err(failure::too_slow(&names(wanted), wanted.settings.timeout));
+                }
             }
-        }
-    };
-    let fetched = match &ended {
-        Some(Ok(outcome)) if !wanted.sees_host => {
-            fetch(&*instance, wanted, staging, outcome, deadline).await
-        }
-        _ => Ok(()),
-    };
-    // Before reading anything: from here on no process writes there.
-    instance.kill().await?;
-    fetched?;
-    let names = names(wanted);
-    let Some(ended) = ended else {
-        return Err(failure::too_large(&names, wanted.settings.storage));
-    };
-    let outcome = ended.map_err(|error| match error.kind() {
-        ErrorKind::ProgramNotFound | ErrorKind::NotExecutable => Error::new(
-            ErrorKind::InstallFailed,
-            "install packages",
-            error.context(),
-        )
-        .with_fix(recipe.provide_program(wanted.interpreter.home())),
-        _ => error,
-    })?;
-    if outcome != SUCCESS {
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        let log = log(&staging.log());
-        let home = wanted.interpreter.home();
-        return Err(failure::installation_error(
-            wanted.installer,
-            &outcome,
-            (&stderr, &log),
-            &names,
-            home,
-        ));
+        };
+        let fetched = match &ended {
+            Some(Ok(outcome)) if !wanted.sees_host => {
+                fetch(&*instance, wanted, staging, outcome, deadline).await
+            }
+            _ => Ok(()),
+        };
+        // Before reading anything: from here on no process writes there.
+        instance.kill().await?;
+        fetched?;
+        self.check(ended, &output).await
     }
-    let work = staging.work();
-    let used = tokio::task::spawn_blocking(move || storage::used(&work)).await;
-    if used.is_ok_and(|used| used > wanted.settings.storage.as_u64()) {
-        return Err(failure::too_large(&names, wanted.settings.storage));
+
+    /// Whether the commands have ended well. `ended` is `None` if they used too much space.
+    async fn check(&self, ended: Option<Result<Outcome>>, output: &InstallerErrors) -> Result<()> {
+        let (wanted, staging) = (self.wanted, self.staging);
+        let names = names(wanted);
+        let Some(ended) = ended else {
+            return Err(failure::too_large(&names, wanted.settings.storage));
+        };
+        let outcome = ended.map_err(|error| match error.kind() {
+            ErrorKind::ProgramNotFound | ErrorKind::NotExecutable => Error::new(
+                ErrorKind::InstallFailed,
+                "install packages",
+                error.context(),
+            )
+            .with_fix(recipe(wanted.installer).provide_program(wanted.interpreter.home())),
+            _ => error,
+        })?;
+        if outcome != SUCCESS {
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            let log = log(&staging.log());
+            let home = wanted.interpreter.home();
+            return Err(failure::installation_error(
+                wanted.installer,
+                &outcome,
+                (&stderr, &log),
+                &names,
+                home,
+            ));
+        }
+        let work = staging.work();
+        let used = tokio::task::spawn_blocking(move || storage::used(&work)).await;
+        if used.is_ok_and(|used| used > wanted.settings.storage.as_u64()) {
+            return Err(failure::too_large(&names, wanted.settings.storage));
+        }
+        Ok(())
     }
-    Ok(())
+
+    /// The plan of a provision sandbox.
+    async fn plan(&self, network: Option<NetworkPolicy>) -> Result<Plan> {
+        let Self {
+            backend,
+            wanted,
+            source,
+            staging,
+            deadline,
+        } = *self;
+        const LIMITS: [Capability; 6] = [
+            Capability::Memory,
+            Capability::Cpus,
+            Capability::Pids,
+            Capability::Disk,
+            Capability::OpenFiles,
+            Capability::Timeout,
+        ];
+        let mut policy = CapabilityPolicy::new();
+        policy.filesystem_write_roots = Some(vec![staging.work()]);
+        policy.filesystem_read_roots = Some(source.read_roots.clone());
+        // The host's configuration of the installer names these paths.
+        policy.follow_links = Some(true);
+        policy.timeout = Some(
+            deadline
+                .saturating_duration_since(Instant::now())
+                .max(SIZE_CHECK_INTERVAL),
+        );
+        policy.stdout_max_bytes = Some(MAX_OUTPUT);
+        policy.stderr_max_bytes = Some(MAX_OUTPUT);
+        policy.memory = Some(wanted.settings.memory);
+        policy.disk = Some(wanted.settings.storage);
+        policy.pids = Some(64);
+        // The sandbox that the packages are for reports what limits installations.
+        policy.allow_partial = Capability::ALL.to_vec();
+        policy.allow_unenforced = LIMITS.to_vec();
+        if network.is_some() && !wanted.carries_rules {
+            // Then the report says that installations have the whole network, so one that needs none
+            // may have it, too.
+            policy.allow_unenforced.push(Capability::NetworkAccess);
+        }
+        policy.network = Some(network.unwrap_or(NetworkPolicy::None));
+        // A fallback in case its end is missed.
+        let lifetime = policy.timeout.unwrap_or_default() + CLEANUP_GRACE;
+        let spec = SandboxSpec::new(unique_name("provision")).lifetime(lifetime);
+        let plan = Plan::resolve(&spec, &policy)?;
+        let report = backend.assess(&plan).await?;
+        admission::admit(backend.name(), &plan, &policy, &report)?;
+        Ok(plan)
+    }
+}
+
+/// The network of an installer: that of its registries, where the backend can carry rules.
+fn network(wanted: &InstallRequest<'_>, source: &Source) -> NetworkPolicy {
+    let rules = match wanted.carries_rules || source.is_local {
+        true => hosts::rules(wanted.installer, source, wanted.settings),
+        false => None,
+    };
+    match rules {
+        Some(rules) if rules.is_empty() => NetworkPolicy::None,
+        Some(rules) => NetworkPolicy::Allow(rules),
+        None => NetworkPolicy::Full,
+    }
 }
 
 /// Copies what an installer left in a sandbox that does not see the host's folders.
@@ -304,63 +413,6 @@ async fn run_all(
         }
     }
     Ok(outcome)
-}
-
-/// The plan of the provision sandbox.
-async fn plan(
-    backend: &dyn Backend,
-    wanted: &InstallRequest<'_>,
-    source: &Source,
-    staging: &Staging,
-    deadline: Instant,
-) -> Result<Plan> {
-    const LIMITS: [Capability; 6] = [
-        Capability::Memory,
-        Capability::Cpus,
-        Capability::Pids,
-        Capability::Disk,
-        Capability::OpenFiles,
-        Capability::Timeout,
-    ];
-    let mut policy = CapabilityPolicy::new();
-    let rules = match wanted.carries_rules || source.is_local {
-        true => hosts::rules(wanted.installer, source, wanted.settings),
-        false => None,
-    };
-    policy.network = Some(match rules {
-        Some(rules) if rules.is_empty() => NetworkPolicy::None,
-        Some(rules) => NetworkPolicy::Allow(rules),
-        None => NetworkPolicy::Full,
-    });
-    policy.filesystem_write_roots = Some(vec![staging.work()]);
-    policy.filesystem_read_roots = Some(source.read_roots.clone());
-    // The host's configuration of the installer names these paths.
-    policy.follow_links = Some(true);
-    policy.timeout = Some(
-        deadline
-            .saturating_duration_since(Instant::now())
-            .max(SIZE_CHECK_INTERVAL),
-    );
-    policy.stdout_max_bytes = Some(MAX_OUTPUT);
-    policy.stderr_max_bytes = Some(MAX_OUTPUT);
-    policy.memory = Some(wanted.settings.memory);
-    policy.disk = Some(wanted.settings.storage);
-    policy.pids = Some(64);
-    // The sandbox that the packages are for reports what limits installations.
-    policy.allow_partial = Capability::ALL.to_vec();
-    policy.allow_unenforced = LIMITS.to_vec();
-    if !wanted.carries_rules {
-        // Then the report says that installations have the whole network, so one that needs none
-        // may have it, too.
-        policy.allow_unenforced.push(Capability::NetworkAccess);
-    }
-    // A fallback in case its end is missed.
-    let lifetime = policy.timeout.unwrap_or_default() + CLEANUP_GRACE;
-    let spec = SandboxSpec::new(unique_name("provision")).lifetime(lifetime);
-    let plan = Plan::resolve(&spec, &policy)?;
-    let report = backend.assess(&plan).await?;
-    admission::admit(backend.name(), &plan, &policy, &report)?;
-    Ok(plan)
 }
 
 /// Writes the installer's own files into its new folder.

@@ -32,7 +32,7 @@ const MOST_INSTALLATIONS: u32 = 32;
 /// The largest number of files of one installation.
 const MOST_FILES: usize = 500_000;
 
-/// A sandbox into which Python packages can be installed while it runs.
+/// A sandbox into which packages can be installed while it runs.
 ///
 /// Its processes, files and sessions are not touched. The packages appear in a folder that code can
 /// read and not write. [`crate::RunCode`] and new sessions find them there; for other programs,
@@ -171,8 +171,8 @@ impl LiveSandbox {
         })
     }
 
-    /// Installs Python packages beside those that the sandbox has. Returns the variables that make
-    /// a program find all of them.
+    /// Installs packages beside those that the sandbox has. Returns the variables that make a program
+    /// find all of them. Links, such as npm's names of programs, are left out.
     ///
     /// A provision sandbox of the same image installs them, as for a new sandbox: the same cache,
     /// limits and registry apply, and the policy is the ceiling. Installations into one sandbox wait
@@ -185,8 +185,7 @@ impl LiveSandbox {
     /// - [`ErrorKind::InvalidRequest`] if a text does not name a package, or names another version
     ///   of a package that the sandbox has.
     /// - [`ErrorKind::LibrariesNotSupported`] for a package of apt and other installers without
-    ///   packages, and [`ErrorKind::Unsupported`] for those of other installers: name them when the
-    ///   sandbox is created.
+    ///   packages.
     /// - [`ErrorKind::StorageFull`] if the packages exceed the size limit.
     ///
     /// Nothing changes in the sandbox if this fails.
@@ -213,8 +212,8 @@ impl LiveSandbox {
         Ok(self.publish(wanted, &name))
     }
 
-    /// As [`LiveSandbox::install`], and lets a running session of Python find the packages too. Its
-    /// variables stay. A session whose interpreter was restarted needs this again.
+    /// As [`LiveSandbox::install`], and lets a running session of Python, JavaScript or R find the
+    /// packages too. Its variables stay. A session whose interpreter was restarted needs this again.
     ///
     /// # Errors
     ///
@@ -225,28 +224,27 @@ impl LiveSandbox {
         session: &Session,
         packages: impl IntoIterator<Item = impl AsRef<str>>,
     ) -> Result<BTreeMap<String, String>> {
-        if session.language() != "python" {
-            let context = format!("packages of pip are not for {}", session.language());
-            return Err(self.error(ErrorKind::Unsupported, context));
-        }
+        let (variable, cell): (_, fn(&str) -> String) = match session.language() {
+            "python" => ("PYTHONUSERBASE", cell_of_python),
+            "javascript" => ("NODE_PATH", cell_of_javascript),
+            "r" => ("R_LIBS", cell_of_r),
+            language => {
+                let context = format!("a session of {language} has no packages");
+                return Err(self.error(ErrorKind::Unsupported, context));
+            }
+        };
         let variables = self.install(packages).await?;
-        for folder in variables.values() {
-            let pattern = format!("{folder}/lib/python3*/site-packages");
-            // As JSON it is a text of Python, too. The cell defines no name.
-            let pattern = serde_json::Value::from(pattern);
-            let cell = format!(
-                "any(map(__import__('site').addsitedir, __import__('glob').glob({pattern})))"
-            );
-            session.run(cell.as_str()).await?.check()?;
+        if let Some(folder) = variables.get(variable) {
+            session.run(cell(folder)).await?.check()?;
         }
         Ok(variables)
     }
 
-    /// The Python packages that the sandbox has.
+    /// The packages that the sandbox has.
     fn own(&self) -> Vec<Requirement> {
         let planned = self.handle.plan().packages.iter().cloned();
         let mut own = live_packages(&self.handle);
-        for package in planned.filter(|package| package.installer() == Installer::Pip) {
+        for package in planned {
             if !own.contains(&package) {
                 own.push(package);
             }
@@ -266,11 +264,6 @@ impl LiveSandbox {
                 None => typed,
             }
         })?;
-        if package.installer() != Installer::Pip {
-            let context = format!("{package}: only packages of pip appear in a running sandbox");
-            let error = self.error(ErrorKind::Unsupported, context);
-            return Err(error.with_fix("name it in SandboxSpec::packages of a new sandbox"));
-        }
         match wanted.iter().find(|own| own.is_same_package(&package)) {
             None => wanted.push(package),
             Some(own) if own.provides(&package) => {}
@@ -291,7 +284,15 @@ impl LiveSandbox {
         spec.image.clone_from(&self.handle.plan().image);
         spec.packages = wanted.iter().map(ToString::to_string).collect();
         let source = self.client.create(&spec).await?;
-        let copied = self.copy(&source, &new.0).await;
+        let copied = async {
+            for installer in installers_of(wanted) {
+                let target = new.0.join(installer.as_str());
+                std::fs::create_dir(&target).map_err(failed)?;
+                self.copy(&source, installer, &target).await?;
+            }
+            Ok(())
+        };
+        let copied = copied.await;
         let killed = source.kill().await;
         copied?;
         killed?;
@@ -306,11 +307,18 @@ impl LiveSandbox {
     }
 
     /// Copies the packages out of a sandbox in which nothing else runs.
-    async fn copy(&self, source: &SandboxHandle, target: &Path) -> Result<()> {
-        let request = ExecRequest::shell("printf %s \"$PYTHONUSERBASE\"").log(false);
-        let base = source.exec(&request).await?.check()?.stdout_text();
+    async fn copy(
+        &self,
+        source: &SandboxHandle,
+        installer: Installer,
+        target: &Path,
+    ) -> Result<()> {
+        let (variable, suffix) = variable_of(installer);
+        let request = ExecRequest::shell(format!("printf %s \"${variable}\"")).log(false);
+        let value = source.exec(&request).await?.check()?.stdout_text();
+        let base = value.strip_suffix(&suffix).unwrap_or_default();
         if !base.starts_with('/') {
-            let context = format!("the packages are in {base:?}, which is no folder");
+            let context = format!("{variable} is {value:?}, which names no folder");
             return Err(self.error(ErrorKind::InstallFailed, context));
         }
         let limits = ArtifactLimits {
@@ -320,7 +328,11 @@ impl LiveSandbox {
         };
         let base = format!("{base}/.");
         let copied = source.copy_out_with(&base, target, limits).await?;
-        let Some(skipped) = copied.skipped.first() else {
+        let is_program = |source: &str| source.contains("/.bin/");
+        let mut skipped = copied.skipped.iter();
+        let skipped = skipped
+            .find(|skipped| skipped.reason != SkipReason::Symlink || !is_program(&skipped.source));
+        let Some(skipped) = skipped else {
             return Ok(());
         };
         let kind = match skipped.reason {
@@ -335,7 +347,9 @@ impl LiveSandbox {
     fn publish(&self, wanted: Vec<Requirement>, name: &str) -> BTreeMap<String, String> {
         let folder = format!("{}/{name}", self.seen);
         let specified = &self.handle.plan().env;
-        let variables = recipe(Installer::Pip).variables(&folder).into_iter();
+        let variables = installers_of(&wanted).into_iter().flat_map(|installer| {
+            recipe(installer).variables(&format!("{folder}/{}", installer.as_str()))
+        });
         let variables = variables.map(|(name, value)| (name.to_owned(), value));
         // Variables of the specification take precedence.
         let variables = variables.filter(|(name, _)| !specified.contains_key(name));
@@ -351,6 +365,41 @@ impl LiveSandbox {
     fn error(&self, kind: ErrorKind, context: String) -> Error {
         Error::new(kind, OPERATION, context).on(self.client.tier())
     }
+}
+
+/// The installers of these packages.
+fn installers_of(packages: &[Requirement]) -> Vec<Installer> {
+    let has = |installer: &Installer| {
+        let mut all = packages.iter();
+        all.any(|package| package.installer() == *installer)
+    };
+    Installer::ALL.into_iter().filter(has).collect()
+}
+
+/// A variable whose value begins with the folder of the packages, and how it goes on.
+fn variable_of(installer: Installer) -> (&'static str, String) {
+    let mut variables = recipe(installer).variables("@").into_iter();
+    let found =
+        variables.find_map(|(name, value)| Some((name, value.strip_prefix('@')?.to_owned())));
+    found.expect("a variable leads to the packages of every installer")
+}
+
+/// The cell defines no name. As JSON, the text is one of Python, JavaScript and R, too.
+fn cell_of_python(folder: &str) -> String {
+    let pattern = format!("{folder}/lib/python3*/site-packages");
+    let pattern = serde_json::Value::from(pattern);
+    format!("any(map(__import__('site').addsitedir, __import__('glob').glob({pattern})))")
+}
+
+/// Node.js reads the variable when it starts, and in this function.
+fn cell_of_javascript(folder: &str) -> String {
+    let folder = serde_json::Value::from(folder);
+    format!("process.env.NODE_PATH = {folder}; require('node:module')._initPaths()")
+}
+
+fn cell_of_r(folder: &str) -> String {
+    let folder = serde_json::Value::from(folder);
+    format!("invisible(.libPaths(c({folder}, .libPaths())))")
 }
 
 /// A folder that is not complete. Dropping it removes what is there.
@@ -373,4 +422,24 @@ async fn seen(handle: &SandboxHandle, folder: &Path) -> Option<String> {
         }
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variable_of_every_installer_leads_to_its_packages() {
+        let found = Installer::ALL.map(variable_of);
+        let found = found.map(|(name, suffix)| format!("{name}=@{suffix}"));
+        let expected = [
+            "PYTHONUSERBASE=@",
+            "NODE_PATH=@",
+            "GEM_PATH=@:",
+            "GOWORK=@/go.work",
+            "CARGO_HOME=@/home",
+            "R_LIBS=@",
+        ];
+        assert_eq!(found, expected);
+    }
 }

@@ -28,6 +28,7 @@
 mod archive;
 mod cache;
 mod cargo;
+mod cran;
 mod entry_lock;
 mod entry_records;
 mod failed;

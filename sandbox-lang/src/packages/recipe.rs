@@ -18,7 +18,7 @@ use sandbox_core::{ErrorKind, ExecRequest, Result};
 
 use super::cache::Staging;
 use super::interpreter::Home;
-use super::{Interpreter, PackageSettings, cargo, gem, go, npm, pip};
+use super::{Interpreter, PackageSettings, cargo, cran, gem, go, npm, pip};
 
 /// Where an installer finds programs, before the folders of its own.
 pub(super) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -60,8 +60,13 @@ pub(super) trait Recipe: Sync {
         Vec::new()
     }
 
-    /// The commands that install. Each runs if those before it succeeded.
+    /// The commands that install, or download what [`Recipe::builds`] installs. Each runs if those before it succeeded.
     fn commands(&self, place: &InstallPlace<'_>) -> Vec<ExecRequest>;
+
+    /// The commands that run code of packages. They run afterwards, in a sandbox without a network.
+    fn builds(&self, _place: &InstallPlace<'_>) -> Vec<ExecRequest> {
+        Vec::new()
+    }
 
     /// Finds out why it failed, from its standard error and its log.
     fn classify(&self, stderr: &str, log: &str, home: Home) -> RecipeFailure;
@@ -86,6 +91,7 @@ pub(super) fn recipe(installer: Installer) -> &'static dyn Recipe {
         Installer::Gem => &gem::Gem,
         Installer::Go => &go::Go,
         Installer::Cargo => &cargo::Cargo,
+        Installer::Cran => &cran::Cran,
         // Installers are added here and there together.
         _ => &pip::Pip,
     }

@@ -1,4 +1,4 @@
-//! Where npm, gem, Go and cargo get packages.
+//! Where npm, gem, Go, cargo and R get packages.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::pip::{PROXIES, without_password};
 use super::recipe::Source;
-use super::{cargo, gem, go, npm};
+use super::{cargo, cran, gem, go, npm};
 
 /// The registry of an installer other than pip, and how to reach it.
 ///
@@ -101,6 +101,20 @@ impl RegistrySource {
     #[must_use]
     pub fn cargo_of_host() -> Self {
         cargo::of_host()
+    }
+
+    /// These repositories of R, in the form of CRAN.
+    #[must_use]
+    pub fn cran(urls: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        let urls = urls.into_iter().map(Into::into).collect::<Vec<String>>();
+        Self::default().variable(cran::REPOSITORIES, urls.join(" "))
+    }
+
+    /// The settings of the host's R: the addresses in `options(repos = …)` of its `.Rprofile` files,
+    /// which are read and not run, proxies and certificate authorities.
+    #[must_use]
+    pub fn cran_of_host() -> Self {
+        cran::of_host()
     }
 
     /// Adds a variable of the installer.

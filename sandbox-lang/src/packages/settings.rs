@@ -30,6 +30,9 @@ pub struct PackageSettings {
     /// cargo's registry. Default: that of the host's cargo ([`RegistrySource::cargo_of_host`]), read
     /// at each installation.
     pub cargo: Option<RegistrySource>,
+    /// R's repositories. Default: those of the host's R ([`RegistrySource::cran_of_host`]), read at
+    /// each installation.
+    pub cran: Option<RegistrySource>,
     /// Rules for hosts that an installer needs beside its registries, such as those that the pages
     /// of an index of Python lead to, at level `tcp` or `name`. Without them, the provision sandbox
     /// for an unknown index of Python or cargo has the whole network.
@@ -53,6 +56,7 @@ impl Default for PackageSettings {
             gem: None,
             go: None,
             cargo: None,
+            cran: None,
             hosts: Vec::new(),
             timeout: Duration::from_secs(600),
             storage: ByteSize::mib(4096),

@@ -50,6 +50,7 @@ impl RegistryFixture {
         settings.gem = Some(RegistrySource::gem(["http://127.0.0.1:1"]));
         settings.go = Some(RegistrySource::go("http://127.0.0.1:1"));
         settings.cargo = Some(RegistrySource::cargo("sparse+http://127.0.0.1:1/"));
+        settings.cran = Some(RegistrySource::cran(["http://127.0.0.1:1"]));
         Self { folder, settings }
     }
 

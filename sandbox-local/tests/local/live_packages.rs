@@ -4,17 +4,23 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use sandbox_core::{ByteSize, CapabilityPolicy, Error, ErrorKind, SandboxClient};
+use sandbox_lang::packages::RegistrySource;
 use sandbox_lang::{CodeRequest, LiveSandbox, RunCode, SessionRequest, Sessions};
 use sandbox_local::LocalBackend;
 use sandbox_testing::package_index::wheel;
+use sandbox_testing::registries;
 
 use crate::harness::{Need, Test, test};
+use crate::libraries::RegistryFixture;
 use crate::packages::{PackageFixture, SHOW, naming, python};
 use crate::support::{config, policy, sh, spec};
 
 pub const TESTS: &[Test] = &[
     test!(async packages_appear_in_a_running_sandbox, Need::Pip),
     test!(async live_installation_stays_within_the_policy, Need::Pip),
+    test!(async packages_of_npm_appear_in_a_running_sandbox, Need::Program("npm")),
+    test!(async packages_of_gem_appear_in_a_running_sandbox, Need::Program("ruby")),
+    test!(async packages_of_r_appear_in_a_running_sandbox, Need::Program("Rscript")),
 ];
 
 /// Sandboxes of these packages, with one more wheel: `other` 1.0.
@@ -62,7 +68,6 @@ async fn packages_appear_in_a_running_sandbox() {
     for (package, kind) in [
         ("demo==2.0", ErrorKind::InvalidRequest),
         ("--index-url=http://x", ErrorKind::InvalidRequest),
-        ("npm:demo", ErrorKind::Unsupported),
         ("apt:gcc", ErrorKind::LibrariesNotSupported),
         ("no-such-package", ErrorKind::PackageNotFound),
     ] {
@@ -91,6 +96,79 @@ async fn packages_appear_in_a_running_sandbox() {
     sandbox.kill().await.expect("it ends");
     drop(sandbox);
     assert_eq!(place.left("live"), Vec::<PathBuf>::new());
+}
+
+/// A sandbox with packages of a registry, in which a library can be loaded once it is installed, and
+/// cannot be changed.
+async fn appears(
+    place: &RegistryFixture,
+    language: &str,
+    library: &str,
+    load: &str,
+    folder: &str,
+) -> LiveSandbox {
+    let client = place.client_with(policy().package_installation(true));
+    let created = LiveSandbox::create_with(&client, &spec(), place.settings.clone()).await;
+    let sandbox = created.expect("created");
+    let run = async || {
+        let ran = sandbox.run_code(CodeRequest::new(language, load)).await;
+        let code = ran.expect("it runs");
+        code.check().map(|result| result.stdout_text())
+    };
+    run().await.expect_err("not there yet");
+    let variables = sandbox.install([library]).await.expect("installed");
+    assert_eq!(run().await.expect("there"), "1.0\n");
+    let seen = variables[folder].trim_end_matches(':');
+    let attack = format!("touch {seen}/new || rm -r {seen} || mv {seen} /tmp || chmod 777 {seen}");
+    let tried = sandbox.exec(&sh(&attack)).await.expect("it runs");
+    assert!(!tried.success(), "{}", tried.output());
+    sandbox
+}
+
+async fn packages_of_npm_appear_in_a_running_sandbox() {
+    let registry = registries::npm();
+    let mut place = RegistryFixture::new();
+    place.settings.npm = Some(RegistrySource::npm(registry.root()));
+    let load = "console.log(require('demo').version.slice(0, 3))";
+    let sandbox = appears(&place, "javascript", "npm:demo@1.0.0", load, "NODE_PATH").await;
+    let session = sandbox.session(SessionRequest::new("javascript")).await;
+    let session = session.expect("started");
+    let cell = session.run("const kept = require('demo').version").await;
+    cell.expect("it runs").check().expect("it is there");
+    let installed = sandbox
+        .install_in(&session, ["npm:needs", "npm:@scope/demo"])
+        .await;
+    installed.expect("installed");
+    let cell =
+        session.run("[kept, require('needs').version, require('@scope/demo').version].join()");
+    let cell = cell.await.expect("it runs");
+    let value = cell.result.expect("a value");
+    assert_eq!(value.text("text/plain"), Some("'1.0.0,1.0.0,1.0.0'"));
+}
+
+async fn packages_of_gem_appear_in_a_running_sandbox() {
+    let registry = registries::gem();
+    let mut place = RegistryFixture::new();
+    place.settings.gem = Some(RegistrySource::gem([registry.root()]));
+    let load = "require 'demo'; puts Demo::VERSION[0, 3]";
+    appears(&place, "ruby", "gem:demo==1.0.0", load, "GEM_PATH").await;
+}
+
+async fn packages_of_r_appear_in_a_running_sandbox() {
+    let registry = registries::cran();
+    let mut place = RegistryFixture::new();
+    place.settings.cran = Some(RegistrySource::cran([registry.root()]));
+    let load = "cat(demo::version(), '\\n', sep = '')";
+    let sandbox = appears(&place, "r", "cran:demo==1.0", load, "R_LIBS").await;
+    let session = sandbox.session(SessionRequest::new("r")).await;
+    let session = session.expect("started");
+    let cell = session.run("kept <- demo::version()").await;
+    cell.expect("it runs").check().expect("it is there");
+    let installed = sandbox.install_in(&session, ["cran:needs"]).await;
+    installed.expect("installed");
+    let cell = session.run("cat(kept, needs::version())").await;
+    let cell = cell.expect("it runs");
+    assert_eq!(cell.stdout.text(), "1.0 needs 1.0", "{cell:?}");
 }
 
 async fn live_installation_stays_within_the_policy() {

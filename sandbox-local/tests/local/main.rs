@@ -5,6 +5,7 @@ mod artifacts;
 mod cancellation;
 mod cargo_packages;
 mod code;
+mod cran_packages;
 mod denials;
 mod detached;
 mod egress;
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         artifacts::TESTS,
         cancellation::TESTS,
         cargo_packages::TESTS,
+        cran_packages::TESTS,
         code::TESTS,
         denials::TESTS,
         detached::TESTS,
@@ -68,6 +70,7 @@ fn main() -> ExitCode {
         secrets::TESTS,
         sessions::PYTHON,
         sessions::JAVASCRIPT,
+        sessions::R,
         sessions::SHELL,
         sessions::TESTS,
         streams::TESTS,

@@ -4,7 +4,7 @@ use sandbox_core::SandboxHandle;
 use sandbox_core::blocking::BlockingClient;
 use sandbox_lang::{BlockingSessions as _, Sessions as _};
 use sandbox_testing::sessions::{
-    javascript, pool, python, python_branches, python_forks, python_hostile, python_plots, shell,
+    javascript, pool, python, python_branches, python_forks, python_hostile, python_plots, r, shell,
 };
 
 use crate::harness::{Need, Test, test};
@@ -73,6 +73,17 @@ pub const JAVASCRIPT: &[Test] = tests![
     javascript::endless_cell_is_interrupted,
     javascript::end_of_the_interpreter_is_told,
     javascript::branches_are_refused,
+];
+
+pub const R: &[Test] = tests![
+    Need::Program("Rscript");
+    r::state_is_kept,
+    r::errors_have_the_lines_of_the_cells,
+    r::input_is_given_or_ends,
+    r::plots_are_displayed_once,
+    r::endless_cell_is_interrupted,
+    r::end_of_the_interpreter_is_told,
+    r::forged_messages_end_the_interpreter,
 ];
 
 pub const SHELL: &[Test] = tests![

@@ -8,6 +8,7 @@ pub mod egress;
 mod exec;
 mod folders;
 mod hostile;
+mod installers;
 mod isolation;
 mod languages;
 mod lifetime;
@@ -53,7 +54,7 @@ pub const OPTIONAL_IMAGES: &[(&str, &str)] = &[
     (session::JAVASCRIPT, LANGUAGES),
     (session::R, LANGUAGES),
     (session::PLOT_LIBRARIES, LANGUAGES),
-    ("go_packages::", LANGUAGES),
+    ("installers::", LANGUAGES),
     ("adopt::sessions_show_plots", LANGUAGES),
 ];
 
@@ -162,6 +163,11 @@ pub fn tests() -> impl Iterator<Item = &'static ContractTest> {
         user::TESTS,
     ];
     modules.into_iter().flatten()
+}
+
+/// All tests of packages.
+pub fn package_tests() -> impl Iterator<Item = &'static packages::PackageTest> {
+    packages::TESTS.iter().chain(installers::TESTS)
 }
 
 /// Runs a test on its own runtime for at most two minutes.

@@ -43,7 +43,7 @@ const AS_ROOT: &[&str] = &[
 ];
 
 /// Tests with the image of all languages, which is large: rootless engines do not get it.
-const LARGE: &[&str] = &["languages::", "go_packages::"];
+const LARGE: &[&str] = &["languages::", "installers::"];
 
 /// The beginnings of the names of tests that this engine cannot run, each with the reason.
 pub fn unsupported_tests(engine: &TestEngine) -> Vec<(&'static str, String)> {

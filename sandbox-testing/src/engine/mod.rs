@@ -16,7 +16,6 @@ mod egress;
 mod exchanged;
 mod failures;
 mod features;
-mod go_packages;
 mod hardening;
 mod images;
 mod inherited;
@@ -67,7 +66,6 @@ const TESTS: &[&[EngineTest]] = &[
     exchanged::TESTS,
     workspaces::TESTS,
     libraries::TESTS,
-    go_packages::TESTS,
     mounts::TESTS,
     packages::TESTS,
     speed::TESTS,
@@ -120,7 +118,7 @@ pub fn main(engine: &'static TestEngine) -> ExitCode {
         let trial = Trial::test(*name, move || test(engine)).with_kind(tier);
         ignored_if(trial, no_engine.as_deref())
     });
-    let of_packages = contract::packages::TESTS.iter().map(|(name, test)| {
+    let of_packages = contract::package_tests().map(|(name, test)| {
         let trial = Trial::test(*name, move || test(engine)).with_kind(tier);
         ignored_if(trial, no_engine.as_deref())
     });

@@ -22,8 +22,9 @@ def package(name, version, source, dependencies=(), features=(), build=None):
             archive.addfile(info, io.BytesIO(text.encode()))
     at = f"{folder}/crates/{name}/{version}"
     os.makedirs(at)
-    with open(f"{at}/download", "wb") as file:
-        file.write(content.getvalue())
+    for path in [f"{at}/download", f"{folder}/{name}-{version}.crate"]:
+        with open(path, "wb") as file:
+            file.write(content.getvalue())
     line = {
         "name": name,
         "vers": version,
@@ -36,10 +37,12 @@ def package(name, version, source, dependencies=(), features=(), build=None):
         "features": {feature: [] for feature in features},
         "yanked": False,
     }
-    at = f"{folder}/{name[:2]}/{name[2:4]}"
-    os.makedirs(at, exist_ok=True)
-    with open(f"{at}/{name}", "a") as file:
-        file.write(json.dumps(line) + "\n")
+    # As a registry that is served, and as a folder (`local-registry`).
+    for at in [folder, f"{folder}/index"]:
+        at = f"{at}/{name[:2]}/{name[2:4]}"
+        os.makedirs(at, exist_ok=True)
+        with open(f"{at}/{name}", "a") as file:
+            file.write(json.dumps(line) + "\n")
 
 
 for version in ["1.0.0", "2.0.0"]:

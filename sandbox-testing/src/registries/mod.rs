@@ -1,4 +1,4 @@
-//! Small registries of npm, gem, Go and cargo on loopback, with packages made for the tests.
+//! Small registries of npm, gem, Go, cargo and R on loopback, with packages made for the tests.
 //!
 //! | package | npm | gem |
 //! |---|---|---|
@@ -17,6 +17,11 @@
 //!
 //! cargo's registry has `demo` 1.0.0 and 2.0.0, `needs` 1.0.0, which depends on `demo` 1 and has the
 //! feature `extra`, and `built` 1.0.0, whose build script writes a file `ran` beside itself.
+//!
+//! R's repository has `demo` 2.0, and 1.0 in its archive, `needs`, which imports `demo`, `built`, which
+//! tries to reach the repository and to write a file while it is installed, `native`, which is compiled,
+//! `broken`, whose code fails, `changed`, whose file is not that of the index, `lost`, which imports a
+//! package that is nowhere, and `newer`, which needs an R of the future.
 
 use std::path::Path;
 use std::process::Command;
@@ -68,6 +73,29 @@ fn go_command() -> [&'static str; 3] {
     ["/usr/bin/python3", "-c", include_str!("go.py")]
 }
 
+/// A repository of R.
+///
+/// # Panics
+///
+/// If `/usr/bin/python3` is missing or fails.
+pub fn cran() -> PackageIndex {
+    let folder = tempfile::tempdir().expect("a folder");
+    made(folder.path(), &cran_command())
+}
+
+/// The files of [`cran`] in an existing folder.
+///
+/// # Panics
+///
+/// As [`cran`].
+pub fn cran_folder(folder: &Path) {
+    make(folder, &cran_command());
+}
+
+fn cran_command() -> [&'static str; 3] {
+    ["/usr/bin/python3", "-c", include_str!("cran.py")]
+}
+
 /// A registry of cargo. Its address for cargo is `sparse+` and [`PackageIndex::root`] with `/`.
 ///
 /// # Panics
@@ -75,8 +103,7 @@ fn go_command() -> [&'static str; 3] {
 /// If `/usr/bin/python3` is missing or fails.
 pub fn cargo() -> PackageIndex {
     let folder = tempfile::tempdir().expect("a folder");
-    let script = include_str!("cargo.py");
-    make(folder.path(), &["/usr/bin/python3", "-c", script]);
+    cargo_folder(folder.path());
     PackageIndex::start_with(|root| {
         let config = format!("{{\"dl\": \"{root}/crates\"}}").into_bytes();
         let denied = IndexResponse::Status("403 Forbidden");
@@ -87,6 +114,16 @@ pub fn cargo() -> PackageIndex {
         serve(folder.path(), folder.path(), &mut responses);
         responses
     })
+}
+
+/// The files of [`cargo`] in an existing folder, as a `local-registry`.
+///
+/// # Panics
+///
+/// As [`cargo`].
+pub fn cargo_folder(folder: &Path) {
+    let script = include_str!("cargo.py");
+    make(folder, &["/usr/bin/python3", "-c", script]);
 }
 
 /// Serves what a program puts into a folder.

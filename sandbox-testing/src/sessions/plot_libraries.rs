@@ -31,6 +31,10 @@ pub async fn python_shows_figures_and_tables(sandbox: &SandboxHandle) {
     let table = cell.result.expect("a value");
     let html = table.text("text/html").expect("a table");
     assert!(html.contains("<table"), "{html}");
+    let code = "frame.style.highlight_max(color='yellow')";
+    let styled = completes(&session, code).await.result.expect("a value");
+    let html = styled.text("text/html").expect("a table");
+    assert!(html.contains("background-color: yellow"), "{html}");
     let code = "import plotly.express as px\npx.line(frame, x='x', y='y')";
     let figure = completes(&session, code).await.result.expect("a value");
     let data = &figure.data["application/vnd.plotly.v1+json"];

@@ -120,7 +120,12 @@ pub async fn branch_ends_with_its_session(sandbox: &SandboxHandle) {
     session.close().await.expect("it works");
     is_gone(&other, &pid).await;
     let cell = run(&branched, "'kept' in globals()").await;
-    let lost = cell.lost_before.as_ref().expect("its variables");
+    // The engine tells the end of the branch later than `/proc` does. A cell that comes in between
+    // has no interpreter, and says so itself.
+    let Some(lost) = &cell.lost_before else {
+        restarted(&branched, &cell).await;
+        return;
+    };
     assert!(lost.names.contains(&"kept".to_owned()), "{cell:?}");
     let result = cell.result.expect("a value");
     assert_eq!(result.text("text/plain"), Some("False"));

@@ -17,13 +17,23 @@ pub enum Installer {
     Go,
     /// cargo, of Rust.
     Cargo,
+    /// CRAN's packages, of R.
+    Cran,
 }
 
 impl Installer {
     /// All installers.
-    pub const ALL: [Self; 5] = [Self::Pip, Self::Npm, Self::Gem, Self::Go, Self::Cargo];
+    pub const ALL: [Self; 6] = [
+        Self::Pip,
+        Self::Npm,
+        Self::Gem,
+        Self::Go,
+        Self::Cargo,
+        Self::Cran,
+    ];
 
-    /// The name, which is the prefix of its requirements: `pip`, `npm`, `gem`, `go` or `cargo`.
+    /// The name, which is the prefix of its requirements: `pip`, `npm`, `gem`, `go`, `cargo` or
+    /// `cran`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -32,17 +42,17 @@ impl Installer {
             Self::Gem => "gem",
             Self::Go => "go",
             Self::Cargo => "cargo",
+            Self::Cran => "cran",
         }
     }
 }
 
 /// Installers that this library does not run, and where their packages can come from instead.
-const OTHERS: [(&str, &str); 3] = [
+const OTHERS: [(&str, &str); 2] = [
     (
         "apt",
         "packages of the system change programs that run as root; derive an image that has them (a build file with `RUN apt-get install`, `sandbox image build`)",
     ),
-    ("cran", "use an image that has them"),
     ("conda", "use an image that has them"),
 ];
 

@@ -1,6 +1,7 @@
 //! Package names with version constraints.
 
 mod cargo;
+mod cran;
 mod gem;
 mod go;
 mod installer;
@@ -28,6 +29,7 @@ const MAX_LENGTH: usize = 256;
 /// | npm | `npm:lodash`, `npm:lodash@4.17.21`, `npm:@types/node@^20`, `npm:semver>=7,<8` |
 /// | gem | `gem:rack`, `gem:rack==3.0.8`, `gem:rack~>3.0` |
 /// | cargo | `cargo:itoa`, `cargo:serde[derive]@1`, `cargo:rand>=0.8,<0.10` |
+/// | cran | `cran:jsonlite`, `cran:jsonlite==1.8.9`, `cran:ggplot2>=3.5` |
 /// | go | `go:example.org/greet`, `go:example.org/greet@v1.2.0`, `go:example.org/greet@v1` |
 ///
 /// A package of pip in one version may have hashes of its files, as a lock file has:
@@ -122,7 +124,7 @@ impl Requirement {
         self.extras.iter().map(String::as_str)
     }
 
-    /// The operators and versions, sorted. For npm, gem and cargo, `==` is an exact version; for
+    /// The operators and versions, sorted. For npm, gem, cargo and cran, `==` is an exact version; for
     /// go, it is one with three numbers.
     pub fn versions(&self) -> impl Iterator<Item = (&str, &str)> {
         let versions = self.versions.iter();
@@ -226,6 +228,7 @@ fn invalid(text: &str, installer: Installer) -> Error {
         Installer::Npm => "npm:lodash or npm:lodash@^4.17",
         Installer::Gem => "gem:rack or gem:rack~>3.0",
         Installer::Cargo => "cargo:itoa or cargo:itoa@1",
+        Installer::Cran => "cran:jsonlite or cran:jsonlite==1.8.9",
         Installer::Go => "go:example.org/greet or go:example.org/greet@v1.2.0",
     };
     Error::new(
@@ -249,6 +252,7 @@ fn parse(installer: Installer, text: &str) -> Option<Requirement> {
         Installer::Npm => npm::parse(text),
         Installer::Gem => gem::parse(text),
         Installer::Cargo => cargo::parse(text),
+        Installer::Cran => cran::parse(text),
         Installer::Go => go::parse(text),
     }?;
     requirement.versions.sort();
