@@ -15,7 +15,7 @@ use bollard::query_parameters::{
 };
 use futures_util::{StreamExt, TryStreamExt};
 
-use crate::workload::{Contender, IMAGE, MeasureError, Timings, Workload, expect_bytes, timed};
+use crate::workload::{Choices, Contender, MeasureError, Timings, Workload, expect_bytes, timed};
 
 /// An available engine answers within this time.
 const PING_TIME_LIMIT: Duration = Duration::from_secs(2);
@@ -159,7 +159,7 @@ async fn connect(engine: &str) -> Result<Docker, MeasureError> {
         Docker::connect_with_defaults()?
     };
     tokio::time::timeout(PING_TIME_LIMIT, docker.ping()).await??;
-    docker.inspect_image(IMAGE).await?;
+    docker.inspect_image(&Choices::get().image).await?;
     Ok(docker)
 }
 
@@ -230,7 +230,7 @@ async fn start_waiting(docker: &Docker) -> Result<WaitingContainer, MeasureError
 
 fn body(program: &str) -> ContainerCreateBody {
     ContainerCreateBody {
-        image: Some(IMAGE.to_owned()),
+        image: Some(Choices::get().image.clone()),
         cmd: Some(vec![program.to_owned()]),
         host_config: Some(HostConfig {
             network_mode: Some("none".to_owned()),

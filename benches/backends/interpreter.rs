@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-use crate::workload::{CELL, Contender, MODULE, MeasureError, Timings, Workload, timed};
+use crate::workload::{CELL, Choices, Contender, MeasureError, Timings, Workload, timed};
 
 /// Runs each line, in a fork if it begins with `fork `, and then prints an empty line.
 const LOOP: &str = "
@@ -40,8 +40,9 @@ impl Contender for Interpreter {
 
     async fn run(&mut self, workload: Workload) -> Timings {
         if self.0.is_none() {
+            let modules = Choices::get().modules.join(", ");
             let mut command = Command::new("python3");
-            command.args(["-c", &format!("import {MODULE}\n{LOOP}")]);
+            command.args(["-c", &format!("import {modules}\n{LOOP}")]);
             command.stdin(Stdio::piped()).stdout(Stdio::piped());
             let mut child = command.kill_on_drop(true).spawn()?;
             if let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) {

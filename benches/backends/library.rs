@@ -13,7 +13,7 @@ use sandbox::{
 use crate::pods;
 use crate::processes::TRUE;
 use crate::workload::{
-    CELL, Contender, IMAGE, MODULE, MeasureError, SANDBOX, Timings, Workload, expect_bytes, timed,
+    CELL, Choices, Contender, MeasureError, SANDBOX, Timings, Workload, expect_bytes, timed,
 };
 
 /// The file that is copied in and out.
@@ -59,10 +59,11 @@ impl Library {
 
     fn spec(&self) -> SandboxSpec {
         let spec = SandboxSpec::new(unique_name("bench"));
+        let image = &Choices::get().image;
         match self.backend {
             "local" => spec,
-            "k8s" => spec.image(IMAGE).memory(pods::MEMORY).cpus(pods::CPUS),
-            _ => spec.image(IMAGE),
+            "k8s" => spec.image(image).memory(pods::MEMORY).cpus(pods::CPUS),
+            _ => spec.image(image),
         }
     }
 
@@ -78,7 +79,7 @@ impl Library {
     /// The interpreter that runs until the end of the benchmark.
     async fn session(&mut self) -> Result<&Session, MeasureError> {
         if self.session.is_none() {
-            let request = SessionRequest::new("python").preload([MODULE]);
+            let request = SessionRequest::new("python").preload(Choices::get().modules.clone());
             self.session = Some(self.warm().await?.session(request).await?);
         }
         Ok(self.session.as_ref().expect("it has just been started"))

@@ -1,37 +1,50 @@
 //! The Python library llm-sandbox, on Docker.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use serde_json::Value;
 use tokio::process::Command;
 
-use crate::workload::{Contender, IMAGE, MeasureError, Timings, Workload};
+use crate::workload::{Choices, Contender, MeasureError, Timings, Workload};
 
-/// Creates a session, runs `true` in it, closes it, and prints the times.
+/// Prints times by measurement.
 const SCRIPT: &str = include_str!("llm_sandbox.py");
 
-/// llm-sandbox, in a Python process per run.
+/// Sessions of llm-sandbox, in a Python process per run.
 pub struct LlmSandbox {
     /// The interpreter.
     pub python: PathBuf,
+    /// Whether its sessions are interactive ones, which keep variables.
+    pub interactive: bool,
 }
 
 #[async_trait(?Send)]
 impl Contender for LlmSandbox {
     fn name(&self) -> &'static str {
-        "llm-sandbox"
+        match self.interactive {
+            true => "llm-sandbox interactive",
+            false => "llm-sandbox",
+        }
     }
 
     fn supports(&self, workload: Workload) -> bool {
-        workload == Workload::Create
+        workload
+            == match self.interactive {
+                true => Workload::WarmCell,
+                false => Workload::Create,
+            }
     }
 
     async fn run(&mut self, _workload: Workload) -> Timings {
+        let kind = match self.interactive {
+            true => "interactive",
+            false => "session",
+        };
         let output = Command::new(&self.python)
-            .args(["-c", SCRIPT, IMAGE])
+            .args(["-c", SCRIPT, &Choices::get().image, kind])
             .stdin(Stdio::null())
             .kill_on_drop(true)
             .output()
@@ -43,14 +56,20 @@ impl Contender for LlmSandbox {
         if !output.status.success() {
             let stderr = String::from_utf8_lossy(&output.stderr);
             let error = stderr.lines().last().unwrap_or("no message");
-            let fix = "pip install 'llm-sandbox[docker]', then --python FILE";
+            let fix = match self.interactive {
+                true => "--image IMAGE with IPython and pip",
+                false => "pip install 'llm-sandbox[docker]', then --python FILE",
+            };
             // A failure of the reference tool is not a failure of the sandbox.
             return Err(MeasureError::Unavailable(format!("{error}; fix: {fix}")));
         }
-        let times: Value = serde_json::from_slice(&output.stdout)?;
-        let times = times.as_array().into_iter().flatten();
-        let times = times.filter_map(Value::as_u64).map(Duration::from_nanos);
-        let measurements = ["create", "warm exec", "remove"];
-        Ok(measurements.into_iter().zip(times).collect())
+        let times: BTreeMap<String, u64> = serde_json::from_slice(&output.stdout)?;
+        let measurements = ["create", "warm exec", "warm cell", "remove"];
+        let time = |name| {
+            times
+                .get(name)
+                .map(|time| (name, Duration::from_nanos(*time)))
+        };
+        Ok(measurements.into_iter().filter_map(time).collect())
     }
 }

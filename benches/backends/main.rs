@@ -23,6 +23,7 @@ mod workload;
 
 use comparison::Comparison;
 use report::Report;
+use workload::Choices;
 
 /// Rounds of a full run. Slow workloads run in every fifth round or less often.
 const ROUNDS: u32 = 200;
@@ -46,6 +47,17 @@ struct BackendsArguments {
     /// A Python interpreter; llm-sandbox is measured if this interpreter can import it
     #[arg(long, value_name = "FILE", default_value = "python3")]
     python: PathBuf,
+    /// The image of every container and pod
+    #[arg(long, default_value = "python:3.11-slim")]
+    image: String,
+    /// Modules that sessions import before their cells, separated by commas
+    #[arg(
+        long,
+        value_name = "MODULE",
+        value_delimiter = ',',
+        default_value = "json"
+    )]
+    modules: Vec<String>,
     /// Set by `cargo bench`. Without it, as under `cargo test`, the run is a smoke run
     #[arg(long, hide = true)]
     bench: bool,
@@ -54,6 +66,11 @@ struct BackendsArguments {
 fn main() -> ExitCode {
     let mut arguments = BackendsArguments::parse();
     arguments.smoke |= !arguments.bench;
+    Choices {
+        image: arguments.image.clone(),
+        modules: arguments.modules.clone(),
+    }
+    .set();
     // One thread, as in the `sandbox` command.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -131,6 +148,11 @@ fn comparison(backend: &'static str, arguments: &BackendsArguments) -> Compariso
             .against(engine_api::EngineApi::new(backend, bytes))
             .against(llm_sandbox::LlmSandbox {
                 python: arguments.python.clone(),
+                interactive: false,
+            })
+            .against(llm_sandbox::LlmSandbox {
+                python: arguments.python.clone(),
+                interactive: true,
             }),
         _ => comparison.against(engine_api::EngineApi::new(backend, bytes)),
     }

@@ -10,7 +10,7 @@ use sandbox::{ByteSize, Cpus};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::workload::{Contender, IMAGE, MeasureError, Timings, Workload, expect_bytes, timed};
+use crate::workload::{Choices, Contender, MeasureError, Timings, Workload, expect_bytes, timed};
 
 /// When the cluster ends a pod that was not removed, in seconds.
 const LIFETIME: i64 = 3600;
@@ -134,7 +134,7 @@ async fn start(api: &Api<Pod>) -> Result<String, MeasureError> {
         "spec": {
             "containers": [{
                 "name": "bare",
-                "image": IMAGE,
+                "image": Choices::get().image,
                 "imagePullPolicy": "Never",
                 "command": ["sleep", LIFETIME.to_string()],
                 "resources": {"requests": limits, "limits": limits},

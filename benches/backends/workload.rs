@@ -1,18 +1,41 @@
 //! The workloads, and the trait of what runs them.
 
 use std::error::Error;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 
-/// The image of every container and pod.
-pub const IMAGE: &str = "python:3.11-slim";
+/// What the command line chooses for all contenders.
+pub struct Choices {
+    /// The image of every container and pod.
+    pub image: String,
+    /// The modules that are imported before the cells.
+    pub modules: Vec<String>,
+}
+
+static CHOICES: OnceLock<Choices> = OnceLock::new();
+
+impl Choices {
+    /// Sets them for this process.
+    ///
+    /// # Panics
+    ///
+    /// If they are set already.
+    pub fn set(self) {
+        assert!(CHOICES.set(self).is_ok(), "they are set once");
+    }
+
+    /// # Panics
+    ///
+    /// Unless they are set.
+    pub fn get() -> &'static Self {
+        CHOICES.get().expect("main sets them")
+    }
+}
 
 /// The code of a cell.
 pub const CELL: &str = "print(1)";
-
-/// A module that is imported before the cells.
-pub const MODULE: &str = "json";
 
 /// The name of the sandbox among the contenders.
 pub const SANDBOX: &str = "sandbox";
@@ -26,7 +49,7 @@ pub enum Workload {
     WarmExec,
     /// [`CELL`] in an interpreter that already runs.
     WarmCell,
-    /// [`CELL`] in a copy of an interpreter that has imported [`MODULE`].
+    /// [`CELL`] in a copy of an interpreter that has imported modules.
     ForkedCell,
     /// Create an environment that accepts input, then remove it.
     Create,

@@ -22,6 +22,13 @@ pub struct BenchArguments {
     /// A Python interpreter; llm-sandbox is measured if this interpreter can import it [default: python3]
     #[arg(long, value_name = "FILE")]
     python: Option<PathBuf>,
+    /// The image of every container and pod; an interactive session of llm-sandbox needs one with IPython
+    /// and pip [default: python:3.11-slim]
+    #[arg(long)]
+    image: Option<String>,
+    /// Modules that sessions import before their cells, separated by commas [default: json]
+    #[arg(long, value_name = "MODULE", value_delimiter = ',')]
+    modules: Vec<String>,
 }
 
 /// Prints a table on stdout. Exits with 1 if a workload failed that can run on this machine;
@@ -49,6 +56,12 @@ pub fn run(arguments: &BenchArguments) -> Result<ExitCode, Failure> {
     }
     if let Some(python) = &arguments.python {
         cargo.arg("--python").arg(python);
+    }
+    if let Some(image) = &arguments.image {
+        cargo.args(["--image", image]);
+    }
+    if !arguments.modules.is_empty() {
+        cargo.args(["--modules", &arguments.modules.join(",")]);
     }
     engines::finish(cargo.stdin(Stdio::null()))
 }

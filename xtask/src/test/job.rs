@@ -100,7 +100,9 @@ pub fn measured_by_suite(package: &str, test: &Executable) -> bool {
 pub fn lane_of(package: &str, test: &Executable) -> Lane {
     match (package, &*test.name, test.kind) {
         (_, _, ExecutableKind::UnitTests) => Lane::Local,
-        ("sandbox-docker", ..) | ("sandbox-cli", "docker", _) => Lane::Docker,
+        ("sandbox-docker", ..)
+        | ("sandbox-cli", "docker", _)
+        | ("sandbox", "docker_examples", _) => Lane::Docker,
         ("sandbox-podman", ..) => Lane::Podman,
         ("sandbox-k8s", ..) => Lane::Kubernetes,
         // Cargo runs in it, and would wait for the other checks.
