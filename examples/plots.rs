@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use sandbox::spi::unique_name;
 use sandbox::{
-    Capability, CapabilityPolicy, CellRequest, CodeRequest, ContainerConfig, Display, Error,
+    Capability, CapabilityPolicy, CellRequest, CodeRequest, Display, DockerConfig, Error,
     ErrorKind, Result, RunCode, SandboxHandle, SandboxSpec, Sessions,
 };
 
@@ -59,7 +59,7 @@ async fn main() -> Result<()> {
     };
     let folder = Path::new(folder);
     let policy = CapabilityPolicy::new().artifact_export_path("/output/**");
-    let config = || ContainerConfig::new().image(image);
+    let config = || DockerConfig::default().default_image(image);
     let spec = SandboxSpec::new(unique_name("plots"));
 
     let sandbox = sandbox::docker(config(), policy.clone())?

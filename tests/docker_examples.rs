@@ -81,7 +81,7 @@ fn plots_are_captured_in_new_and_existing_containers() {
         ("session/000002.png", "\u{fffd}PNG"),
         ("session/000003.html", "<div>"),
         ("existing/000003.html", "<div>"),
-        ("program/output/plot-001.png", "\u{fffd}PNG"),
+        ("program/plot-001.png", "\u{fffd}PNG"),
     ] {
         let content = std::fs::read(folder.path().join(file));
         let content = content.unwrap_or_else(|error| panic!("{file}: {error}"));

@@ -102,6 +102,10 @@ impl Contender for Library {
         SANDBOX
     }
 
+    fn supports(&self, _workload: Workload) -> bool {
+        true
+    }
+
     async fn run(&mut self, workload: Workload) -> Timings {
         // This comes first, so that an unavailable backend is reported as such.
         let client = self.client()?;

@@ -18,8 +18,8 @@ pub async fn python_shows_figures_and_tables(sandbox: &SandboxHandle) {
     let session = start(sandbox, SessionRequest::new("python")).await;
     let code = "import matplotlib.pyplot as plt, pandas, seaborn\n\
                 frame = pandas.DataFrame({'x': [1, 2, 3], 'y': [2, 4, 8]})\n\
-                plt.figure(figsize=(2, 1), dpi=50)\nplt.plot(frame.x)\n\
-                plt.figure()\nseaborn.lineplot(data=frame, x='x', y='y')\nframe";
+                plt.figure(figsize=(2, 1), dpi=50)\nplt.plot(frame.x)\nplt.show()\n\
+                seaborn.lineplot(data=frame, x='x', y='y')\nframe";
     let cell = completes(&session, code).await;
     let [small, lines] = cell.displays.as_slice() else {
         panic!("{cell:?}");

@@ -104,7 +104,7 @@ pub fn lane_of(package: &str, test: &Executable) -> Lane {
         | ("sandbox-cli", "docker", _)
         | ("sandbox", "docker_examples", _) => Lane::Docker,
         ("sandbox-podman", ..) => Lane::Podman,
-        ("sandbox-k8s", ..) => Lane::Kubernetes,
+        ("sandbox-k8s", ..) | ("sandbox", "k8s_examples", _) => Lane::Kubernetes,
         // Cargo runs in it, and would wait for the other checks.
         (SUITE, "guide", _) => Lane::Checks,
         _ => Lane::Local,

@@ -7,6 +7,7 @@
 mod configuration;
 mod failure;
 mod source;
+mod uv;
 
 use sandbox_core::ExecRequest;
 use sandbox_core::policy::Requirement;

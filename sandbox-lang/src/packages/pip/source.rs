@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::super::recipe::Source;
 use super::super::registry_source::{host_texts, is_proxy};
-use super::configuration;
+use super::{configuration, uv};
 
 /// Proxy variables, which all installers read themselves.
 pub(in super::super) const PROXIES: [&str; 8] = [
@@ -84,12 +84,14 @@ impl PackageSource {
     }
 
     /// The settings of the host's pip: variables of the caller, then the files of the user and of
-    /// the machine.
+    /// the machine. Where they name no index, folder or page, those of the host's uv count.
     #[must_use]
     pub fn of_host() -> Self {
         let variable = |name: &str| std::env::var(name).ok();
         let home = variable("HOME").map(PathBuf::from);
-        Self::read(variable, host_texts(files(variable, home.as_deref())))
+        let mut source = Self::read(variable, host_texts(files(variable, home.as_deref())));
+        uv::add_to(&mut source, variable, host_texts(uv::files(variable)));
+        source
     }
 
     /// The same from the given variables and file contents, the lowest priority first.

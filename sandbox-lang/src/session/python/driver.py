@@ -53,10 +53,15 @@ class FigureFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def find_spec(self, name, path=None, target=None):
         if name == "matplotlib.pyplot":
-            settings = sys.modules["matplotlib"].rcParams
-            chosen = dict.get(settings, "backend")
-            if not isinstance(chosen, str) or chosen.lower() == "agg":
-                settings["backend"] = "module://" + FIGURES
+            matplotlib = sys.modules["matplotlib"]
+            chosen = dict.get(matplotlib.rcParams, "backend")
+            # A platform's file may name one that needs a screen, as Debian's does.
+            is_of_file = (
+                chosen == dict.get(getattr(matplotlib, "rcParamsOrig", {}), "backend")
+                and "MPLBACKEND" not in os.environ
+            )
+            if is_of_file or not isinstance(chosen, str) or chosen.lower() == "agg":
+                matplotlib.rcParams["backend"] = "module://" + FIGURES
         if name == "plotly.io._renderers" and "PLOTLY_RENDERER" not in os.environ:
             return with_plotly(importlib.machinery.PathFinder.find_spec(name, path))
         return importlib.util.spec_from_loader(name, self) if name == FIGURES else None
