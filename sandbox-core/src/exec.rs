@@ -248,6 +248,14 @@ pub struct ExecEnd {
     pub cpu_time: Option<Duration>,
     /// Largest resident memory of one of its processes in bytes, if the backend knows it.
     pub max_rss: Option<u64>,
+    /// See [`ExecResult::read`].
+    pub read: Option<u64>,
+    /// See [`ExecResult::written`].
+    pub written: Option<u64>,
+    /// See [`ExecResult::egress_sent`].
+    pub egress_sent: Option<u64>,
+    /// See [`ExecResult::egress_received`].
+    pub egress_received: Option<u64>,
     /// Operations that were refused and how often, as far as the backend knows.
     pub refused: Vec<(Refusal, u64)>,
     /// Connections that rules denied to the sandbox while it ran.
@@ -264,6 +272,10 @@ impl ExecEnd {
             stragglers: 0,
             cpu_time: None,
             max_rss: None,
+            read: None,
+            written: None,
+            egress_sent: None,
+            egress_received: None,
             refused: Vec::new(),
             denials: Denials::default(),
         }
@@ -367,6 +379,20 @@ pub struct ExecResult {
     /// Largest resident memory of one of its processes in bytes, if the backend knows it.
     #[serde(rename = "max_rss_bytes")]
     pub max_rss: Option<u64>,
+    /// Bytes that it read from block devices, if the backend knows it: the program, and those of its
+    /// children that it waited for. What is in the page cache or in memory is not counted.
+    #[serde(rename = "read_bytes")]
+    pub read: Option<u64>,
+    /// Bytes that it wrote to block devices, in the same way.
+    #[serde(rename = "written_bytes")]
+    pub written: Option<u64>,
+    /// Bytes that connections of the sandbox sent while it ran. `None` without rules for
+    /// connections: the host does not see them then. Concurrent executions each report all.
+    #[serde(rename = "egress_sent_bytes")]
+    pub egress_sent: Option<u64>,
+    /// Bytes that servers sent to the sandbox while it ran.
+    #[serde(rename = "egress_received_bytes")]
+    pub egress_received: Option<u64>,
     /// What was denied, as far as it is known: see [`crate::Denial`].
     pub denials: Denials,
 }
@@ -390,6 +416,10 @@ impl ExecResult {
             stragglers: end.stragglers,
             cpu_time: end.cpu_time,
             max_rss: end.max_rss,
+            read: end.read,
+            written: end.written,
+            egress_sent: end.egress_sent,
+            egress_received: end.egress_received,
             denials,
         }
     }

@@ -127,6 +127,9 @@ pub struct ExitReport {
     pub cpu_us: u64,
     /// Largest resident memory of one process of the tree, in KiB.
     pub max_rss_kib: u64,
+    /// Bytes that the main process and its reaped children read from block devices, and wrote to
+    /// them.
+    pub disk: [u64; 2],
     /// Time from start to end of the main process, in microseconds.
     pub wall_us: u64,
     /// How often another program was refused, with `exec_once`.
@@ -264,6 +267,7 @@ impl ExitReport {
             drain_cut: false,
             cpu_us: 0,
             max_rss_kib: 0,
+            disk: [0; 2],
             wall_us: 0,
             refused_programs: 0,
             refused_processes: 0,
@@ -294,6 +298,8 @@ impl ExitReport {
         message
             .u64(self.cpu_us)
             .u64(self.max_rss_kib)
+            .u64(self.disk[0])
+            .u64(self.disk[1])
             .u64(self.wall_us)
             .u32(self.refused_programs)
             .u32(self.refused_processes)
@@ -325,6 +331,7 @@ impl ExitReport {
             drain_cut: reader.bool()?,
             cpu_us: reader.u64()?,
             max_rss_kib: reader.u64()?,
+            disk: [reader.u64()?, reader.u64()?],
             wall_us: reader.u64()?,
             refused_programs: reader.u32()?,
             refused_processes: reader.u32()?,

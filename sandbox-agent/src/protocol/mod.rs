@@ -85,7 +85,7 @@ pub use terminal::TerminalSize;
 
 /// The version that both sides send in their first message. Other versions are refused: host and
 /// agent are built together.
-pub const VERSION: u16 = 8;
+pub const VERSION: u16 = 9;
 
 /// How many bytes a channel may carry before the receiver grants more with [`FrameKind::Credit`]: the
 /// initial credit of every channel, on both sides.

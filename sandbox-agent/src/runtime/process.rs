@@ -42,7 +42,12 @@ pub struct Usage {
     pub system: [i64; 2],
     /// Largest resident memory in KiB. The kernel counts pages, so its `long` is never negative.
     pub max_rss_kib: u64,
-    rest: [i64; 13],
+    /// Memory over time, which Linux leaves at zero, page faults and swaps.
+    before: [i64; 6],
+    /// Read from and written to block devices, in units of 512 bytes.
+    blocks: [i64; 2],
+    /// Messages, signals and context switches.
+    after: [i64; 5],
 }
 
 impl Usage {
@@ -50,6 +55,11 @@ impl Usage {
     pub fn cpu_microseconds(&self) -> u64 {
         let part = |time: [i64; 2]| time[0].max(0) as u64 * 1_000_000 + time[1].max(0) as u64;
         part(self.user) + part(self.system)
+    }
+
+    /// Bytes read from and written to block devices.
+    pub fn disk_bytes(&self) -> [u64; 2] {
+        self.blocks.map(|blocks| blocks.max(0) as u64 * 512)
     }
 }
 

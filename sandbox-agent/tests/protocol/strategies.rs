@@ -258,12 +258,19 @@ pub fn report() -> impl Strategy<Value = ExitReport> {
         Just(ExitKind::Killed),
         Just(ExitKind::Lost),
     ];
-    let numbers = (any::<[u64; 5]>(), any::<[u32; 4]>(), any::<Option<u64>>());
+    let numbers = (any::<[u64; 7]>(), any::<[u32; 4]>(), any::<Option<u64>>());
     (kind, numbers, any::<bool>()).prop_map(
         |(
             kind,
             (
-                [stdout_total, stderr_total, cpu_us, max_rss_kib, wall_us],
+                [
+                    stdout_total,
+                    stderr_total,
+                    cpu_us,
+                    max_rss_kib,
+                    wall_us,
+                    disk @ ..,
+                ],
                 [stragglers, survivors, refused_programs, refused_processes],
                 memory_kills,
             ),
@@ -278,6 +285,7 @@ pub fn report() -> impl Strategy<Value = ExitReport> {
                 drain_cut,
                 cpu_us,
                 max_rss_kib,
+                disk,
                 wall_us,
                 refused_programs,
                 refused_processes,

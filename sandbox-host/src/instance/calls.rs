@@ -211,8 +211,7 @@ impl Instance for AgentInstance {
             [] => self.isolator.stats().await,
             paths => self.stats_inside(paths).await?,
         };
-        if let Some(egress) = &self.egress {
-            let (sent, received) = egress.carried();
+        if let Some((sent, received)) = self.carried() {
             stats.egress_sent = Some(sent);
             stats.egress_received = Some(received);
         }

@@ -21,6 +21,8 @@ pub(super) struct ExecutionStart<'a> {
     /// count them.
     memory_kills: Option<u64>,
     counters: Counters,
+    /// Bytes that connections under rules had sent and received; `None` without rules.
+    carried: Option<(u64, u64)>,
     _running: RunningCount<'a>,
 }
 
@@ -60,8 +62,14 @@ impl AgentInstance {
             } else {
                 self.isolator.counters().await
             },
+            carried: self.carried(),
             _running: running,
         }
+    }
+
+    /// Bytes that connections under rules have sent and received; `None` without rules.
+    pub(super) fn carried(&self) -> Option<(u64, u64)> {
+        self.egress.as_ref().map(|egress| egress.carried())
     }
 
     /// Processes killed for memory since the execution began; `None` if unknown. The host's count
@@ -128,6 +136,12 @@ impl AgentInstance {
         end.stragglers = report.stragglers;
         end.cpu_time = Some(Duration::from_micros(report.cpu_us));
         end.max_rss = report.max_rss_kib.checked_mul(1024);
+        let [read, written] = report.disk;
+        (end.read, end.written) = (Some(read), Some(written));
+        if let (Some(before), Some(now)) = (start.carried, self.carried()) {
+            end.egress_sent = Some(now.0.saturating_sub(before.0));
+            end.egress_received = Some(now.1.saturating_sub(before.1));
+        }
         end.refused.extend(refused(report));
         end.refused
             .extend(memory_kills.map(|kills| (Refusal::Memory, kills)));

@@ -11,6 +11,7 @@ use crate::support::{client, create, policy, run, sh, spec};
 
 pub const TESTS: &[Test] = &[
     test!(async read_root_is_readable_and_not_writable),
+    test!(async disk_traffic_of_an_execution_is_reported),
     test!(async write_root_is_written_as_its_owner),
     test!(async code_starts_in_the_workspace),
     test!(async read_root_in_a_write_root_is_not_writable, Need::Namespaces),
@@ -62,6 +63,28 @@ async fn write_root_is_written_as_its_owner() {
         assert_eq!(std::fs::read_to_string(&path).expect("there"), content);
         assert_eq!(std::fs::metadata(&path).expect("there").uid(), owner);
     }
+}
+
+/// What the result says of the disk is what the kernel counts.
+async fn disk_traffic_of_an_execution_is_reported() {
+    let folder = open_folder();
+    let mut policy = policy();
+    policy.filesystem_write_roots = Some(vec![folder.path().into()]);
+    let script = format!(
+        "dd if=/dev/zero of={}/file bs=1M count=8 conv=fsync 2>&1; sed -n 's/^write_bytes: //p' /proc/$$/io",
+        folder.path().display()
+    );
+    let result = run(policy, &script).await;
+    let shown = result.stdout_text();
+    let counted = shown.lines().last().and_then(|line| line.parse().ok());
+    let counted: u64 = counted.unwrap_or_else(|| panic!("{}", result.output()));
+    assert_eq!(result.written, Some(counted));
+    assert!(result.read.is_some());
+    /// `TMPFS_MAGIC` of `linux/magic.h`: a file system in memory has no disk.
+    const TMPFS: u32 = 0x0102_1994;
+    let system = rustix::fs::statfs(folder.path()).expect("it is there");
+    let is_on_disk = u32::try_from(system.f_type) != Ok(TMPFS);
+    assert_eq!(counted >= 8 << 20, is_on_disk, "{counted}");
 }
 
 async fn code_starts_in_the_workspace() {

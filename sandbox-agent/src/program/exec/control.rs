@@ -59,6 +59,8 @@ pub(in crate::program) struct SupervisorReport {
     pub(in crate::program) cpu_us: u64,
     /// Largest resident memory of a process, in KiB.
     pub(in crate::program) max_rss_kib: u64,
+    /// Bytes that the main process read from block devices, and wrote to them.
+    pub(in crate::program) disk: [u64; 2],
     /// When the main process ended, if it did.
     pub(in crate::program) ended: MonotonicMicros,
     /// Refused attempts to start another program or process.
@@ -83,6 +85,8 @@ impl SupervisorReport {
         packet
             .u64(self.cpu_us)
             .u64(self.max_rss_kib)
+            .u64(self.disk[0])
+            .u64(self.disk[1])
             .u64(self.ended)
             .u32(self.refused.programs)
             .u32(self.refused.processes);
@@ -108,6 +112,7 @@ impl SupervisorReport {
             survivors: reader.u32()?,
             cpu_us: reader.u64()?,
             max_rss_kib: reader.u64()?,
+            disk: [reader.u64()?, reader.u64()?],
             ended: reader.u64()?,
             refused: RefusedCounts {
                 programs: reader.u32()?,
@@ -147,6 +152,7 @@ mod tests {
             survivors: 2,
             cpu_us: u64::MAX,
             max_rss_kib: 4,
+            disk: [8, u64::MAX],
             ended: 5,
             refused: RefusedCounts {
                 programs: u32::MAX,

@@ -64,6 +64,7 @@ pub(super) fn run(sandbox: &PreparedSandbox, request: Option<&ExecRequest>, ends
                     survivors: 0,
                     cpu_us: 0,
                     max_rss_kib: 0,
+                    disk: [0; 2],
                     ended: 0,
                     refused: RefusedCounts::default(),
                 },
@@ -223,6 +224,7 @@ impl Supervisor<'_> {
         if pid == self.main && self.report.end.is_none() {
             self.report.end = Some(end);
             self.report.cpu_us = usage.cpu_microseconds();
+            self.report.disk = usage.disk_bytes();
             self.report.ended = now();
         }
     }

@@ -53,6 +53,10 @@ pub struct RunDocument<'a> {
     timeout_ms: f64,
     cpu_time_ms: Option<f64>,
     max_rss_bytes: Option<u64>,
+    read_bytes: Option<u64>,
+    written_bytes: Option<u64>,
+    egress_sent_bytes: Option<u64>,
+    egress_received_bytes: Option<u64>,
     stragglers: u32,
 }
 
@@ -135,6 +139,10 @@ impl<'a> RunDocument<'a> {
             timeout_ms: milliseconds(result.timeout),
             cpu_time_ms: result.cpu_time.map(milliseconds),
             max_rss_bytes: result.max_rss,
+            read_bytes: result.read,
+            written_bytes: result.written,
+            egress_sent_bytes: result.egress_sent,
+            egress_received_bytes: result.egress_received,
             stragglers: result.stragglers,
         }
     }

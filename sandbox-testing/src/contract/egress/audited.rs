@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use sandbox_core::ExecRequest;
 use sandbox_core::audit::{AuditEvent, AuditRecord, ConnectionEnd};
 use sandbox_core::policy::EgressRules;
 
@@ -92,6 +93,16 @@ except OSError:
             (&stats.egress_sent, &stats.egress_received),
             (sent, received)
         );
+        // A second visit moves the same bytes, which its result has alone.
+        let request = ExecRequest::new("python3").arg("-c").arg(visit(ONE));
+        let result = sandbox.exec(&request).await?;
+        assert_eq!(
+            (&result.egress_sent, &result.egress_received),
+            (sent, received),
+            "{}",
+            result.output()
+        );
+        next(&records).await;
         assert_eq!(
             backend.python_output(&sandbox, &visit(OTHER)).await?,
             "denied\n"

@@ -60,6 +60,7 @@ impl Execution {
                 exit.survivors = report.survivors;
                 exit.cpu_us = report.cpu_us;
                 exit.max_rss_kib = report.max_rss_kib;
+                exit.disk = report.disk;
                 exit.refused_programs = report.refused.programs;
                 exit.refused_processes = report.refused.processes;
                 if report.end.is_some() {
