@@ -106,7 +106,8 @@ fn client_with_a_wrong_key_is_refused() {
     let mut wrong = good.clone();
     wrong[20] ^= 1;
     let mut other_version = good.clone();
-    other_version[0] = 9;
+    let other = VERSION + 1;
+    other_version[..2].copy_from_slice(&other.to_le_bytes());
     let other_stream = {
         let mut bytes = Vec::new();
         encode_message(&mut bytes, 1, FrameKind::Attach, &good);
@@ -119,7 +120,7 @@ fn client_with_a_wrong_key_is_refused() {
         encode_message(&mut bytes, 1, FrameKind::Exec, &request.encode());
         bytes
     };
-    let version = format!("protocol version 9, expected {VERSION}");
+    let version = format!("protocol version {other}, expected {VERSION}");
     let cases: [(Vec<u8>, FailStep, &str); 9] = [
         (
             frame(FrameKind::Attach, &wrong),

@@ -11,7 +11,7 @@ use crate::support::{client, create, policy, run, sh, spec};
 
 pub const TESTS: &[Test] = &[
     test!(async read_root_is_readable_and_not_writable),
-    test!(async disk_traffic_of_an_execution_is_reported),
+    test!(async disk_traffic_of_an_execution_is_reported, Need::Namespaces),
     test!(async write_root_is_written_as_its_owner),
     test!(async code_starts_in_the_workspace),
     test!(async read_root_in_a_write_root_is_not_writable, Need::Namespaces),

@@ -2,10 +2,11 @@
 
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use sandbox_core::{ByteSize, Capability, CapabilityPolicy};
 
-use super::{ContractTest, TestBackend, TestResult, output, run};
+use super::{ContractTest, TestBackend, TestResult, output, run, run_within};
 
 pub const TESTS: &[ContractTest] = &[
     ("folders::64_mib_are_copied_in_and_out_unchanged", large),
@@ -17,7 +18,8 @@ fn set_mode(path: &Path, mode: u32) {
 }
 
 fn large(backend: &'static dyn TestBackend) -> TestResult {
-    run(async {
+    // Pods copy through executions, which on a busy node takes minutes.
+    run_within(Duration::from_secs(300), async {
         let host = tempfile::tempdir().expect("temporary folder");
         let mut hash = blake3::Hasher::new();
         let mut content = vec![0; 64 << 20];
