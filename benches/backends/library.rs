@@ -123,14 +123,17 @@ impl Contender for Library {
             }
             Workload::WarmCell | Workload::ForkedCell => {
                 let session = self.session().await?;
-                let cell = CellRequest::new(CELL);
-                let cell = match workload {
-                    Workload::ForkedCell => cell.forked(),
-                    _ => cell,
+                let cell = async || {
+                    let cell = CellRequest::new(CELL);
+                    let cell = match workload {
+                        Workload::ForkedCell => cell.forked(),
+                        _ => cell,
+                    };
+                    session.run(cell).await?.check().map(drop)
                 };
-                timed(async { session.run(cell).await?.check().map(drop) })
-                    .await?
-                    .1
+                // Finds the caches as other contenders left them.
+                cell().await?;
+                timed(cell()).await?.1
             }
             Workload::Output => {
                 let (sandbox, bytes) = (self.warm().await?, self.bytes);
