@@ -51,7 +51,8 @@ impl Library {
             // A cluster without network policies cannot enforce it in the profile `restricted`.
             policy.allow_unenforced = vec![Capability::NetworkAccess];
         } else {
-            policy.disk = Some(ByteSize::bytes(self.bytes + (16 << 20)));
+            // Engines divide it between the folders that code may write.
+            policy.disk = Some(ByteSize::bytes(3 * self.bytes + (16 << 20)));
         }
         let client = SandboxClient::open(self.backend, policy)?;
         Ok(self.client.insert(client).clone())
