@@ -72,7 +72,7 @@ fn append(
 /// # Errors
 ///
 /// [`io::ErrorKind::FileTooLarge`] if the entries exceed `limit` bytes,
-/// [`io::ErrorKind::InvalidData`] for anything that [`write`] does not write.
+/// [`io::ErrorKind::InvalidData`] for anything that [`write()`] does not write.
 pub(super) fn unpack(from: impl Read, folder: &Path, limit: u64) -> io::Result<()> {
     // Headers and padding take no more than the entries' least size.
     let mut from = from.take(limit.saturating_mul(2).saturating_add(1 << 20));
