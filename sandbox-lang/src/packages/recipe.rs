@@ -126,6 +126,13 @@ pub(super) fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
+/// What the programs of this library tell in lines that begin with `prefix`.
+pub(super) fn told<'a>(stderr: &'a str, prefix: &str) -> impl Iterator<Item = &'a str> {
+    stderr
+        .lines()
+        .filter_map(move |line| line.strip_prefix(prefix))
+}
+
 /// Where an installer gets packages.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Source {

@@ -10,7 +10,7 @@ use sandbox_core::policy::Requirement;
 use sandbox_core::{ErrorKind, ExecRequest};
 
 use super::interpreter::Home;
-use super::recipe::{InstallPlace, Recipe, RecipeFailure, Source, text};
+use super::recipe::{self, InstallPlace, Recipe, RecipeFailure, Source, text};
 use super::{PackageSettings, RegistrySource};
 
 /// The variable that names the repositories, separated by blanks.
@@ -82,10 +82,7 @@ impl Recipe for Cran {
     }
 
     fn errors<'a>(&self, stderr: &'a str) -> Vec<&'a str> {
-        let lines = stderr.lines();
-        lines
-            .filter_map(|line| line.strip_prefix("error: "))
-            .collect()
+        recipe::told(stderr, "error: ").collect()
     }
 
     fn provide_program(&self, home: Home) -> &'static str {
@@ -134,8 +131,7 @@ fn classify(stderr: &str, home: Home) -> RecipeFailure {
     if RecipeFailure::is_no_space(stderr) {
         return RecipeFailure::no_space();
     }
-    let mut kinds = stderr.lines().filter_map(|line| line.strip_prefix(KIND));
-    match kinds.next() {
+    match recipe::told(stderr, KIND).next() {
         Some("needs-build") => RecipeFailure::new(
             ErrorKind::PackageNeedsBuild,
             "a package must be compiled, and a compiler or make is missing",
