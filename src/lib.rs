@@ -163,18 +163,30 @@ pub use clients::*;
 pub use sandbox_core::*;
 pub use sandbox_lang::{
     BlockingSession, BlockingSessions, CellError, CellEvent, CellOutcome, CellRequest, CellResult,
-    CodeCheck, CodeRequest, CodeResult, Compilation, Display, Exhausted, FileName, Installer,
-    Language, LanguageChoice, Languages, LiveSandbox, Lost, MimeData, MinimumVersion, OneShotCode,
-    Plot, PlotFormat, PoolSettings, PoolStatus, PooledSession, Preparation, ReadyCode, RunCode,
-    RunCodeOnce, Session, SessionPool, SessionRequest, SessionState, Sessions, Step, TraceFrame,
-    save_plots,
+    CodeCheck, CodeRequest, CodeResult, Compilation, Display, FileName, Installer, Language,
+    LanguageChoice, Languages, LiveSandbox, Lost, MimeData, MinimumVersion, OneShotCode, Plot,
+    PlotFormat, PooledSession, Preparation, ReadyCode, RunCode, RunCodeOnce, Session, SessionPool,
+    SessionRequest, SessionState, Sessions, Step, TraceFrame, save_plots,
 };
 #[cfg(feature = "scan")]
 #[doc(inline)]
 pub use sandbox_scan as scan;
 pub use secret_source::SecretSource;
 
-/// The example in the README compiles.
-#[cfg(all(doctest, feature = "local"))]
-#[doc = include_str!("../README.md")]
-struct Readme;
+/// The examples in the README and in the guide compile.
+#[cfg(all(doctest, feature = "local", feature = "scan"))]
+mod guide {
+    macro_rules! pages {
+        ($($name:ident: $path:literal,)*) => {
+            $(#[doc = include_str!($path)] struct $name;)*
+        };
+    }
+
+    pages![
+        Readme: "../README.md",
+        Audit: "../docs/audit.md",
+        Policy: "../docs/policy.md",
+        Scan: "../docs/scan.md",
+        Sessions: "../docs/sessions.md",
+    ];
+}

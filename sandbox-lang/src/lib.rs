@@ -19,6 +19,6 @@ pub use language::{FileName, Installer, Language, Languages, MinimumVersion, Pro
 pub use packages::LiveSandbox;
 pub use session::{
     BlockingSession, BlockingSessions, CellError, CellEvent, CellOutcome, CellRequest, CellResult,
-    Display, Exhausted, Lost, MimeData, Plot, PlotFormat, PoolSettings, PoolStatus, PooledSession,
-    Session, SessionPool, SessionRequest, SessionState, Sessions, TraceFrame,
+    Display, Lost, MimeData, Plot, PlotFormat, PooledSession, Session, SessionPool, SessionRequest,
+    SessionState, Sessions, TraceFrame,
 };

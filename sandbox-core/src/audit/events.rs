@@ -184,7 +184,7 @@ mod tests {
 
     /// Keeps the fields of events.
     #[derive(Clone, Default)]
-    struct Kept(Arc<Mutex<Vec<BTreeMap<String, String>>>>);
+    struct KeptEvents(Arc<Mutex<Vec<BTreeMap<String, String>>>>);
 
     struct Fields(BTreeMap<String, String>);
 
@@ -194,7 +194,7 @@ mod tests {
         }
     }
 
-    impl Subscriber for Kept {
+    impl Subscriber for KeptEvents {
         fn enabled(&self, metadata: &Metadata<'_>) -> bool {
             metadata.target() == "sandbox::audit"
         }
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn fields_have_the_names_of_opentelemetry_and_the_labels() {
-        let kept = Kept::default();
+        let kept = KeptEvents::default();
         let record = |event| AuditRecord {
             time: SystemTime::now(),
             tier: "local".into(),

@@ -33,7 +33,7 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 pub use blocking::{BlockingSession, BlockingSessions};
-pub use pool::{Exhausted, PoolSettings, PoolStatus, PooledSession, SessionPool};
+pub use pool::{PooledSession, SessionPool};
 pub use request::{CellRequest, PlotFormat, SessionRequest};
 pub use result::{
     CellError, CellOutcome, CellResult, Display, Lost, MimeData, Plot, SessionState, TraceFrame,
@@ -268,6 +268,9 @@ impl Session {
     ///
     /// - [`ErrorKind::InvalidRequest`] in another language, and while the interpreter has threads
     ///   that earlier cells started, because a copy does not have them.
+    /// - [`ErrorKind::Unsupported`] in a sandbox that refuses Unix sockets: a local one without
+    ///   namespaces.
+    /// - [`ErrorKind::SetupFailed`] if the interpreter cannot be copied for another reason.
     /// - [`ErrorKind::SessionEnded`], and as [`Sessions::session`].
     pub async fn branch(&self) -> Result<Self> {
         if self.language != "python" {

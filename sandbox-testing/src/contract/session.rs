@@ -61,6 +61,15 @@ pub const POOL_TESTS: &[ContractTest] = &[
         "session::pool::ended_sandbox_is_not_handed_over",
         |backend| check_pool(backend, pool::ended_sandbox_is_not_handed_over),
     ),
+    (
+        "session::pool::claimed_sandbox_is_new_and_ends_with_its_claim",
+        |backend| {
+            check_pool(
+                backend,
+                pool::claimed_sandbox_is_new_and_ends_with_its_claim,
+            )
+        },
+    ),
     ("session::pool::lifetime_ends_a_claim", |backend| {
         check_pool(backend, pool::lifetime_ends_a_claim)
     }),

@@ -6,7 +6,9 @@ use sandbox_core::{ByteSize, ErrorKind, Outcome, SandboxHandle};
 use sandbox_lang::{CellOutcome, CellRequest, MimeData, Session, SessionRequest, SessionState};
 use tokio::time::Instant;
 
-use super::{LONG, SHORT, SOON, completes, interrupted_at_once, restarted, run, start, value};
+use super::{
+    LONG, MUCH, SHORT, SOON, completes, interrupted_at_once, restarted, run, start, value,
+};
 
 async fn javascript(sandbox: &SandboxHandle) -> Session {
     start(sandbox, SessionRequest::new("javascript")).await
@@ -123,7 +125,8 @@ pub async fn output_is_bounded(sandbox: &SandboxHandle) {
     assert_eq!(cell.stderr.text(), "two\nfour\n");
     let code = "require('child_process').execSync('head -c 1073741824 /dev/zero', { stdio: 'inherit' })\n\
                 console.log('end')";
-    let cell = run(&session, CellRequest::new(code).timeout(LONG)).await;
+    let cell = run(&session, CellRequest::new(code).timeout(MUCH)).await;
+    assert_eq!(cell.outcome, CellOutcome::Completed);
     assert_eq!(
         (cell.stdout.total, cell.stdout.bytes.len()),
         ((1 << 30) + 4, 1 << 20)

@@ -21,6 +21,9 @@ use sandbox_lang::{
 /// Longer than any cell here takes that ends by itself, also on a busy machine.
 const LONG: Duration = Duration::from_secs(60);
 
+/// Longer than a cell needs to write 1 GiB, also on a busy machine.
+const MUCH: Duration = Duration::from_secs(300);
+
 /// Shorter than [`LONG`] by more than a busy machine needs.
 const SOON: Duration = Duration::from_secs(40);
 

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use sandbox_core::{ErrorKind, SandboxClient, SandboxSpec};
-use sandbox_lang::{
-    CellOutcome, Exhausted, PoolSettings, PooledSession, SessionPool, SessionRequest,
+use sandbox_core::{
+    ErrorKind, ExecRequest, Exhausted, PoolSettings, SandboxClient, SandboxPool, SandboxSpec,
 };
+use sandbox_lang::{CellOutcome, PooledSession, SessionPool, SessionRequest};
 use tokio::time::timeout;
 
 use super::{LONG, completes, value};
@@ -33,7 +33,13 @@ pub async fn claims_see_nothing_of_each_other(client: &SandboxClient, spec: &San
     let see = "import glob, os\nfile = os.environ.get('TMPDIR', '/tmp') + '/mine'\n\
                ('mine' in globals(), 'MINE' in os.environ, os.path.exists(file), \
                any(b'4242' in open(name, 'rb').read() for name in glob.glob('/proc/[0-9]*/cmdline')))";
-    let expected = "(True, True, True, True)";
+    // Without namespaces, /proc is hidden from code.
+    let shown = value(
+        first.session(),
+        "bool(__import__('glob').glob('/proc/[0-9]*'))",
+    )
+    .await;
+    let expected = format!("(True, True, True, {shown})");
     assert_eq!(value(first.session(), see).await, expected, "the control");
     let second = claim(&pool).await;
     let nothing = "(False, False, False, False)";
@@ -89,4 +95,41 @@ pub async fn lifetime_ends_a_claim(client: &SandboxClient, spec: &SandboxSpec) {
         let completed = ended.is_ok_and(|cell| cell.outcome == CellOutcome::Completed);
         assert!(!completed, "the sandbox should have ended");
     }
+}
+
+/// A claim of a sandbox without a session: it is new, it works, and it ends with the claim.
+pub async fn claimed_sandbox_is_new_and_ends_with_its_claim(
+    client: &SandboxClient,
+    spec: &SandboxSpec,
+) {
+    let pool = SandboxPool::new(client, spec, PoolSettings::new(1).most(2)).expect("valid");
+    let mut names = Vec::new();
+    for _ in 0..3 {
+        pool.filled().await.expect("one is created");
+        let claimed = timeout(LONG, pool.claim()).await.expect("it is not slow");
+        let claimed = claimed.expect("one waits");
+        let sandbox = claimed.sandbox();
+        assert!(!names.contains(&sandbox.name().to_owned()), "{names:?}");
+        names.push(sandbox.name().to_owned());
+        let file = format!("{}/mine", sandbox.temporary_folder());
+        assert!(!sandbox.exists(&file).await.expect("it answers"), "{file}");
+        let leave = ExecRequest::shell(format!("echo left > {file}; sleep 4242 &"));
+        let left = sandbox.exec(&leave).await.expect("it runs");
+        left.check().expect("it succeeds");
+        // The second one is dropped, the others end.
+        if names.len() != 2 {
+            claimed.end().await.expect("it is removed");
+        }
+    }
+    pool.close().await.expect("all are removed");
+    client.settle().await;
+    let left = client.list().await.expect("the backend works");
+    let left: Vec<_> = left
+        .iter()
+        .filter(|info| info.name.starts_with(&spec.name))
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+    let detached = SandboxPool::new(client, &spec.clone().detached(true), PoolSettings::new(1));
+    let error = detached.expect_err("it would outlive the pool");
+    assert_eq!(error.kind(), ErrorKind::InvalidSpec, "{error}");
 }

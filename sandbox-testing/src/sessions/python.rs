@@ -8,7 +8,7 @@ use sandbox_lang::{CellEvent, CellOutcome, CellRequest, MimeData, SessionRequest
 use tokio::time::Instant;
 
 use super::{
-    LONG, SHORT, SOON, completes, interrupted_at_once, python, restarted, run, start, value,
+    LONG, MUCH, SHORT, SOON, completes, interrupted_at_once, python, restarted, run, start, value,
 };
 
 /// Variables, imports, functions and options of the compiler are kept, and the last value is shown.
@@ -169,7 +169,7 @@ pub async fn output_is_bounded(sandbox: &SandboxHandle) {
     let code = "import sys\nkept = 'x' * (1 << 20)\nfor _ in range(1024): sys.stdout.write(kept)\n\
                 print('end', file=sys.stderr)";
     let mut seen = 0;
-    let request = CellRequest::new(code).timeout(LONG);
+    let request = CellRequest::new(code).timeout(MUCH);
     let cell = session.run_with(request, |event| {
         if let CellEvent::Stdout(bytes) = event {
             seen += bytes.len();

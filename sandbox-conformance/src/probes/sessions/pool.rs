@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use sandbox_core::{SandboxClient, SandboxSpec};
-use sandbox_lang::{PoolSettings, PooledSession, SessionPool, SessionRequest};
+use sandbox_core::{PoolSettings, SandboxClient, SandboxSpec};
+use sandbox_lang::{PooledSession, SessionPool, SessionRequest};
 
 use super::{host_runs, value};
 use crate::probes::prelude::*;

@@ -3,14 +3,15 @@
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
-use sandbox_core::{Error, ErrorKind, Result};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::settings::{Exhausted, PoolSettings, PoolStatus};
+use crate::{Error, ErrorKind, Result};
 
 /// How long after a failed start the next one begins, if no claim waits. Each further failure
 /// doubles it.
@@ -20,12 +21,14 @@ const RETRY: Duration = Duration::from_secs(1);
 const MAX_RETRY: Duration = Duration::from_secs(60);
 
 /// Starts one item.
-pub(super) type Starter<T> =
-    Box<dyn Fn() -> Pin<Box<dyn Future<Output = Result<T>> + Send>> + Send>;
+pub type Starter<T> =
+    Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<T>> + Send>> + Send + Sync>;
 
 /// What the task is asked for.
 pub(super) enum Asked<T> {
-    Claim(oneshot::Sender<Result<Answer<T>>>),
+    Claim(oneshot::Sender<Result<ClaimAnswer<T>>>),
+    /// The claim has what was handed over, or has gone.
+    Taken,
     /// A claimed item has ended.
     Released,
     /// Gives back what waits and what is still starting, once it has started, and ends.
@@ -34,15 +37,50 @@ pub(super) enum Asked<T> {
 
 /// The answer to a claim.
 #[derive(Debug)]
-pub(super) enum Answer<T> {
-    /// It counts until it is released.
-    Item(T),
+pub(super) enum ClaimAnswer<T> {
+    /// It counts until its slot is dropped, also if the claim has gone.
+    Item(T, Slot<T>),
     /// There is none; the claim may start one that does not count.
     Temporary,
 }
 
+/// Counts a claimed item until it is dropped.
+pub(super) struct Slot<T> {
+    asked: mpsc::WeakUnboundedSender<Asked<T>>,
+    is_taken: bool,
+}
+
+impl<T> std::fmt::Debug for Slot<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Slot").finish_non_exhaustive()
+    }
+}
+
+impl<T> Slot<T> {
+    /// Lets the pool start a replacement.
+    pub(super) fn taken(&mut self) {
+        if !std::mem::replace(&mut self.is_taken, true) {
+            self.tell(Asked::Taken);
+        }
+    }
+
+    fn tell(&self, what: Asked<T>) {
+        if let Some(asked) = self.asked.upgrade() {
+            // The task may have ended.
+            let _ = asked.send(what);
+        }
+    }
+}
+
+impl<T> Drop for Slot<T> {
+    fn drop(&mut self) {
+        self.taken();
+        self.tell(Asked::Released);
+    }
+}
+
 struct Waiting<T> {
-    answer: oneshot::Sender<Result<Answer<T>>>,
+    answer: oneshot::Sender<Result<ClaimAnswer<T>>>,
     until: Option<Instant>,
 }
 
@@ -53,12 +91,16 @@ pub(super) struct Stock<T> {
     ready: VecDeque<(T, Instant)>,
     starting: JoinSet<Result<T>>,
     claimed: usize,
+    /// How many of the claimed ones their claims do not have yet.
+    untaken: usize,
     waiting: VecDeque<Waiting<T>>,
     failed: Option<String>,
     /// When the next one starts after a failure, and how many have failed in a row.
     retry: Option<Instant>,
     failures: u32,
     status: watch::Sender<PoolStatus>,
+    /// For the slots of claimed items.
+    asked: mpsc::WeakUnboundedSender<Asked<T>>,
 }
 
 impl<T: Send + 'static> Stock<T> {
@@ -66,6 +108,7 @@ impl<T: Send + 'static> Stock<T> {
         settings: PoolSettings,
         start: Starter<T>,
         status: watch::Sender<PoolStatus>,
+        asked: mpsc::WeakUnboundedSender<Asked<T>>,
     ) -> Self {
         Self {
             settings,
@@ -73,11 +116,13 @@ impl<T: Send + 'static> Stock<T> {
             ready: VecDeque::new(),
             starting: JoinSet::new(),
             claimed: 0,
+            untaken: 0,
             waiting: VecDeque::new(),
             failed: None,
             retry: None,
             failures: 0,
             status,
+            asked,
         }
     }
 
@@ -96,6 +141,7 @@ impl<T: Send + 'static> Stock<T> {
                         };
                         self.waiting.push_back(Waiting { answer, until });
                     }
+                    Some(Asked::Taken) => self.untaken -= 1,
                     Some(Asked::Released) => self.claimed -= 1,
                     Some(Asked::Close(answer)) => {
                         // An aborted start is removed in the background, after the caller was told that
@@ -113,7 +159,7 @@ impl<T: Send + 'static> Stock<T> {
                 Some(started) = self.starting.join_next() => {
                     self.started(started.unwrap_or_else(|error| {
                         let why = format!("its start ended: {error}");
-                        Err(Error::new(ErrorKind::SetupFailed, "start session", why))
+                        Err(Error::new(ErrorKind::SetupFailed, "start for pool", why))
                     }));
                 }
                 () = sleep_until(next) => self.time_passed(),
@@ -173,19 +219,23 @@ impl<T: Send + 'static> Stock<T> {
     fn settle(&mut self) {
         self.waiting.retain(|waiting| !waiting.answer.is_closed());
         while !self.waiting.is_empty()
-            && let Some((item, end)) = self.ready.pop_front()
+            && let Some((item, _)) = self.ready.pop_front()
         {
             let waiting = self.waiting.pop_front().expect("it is not empty");
-            match waiting.answer.send(Ok(Answer::Item(item))) {
-                Ok(()) => self.claimed += 1,
-                Err(Ok(Answer::Item(item))) => self.ready.push_front((item, end)),
-                Err(_) => unreachable!("an item was sent"),
-            }
+            (self.claimed, self.untaken) = (self.claimed + 1, self.untaken + 1);
+            let slot = Slot {
+                asked: self.asked.clone(),
+                is_taken: false,
+            };
+            // If the claim has just gone, the item is removed, and the slot says so.
+            let _ = waiting.answer.send(Ok(ClaimAnswer::Item(item, slot)));
         }
-        let wanted = match self.retry {
-            Some(_) => self.waiting.len(),
-            None => self.settings.ready + self.waiting.len(),
+        // A start can work for milliseconds on the thread that the claim needs to go on.
+        let spare = match (self.retry, self.untaken) {
+            (None, 0) => self.settings.ready,
+            _ => 0,
         };
+        let wanted = spare + self.waiting.len();
         while self.ready.len() + self.starting.len() < wanted
             && self.ready.len() + self.starting.len() + self.claimed < self.settings.most
         {
@@ -195,7 +245,7 @@ impl<T: Send + 'static> Stock<T> {
             let answer = match self.settings.exhausted {
                 Exhausted::Wait(_) => break,
                 Exhausted::Fail => Err(self.exhausted()),
-                Exhausted::Temporary => Ok(Answer::Temporary),
+                Exhausted::Temporary => Ok(ClaimAnswer::Temporary),
             };
             // Those that have waited longer get what starts.
             let waiting = self.waiting.pop_back().expect("it is not empty");
@@ -218,8 +268,8 @@ impl<T: Send + 'static> Stock<T> {
             self.claimed,
             self.starting.len()
         );
-        Error::new(ErrorKind::PoolExhausted, "claim session", context)
-            .with_fix("end sessions that are not needed, or raise `most`")
+        Error::new(ErrorKind::PoolExhausted, "claim from pool", context)
+            .with_fix("end claims that are not needed, or raise `most`")
     }
 }
 

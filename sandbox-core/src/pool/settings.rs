@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use sandbox_core::{Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, Result};
 
-/// How a [`super::SessionPool`] is filled and emptied.
+/// How a [`super::SandboxPool`] is filled and emptied.
 ///
 /// ```
-/// use sandbox_lang::{Exhausted, PoolSettings};
+/// use sandbox_core::{Exhausted, PoolSettings};
 /// use std::time::Duration;
 ///
 /// let settings = PoolSettings::new(3)
@@ -19,13 +19,13 @@ use sandbox_core::{Error, ErrorKind, Result};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PoolSettings {
-    /// How many sessions wait to be claimed.
+    /// How many sandboxes wait to be claimed.
     pub ready: usize,
     /// The most sandboxes at a time: those that start, that wait and that are claimed.
     pub most: usize,
-    /// How long a session waits at most. Then its sandbox is removed and another one starts.
+    /// How long a sandbox waits at most. Then it is removed and another one starts.
     pub max_age: Duration,
-    /// How long a claimed session exists. The sandbox is then removed.
+    /// How long a claimed sandbox exists. It is then removed.
     pub lifetime: Option<Duration>,
     /// What happens to a claim when there are as many sandboxes as allowed.
     pub exhausted: Exhausted,
@@ -45,7 +45,7 @@ pub enum Exhausted {
 }
 
 impl PoolSettings {
-    /// So many sessions wait, and there are at most ten sandboxes, or as many as wait. They wait
+    /// So many sandboxes wait, and there are at most ten sandboxes, or as many as wait. They wait
     /// for ten minutes. An exhausted pool fails.
     #[must_use]
     pub fn new(ready: usize) -> Self {
@@ -65,14 +65,14 @@ impl PoolSettings {
         self
     }
 
-    /// Sets how long a session waits at most.
+    /// Sets how long a sandbox waits at most.
     #[must_use]
     pub fn max_age(mut self, age: Duration) -> Self {
         self.max_age = age;
         self
     }
 
-    /// Sets how long a claimed session exists.
+    /// Sets how long a claimed sandbox exists.
     #[must_use]
     pub fn lifetime(mut self, lifetime: Duration) -> Self {
         self.lifetime = Some(lifetime);
@@ -102,11 +102,7 @@ impl PoolSettings {
             } => "lifetime: must be more than 0".to_owned(),
             _ => return Ok(()),
         };
-        Err(Error::new(
-            ErrorKind::InvalidRequest,
-            "start session pool",
-            context,
-        ))
+        Err(Error::new(ErrorKind::InvalidRequest, "start pool", context))
     }
 }
 

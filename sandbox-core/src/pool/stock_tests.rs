@@ -19,7 +19,7 @@ impl Numbers {
         let started = Arc::new(AtomicUsize::new(0));
         let time = Arc::new(Mutex::new(Ok(Duration::from_millis(100))));
         let (count, times) = (Arc::clone(&started), Arc::clone(&time));
-        let start: Starter<usize> = Box::new(move || {
+        let start: Starter<usize> = Arc::new(move || {
             let number = count.fetch_add(1, Ordering::Relaxed);
             let time = times.lock().expect("no panic").clone();
             Box::pin(async move {
@@ -30,7 +30,8 @@ impl Numbers {
         });
         let (sender, status) = watch::channel(PoolStatus::default());
         let (asked, requests) = mpsc::unbounded_channel();
-        tokio::spawn(Stock::new(settings, start, sender).work(requests));
+        let stock = Stock::new(settings, start, sender, asked.downgrade());
+        tokio::spawn(stock.work(requests));
         Self {
             asked,
             status,
@@ -39,20 +40,25 @@ impl Numbers {
         }
     }
 
-    fn ask(&self) -> oneshot::Receiver<Result<Answer<usize>>> {
+    fn ask(&self) -> oneshot::Receiver<Result<ClaimAnswer<usize>>> {
         let (sender, answer) = oneshot::channel();
         assert!(self.asked.send(Asked::Claim(sender)).is_ok());
         answer
     }
 
-    async fn claim(&self) -> Result<Answer<usize>> {
+    async fn claim(&self) -> Result<ClaimAnswer<usize>> {
         self.ask().await.expect("the task works")
     }
 
     async fn number(&self) -> usize {
         match self.claim().await.expect("one is there") {
-            Answer::Item(number) => number,
-            Answer::Temporary => panic!("it is temporary"),
+            ClaimAnswer::Item(number, mut slot) => {
+                slot.taken();
+                // Until `release`.
+                std::mem::forget(slot);
+                number
+            }
+            ClaimAnswer::Temporary => panic!("it is temporary"),
         }
     }
 
@@ -70,7 +76,7 @@ impl Numbers {
     }
 }
 
-fn is_exhausted(answer: Result<Answer<usize>>) -> bool {
+fn is_exhausted(answer: Result<ClaimAnswer<usize>>) -> bool {
     answer.is_err_and(|error| error.kind() == ErrorKind::PoolExhausted)
 }
 
@@ -98,7 +104,7 @@ async fn exhausted_pool_waits_as_long_as_it_is_told() {
     let (first, second) = (numbers.ask(), numbers.ask());
     numbers.release();
     let first = first.await.expect("the task works");
-    assert!(matches!(first, Ok(Answer::Item(1))), "{first:?}");
+    assert!(matches!(first, Ok(ClaimAnswer::Item(1, _))), "{first:?}");
     assert!(is_exhausted(second.await.expect("the task works")));
 }
 
@@ -108,8 +114,38 @@ async fn exhausted_pool_allows_temporary_items() {
     let numbers = Numbers::new(settings);
     assert_eq!(numbers.number().await, 0);
     let answer = numbers.claim().await;
-    assert!(matches!(answer, Ok(Answer::Temporary)), "{answer:?}");
+    assert!(matches!(answer, Ok(ClaimAnswer::Temporary)), "{answer:?}");
     assert_eq!(numbers.started(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn replacement_starts_only_once_the_claim_has_its_item() {
+    let mut numbers = Numbers::new(PoolSettings::new(1).most(2));
+    numbers.until(|status| status.ready == 1).await;
+    let Ok(ClaimAnswer::Item(0, mut slot)) = numbers.claim().await else {
+        panic!("0 waits");
+    };
+    numbers.until(|status| status.claimed == 1).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(numbers.started(), 1);
+    // Another claim does not wait for that.
+    assert_eq!(numbers.number().await, 1);
+    numbers.release();
+    slot.taken();
+    numbers.until(|status| status.ready == 1).await;
+    assert_eq!(numbers.started(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn item_of_a_cancelled_claim_counts_no_more() {
+    let mut numbers = Numbers::new(PoolSettings::new(1).most(1));
+    numbers.until(|status| status.ready == 1).await;
+    let answer = numbers.ask();
+    numbers.until(|status| status.claimed == 1).await;
+    drop(answer);
+    numbers
+        .until(|status| (status.claimed, status.ready) == (0, 1))
+        .await;
 }
 
 #[tokio::test(start_paused = true)]
