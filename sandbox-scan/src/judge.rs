@@ -168,7 +168,7 @@ impl Judge<'_> {
         depth: u8,
     ) {
         let grammar = (dialect.grammar)();
-        let Ok(tree) = syntax::parse(&grammar, code, self.end) else {
+        let Ok(tree) = syntax::parse(dialect, &grammar, code, self.end) else {
             let text = "the code took too long to parse";
             self.add(rules::UNFINISHED, "", Severity::High, text, 0..0);
             return;

@@ -125,6 +125,27 @@ fn unfinished_nesting_is_answered() {
 }
 
 #[test]
+fn characters_beyond_the_tables_of_the_c_library_are_scanned() {
+    for language in LANGUAGES {
+        for before in [
+            "", "{", "{1", "{1..", "$", "${", "<<", "\\", "'", "%", "#", "\n",
+        ] {
+            for character in [
+                '\u{85}',
+                '\u{ff}',
+                '\u{100}',
+                '\u{ffff}',
+                '\u{1f600}',
+                char::MAX,
+            ] {
+                scan(language, format!("{before}{character}"));
+                scan(language, format!("a {before}{character}}}\n"));
+            }
+        }
+    }
+}
+
+#[test]
 fn many_violations_are_counted_and_the_gravest_kept() {
     let code = "open('x')\n".repeat(5000) + "import os\n";
     let report = scan("python", &code);

@@ -31,6 +31,8 @@ pub(crate) struct Dialect {
     pub(crate) catalog: &'static [Entry],
     /// Whether the grammar also fails on correct code, because a preprocessor changes it.
     pub(crate) is_preprocessed: bool,
+    /// Whether the parser reads bytes instead of characters.
+    pub(crate) is_read_by_bytes: bool,
 }
 
 /// What a category looks for: paths, `*.name` for a member of anything, and `#word` for what only

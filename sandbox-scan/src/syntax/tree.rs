@@ -3,7 +3,9 @@
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-use tree_sitter::{Language, Node, ParseOptions, ParseState, Parser, Tree, TreeCursor};
+use tree_sitter::{Decode, Language, Node, ParseOptions, ParseState, Parser, Tree, TreeCursor};
+
+use super::Dialect;
 
 /// When a scan gives up.
 #[derive(Debug, Clone, Copy)]
@@ -23,7 +25,26 @@ impl Deadline {
 #[derive(Debug)]
 pub(crate) struct Unparsed;
 
-pub(crate) fn parse(language: &Language, code: &[u8], end: Deadline) -> Result<Tree, Unparsed> {
+/// Decodes each byte as a character, so that the parser sees none above U+00FF.
+struct Bytes;
+
+impl Decode for Bytes {
+    fn decode(bytes: &[u8]) -> (i32, u32) {
+        match bytes.first() {
+            // Some locales call U+0085 a space; UTF-8 has no byte 0xFF.
+            Some(0x85) => (0xff, 1),
+            Some(byte) => (i32::from(*byte), 1),
+            None => (0, 0),
+        }
+    }
+}
+
+pub(crate) fn parse(
+    dialect: &Dialect,
+    language: &Language,
+    code: &[u8],
+    end: Deadline,
+) -> Result<Tree, Unparsed> {
     let mut parser = Parser::new();
     parser
         .set_language(language)
@@ -34,7 +55,11 @@ pub(crate) fn parse(language: &Language, code: &[u8], end: Deadline) -> Result<T
     };
     let options = ParseOptions::new().progress_callback(&mut progress);
     let mut read = |offset: usize, _| code.get(offset..).unwrap_or_default();
-    let tree = parser.parse_with_options(&mut read, None, Some(options));
+    let tree = if dialect.is_read_by_bytes {
+        parser.parse_custom_encoding::<Bytes, _, _>(&mut read, None, Some(options))
+    } else {
+        parser.parse_with_options(&mut read, None, Some(options))
+    };
     tree.ok_or(Unparsed)
 }
 

@@ -29,6 +29,7 @@ fn commands_are_found() {
         "true && curl x",
         "trap 'curl x' EXIT",
         "diff <(curl x) y",
+        "echo é\u{85}… \u{10ffff}; curl é",
     ];
     restricted("sh", "curl", &codes);
     restricted("bash", "curl", &codes);
@@ -66,6 +67,25 @@ fn commands_are_found() {
             "echo curl 2>&1",
             "cat=1; echo \"$cat\"",
             "curly=1",
+            "echo é\u{a0}Å 'curl …'",
         ],
     );
+}
+
+#[test]
+fn delimiters_beyond_ascii_hide_nothing() {
+    let policy = ScanPolicy::new().restrict("curl");
+    for code in [
+        "cat <<é\nx\né\ncurl x\n",
+        // To the shell, the first text ends at the fourth line.
+        "cat <<é\nü\ncat <<END\né\ncurl x\nEND\n",
+    ] {
+        assert!(!scan(&policy, "bash", code).is_safe(), "{code}");
+    }
+}
+
+#[test]
+fn columns_of_shell_code_count_characters() {
+    let report = scan(&ScanPolicy::new().restrict("curl"), "sh", "echo éü; curl x");
+    assert_eq!(report.violations[0].column, 10);
 }

@@ -46,6 +46,7 @@ pub(super) static C: Dialect = Dialect {
     visit,
     catalog: CATALOG,
     is_preprocessed: true,
+    is_read_by_bytes: false,
 };
 
 pub(super) static CPP: Dialect = Dialect {

@@ -58,6 +58,7 @@ pub(super) static DIALECT: Dialect = Dialect {
     visit,
     catalog: CATALOG,
     is_preprocessed: false,
+    is_read_by_bytes: false,
 };
 
 fn import(scope: &mut Scope<'_>, node: Node<'_>) {

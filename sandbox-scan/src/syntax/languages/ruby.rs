@@ -54,6 +54,7 @@ pub(super) static DIALECT: Dialect = Dialect {
     visit,
     catalog: CATALOG,
     is_preprocessed: false,
+    is_read_by_bytes: false,
 };
 
 const LOADERS: &[&str] = &["require", "load", "require_relative", "autoload"];

@@ -47,6 +47,7 @@ pub(super) static DIALECT: Dialect = Dialect {
     visit,
     catalog: CATALOG,
     is_preprocessed: false,
+    is_read_by_bytes: false,
 };
 
 /// How deeply lists of `use` are nested.

@@ -27,6 +27,10 @@ pub(super) static SH: Dialect = Dialect {
     visit,
     catalog: CATALOG,
     is_preprocessed: false,
+    // To a shell, each byte above ASCII is a part of a word. The grammar's own scanner looks characters up
+    // in a table of the C library (`isdigit`, tree-sitter-bash 0.25.1), which ends at U+00FF: `{` and any
+    // character far beyond ended the process that scanned.
+    is_read_by_bytes: true,
 };
 
 pub(super) static BASH: Dialect = Dialect { name: "bash", ..SH };

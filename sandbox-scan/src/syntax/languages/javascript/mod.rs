@@ -79,6 +79,7 @@ pub(super) static JAVASCRIPT: Dialect = Dialect {
     visit,
     catalog: CATALOG,
     is_preprocessed: false,
+    is_read_by_bytes: false,
 };
 
 pub(super) static TYPESCRIPT: Dialect = Dialect {

@@ -80,6 +80,7 @@ pub(super) static DIALECT: Dialect = Dialect {
     visit,
     catalog: CATALOG,
     is_preprocessed: false,
+    is_read_by_bytes: false,
 };
 
 /// Calls that load a module with the name in their first argument.
