@@ -5,13 +5,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use sandbox_core::{Result, SandboxInfo, SandboxOwner, SandboxSpec, SandboxState};
 
 use crate::Tier;
-use crate::engine::{Connection, ListedContainer};
+use crate::engine::{EngineConnection, ListedContainer};
 use crate::label_origin;
 use crate::labels;
 use sandbox_host::Owner;
 
 /// The attached sandboxes of all clients of the engine, sorted by name.
-pub(crate) async fn list(tier: Tier, engine: &Connection) -> Result<Vec<SandboxInfo>> {
+pub(crate) async fn list(tier: Tier, engine: &EngineConnection) -> Result<Vec<SandboxInfo>> {
     let filters = [format!("{}={tier}", labels::TIER)];
     let mut list = Vec::new();
     for container in engine.list(tier, &filters).await? {

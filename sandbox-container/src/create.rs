@@ -8,7 +8,7 @@ use sandbox_host::Owner;
 use crate::Tier;
 use crate::background_removal::{REMOVER, remove_claimed_soon};
 use crate::claim::ContainerClaim;
-use crate::engine::Connection;
+use crate::engine::EngineConnection;
 use crate::error::{Operation, engine_error};
 use crate::labels;
 use crate::removal::ContainerGuard;
@@ -33,7 +33,7 @@ pub(crate) fn never_started(tier: Tier, image: &str, host: HostConfig) -> Contai
 /// is looked up by its token and removed once the engine is back.
 pub(crate) async fn create(
     tier: Tier,
-    engine: &Connection,
+    engine: &EngineConnection,
     name: Option<String>,
     mut body: ContainerCreateBody,
 ) -> Result<ContainerGuard> {

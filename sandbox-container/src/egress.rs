@@ -1,12 +1,13 @@
 //! Connections of code to the hosts that rules allow. The container has no network: its agent makes
 //! addresses of names local to the container's own network namespace.
 
-use bollard::models::{Mount, MountBindOptions, MountBindOptionsPropagationEnum, MountType};
+use bollard::models::Mount;
 use sandbox_core::policy::NetworkPolicy;
 use sandbox_core::{Enforcement, Plan};
 use sandbox_host::egress::{DETACHED_RULES, with_rules};
 
 use crate::engine::EngineFacts;
+use crate::volume;
 
 /// What the agent needs to add addresses and routes. It drops it before code runs.
 pub(crate) const CAPABILITY: &str = "NET_ADMIN";
@@ -17,8 +18,11 @@ pub(crate) const LOW_PORTS: (&str, &str) = ("net.ipv4.ip_unprivileged_port_start
 /// The first kernel with that setting.
 const LOW_PORTS_SINCE: (u32, u32) = (4, 11);
 
-/// Where programs look up their name server.
-const RESOLV_CONF: &str = "/etc/resolv.conf";
+/// The files of the agent's volume that make it the name server, and where programs read them.
+const NAME_FILES: [(&str, &str); 2] = [
+    (volume::RESOLV_CONF, "/etc/resolv.conf"),
+    (volume::HOSTS, "/etc/hosts"),
+];
 
 /// Whether the agent carries connections that rules allow.
 pub(crate) fn carries_rules(plan: &Plan, facts: &EngineFacts) -> bool {
@@ -62,18 +66,8 @@ fn obstacle_of_engine(facts: &EngineFacts) -> Option<String> {
     })
 }
 
-/// Mounts `file` of the engine's host as the file that names the name server.
-pub(crate) fn resolv_conf_mount(file: &str) -> Mount {
-    Mount {
-        target: Some(RESOLV_CONF.to_owned()),
-        source: Some(file.to_owned()),
-        typ: Some(MountType::BIND),
-        read_only: Some(true),
-        bind_options: Some(MountBindOptions {
-            // Docker refuses stricter ones for a file in its own folder. Nothing is mounted there.
-            propagation: Some(MountBindOptionsPropagationEnum::RSLAVE),
-            ..MountBindOptions::default()
-        }),
-        ..Mount::default()
-    }
+/// Mounts the files that make the agent the name server, from the agent's volume, which is at this
+/// path of the engine's host.
+pub(crate) fn name_mounts(folder: &str) -> [Mount; 2] {
+    NAME_FILES.map(|(file, target)| volume::file_mount(folder, file, target))
 }

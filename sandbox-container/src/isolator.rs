@@ -15,7 +15,7 @@ use crate::Tier;
 use crate::background_removal::{CleanupExtras, remove_soon};
 use crate::cgroup::ContainerCgroups;
 use crate::detached::{RecordGuard, RecordStore};
-use crate::engine::{Connection, inspect};
+use crate::engine::{EngineConnection, inspect};
 use crate::error::{Operation, engine_error};
 use crate::image::{self, Commit, SourceImage};
 use crate::removal::{self, ContainerGuard};
@@ -28,7 +28,7 @@ pub(crate) struct ContainerIsolator(Arc<IsolatedContainer>);
 #[derive(Debug)]
 pub(crate) struct RunningContainer {
     pub tier: Tier,
-    pub engine: Connection,
+    pub engine: EngineConnection,
     /// Its id.
     pub id: String,
     /// Removes the container when dropped. `None` for a sandbox that another process created.
@@ -49,7 +49,7 @@ pub(crate) struct RunningContainer {
 #[derive(Debug)]
 struct IsolatedContainer {
     tier: Tier,
-    engine: Connection,
+    engine: EngineConnection,
     container: String,
     /// Whether the container is known to be removed.
     gone: AtomicBool,
@@ -114,7 +114,7 @@ impl ContainerIsolator {
     }
 
     /// The container's engine.
-    pub(crate) fn engine(&self) -> &Connection {
+    pub(crate) fn engine(&self) -> &EngineConnection {
         &self.0.engine
     }
 

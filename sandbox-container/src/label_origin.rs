@@ -4,7 +4,7 @@
 use sandbox_core::{Error, ErrorKind, Result};
 
 use crate::Tier;
-use crate::engine::{Connection, inspect, inspect_image};
+use crate::engine::{EngineConnection, inspect, inspect_image};
 use crate::error::{Operation, engine_error, has_status};
 use crate::image;
 
@@ -17,7 +17,7 @@ use crate::image;
 /// The engine does not answer, or has removed the image, so the labels cannot be checked.
 pub(crate) async fn has_inherited_labels(
     tier: Tier,
-    engine: &Connection,
+    engine: &EngineConnection,
     container: &str,
 ) -> Result<bool> {
     let failed = |error| engine_error(tier, Operation::Inspect, error);

@@ -7,7 +7,7 @@ use sandbox_host::{Owner, OwnerStatus};
 
 use crate::Tier;
 use crate::claim::ContainerClaim;
-use crate::engine::{Connection, ListedContainer};
+use crate::engine::{EngineConnection, ListedContainer};
 use crate::image;
 use crate::label_origin;
 use crate::labels;
@@ -32,7 +32,7 @@ pub(crate) struct SweepResult {
 }
 
 /// Removes our containers of any tier whose owner was killed or whose lifetime is over.
-pub(crate) async fn sweep(tier: Tier, engine: &Connection) -> SweepResult {
+pub(crate) async fn sweep(tier: Tier, engine: &EngineConnection) -> SweepResult {
     let mut result = SweepResult::default();
     let containers = match engine.list(tier, &[labels::TIER.to_owned()]).await {
         Ok(containers) => containers,
@@ -67,7 +67,7 @@ pub(crate) async fn sweep(tier: Tier, engine: &Connection) -> SweepResult {
 }
 
 /// Removes a container unless it inherited its labels; returns whether it did.
-async fn remove(tier: Tier, engine: &Connection, container: &str) -> Result<bool> {
+async fn remove(tier: Tier, engine: &EngineConnection, container: &str) -> Result<bool> {
     if label_origin::has_inherited_labels(tier, engine, container).await? {
         return Ok(false);
     }

@@ -3,6 +3,7 @@
 use bollard::models::{ContainerCreateBody, ImageInspect};
 use sandbox_core::spi::Instance as _;
 use sandbox_core::{EnforcementReport, ImageRetention, Plan, Result};
+use sandbox_host::confinement::Mode;
 use sandbox_host::egress::EgressOptions;
 use sandbox_host::{AgentInstance, Sandbox, WORK_FOLDER, state};
 use sandbox_lang::packages::writable_cache;
@@ -16,7 +17,7 @@ use crate::detached::{self, NewDetached, RecordStore};
 use crate::egress;
 use crate::engine::Engine;
 use crate::folders::{self, check_nested};
-use crate::image::{self, ImageFacts, SourceImage};
+use crate::image::{self, ImageFacts, SourceImage, UserFiles};
 use crate::isolator::{ContainerIsolator, RunningContainer};
 use crate::labels;
 use crate::launch::Launch;
@@ -25,6 +26,7 @@ use crate::named_volumes;
 use crate::packages::Provisioner;
 use crate::quota::QuotaTrial;
 use crate::verify;
+use crate::volume::AgentVolume;
 
 impl<F: EngineFamily> ContainerBackend<F> {
     /// Creates the sandbox of a plan, with its packages.
@@ -100,14 +102,14 @@ impl<F: EngineFamily> ContainerBackend<F> {
             )?),
             false => None,
         };
-        let (mut sandbox, body) = self
+        let (mut sandbox, body, volume) = self
             .lower_plan(plan, engine, inspected, &container_plan, &hidden, network)
             .await?;
         let user = body.user.clone().unwrap_or_default();
         let launch = Launch {
             tier,
             engine,
-            volume: self.volume(),
+            volume: &volume,
             name: lowering::container_name(&plan.name),
             body,
         };
@@ -167,18 +169,30 @@ impl<F: EngineFamily> ContainerBackend<F> {
         container_plan: &ContainerPlan,
         hidden: &[String],
         network: Option<&str>,
-    ) -> Result<(Sandbox, ContainerCreateBody)> {
+    ) -> Result<(Sandbox, ContainerCreateBody, AgentVolume)> {
         let tier = self.tier;
         let image = ImageFacts::new(inspected);
         let folders = &container_plan.folders;
+        let users = match &container_plan.confined {
+            Some((_, identity)) if identity.mode() != Mode::Shared => {
+                let state_folder = self.config.state_folder.as_deref();
+                UserFiles::of(tier, engine, &image.id, identity.code, state_folder).await?
+            }
+            _ => UserFiles::default(),
+        };
+        let volume = self.volume().with_users(users);
+        let user_mounts = match volume == *self.volume() {
+            true => Vec::new(),
+            false => volume.user_mounts(&volume.host_folder(tier, engine).await?),
+        };
         let profile = match container_plan.confined {
-            Some(_) if engine.facts.seccomp => self.volume().profile(tier, engine).await?,
+            Some(_) if engine.facts.seccomp => volume.profile(tier, engine).await?,
             _ => None,
         };
         let default_paths = default_paths(tier, engine, &self.config.options, &image.id).await?;
-        let resolv_conf = match container_plan.confined {
+        let name_volume = match container_plan.confined {
             Some(_) if egress::carries_rules(plan, &engine.facts) => {
-                Some(self.volume().resolv_conf(tier, engine).await?)
+                Some(volume.host_folder(tier, engine).await?)
             }
             _ => None,
         };
@@ -186,7 +200,7 @@ impl<F: EngineFamily> ContainerBackend<F> {
             tier,
             facts: &engine.facts,
             image: &image,
-            volume: &self.volume().name,
+            volume: &volume.name,
             runtime: self.config.runtime.as_deref(),
             hidden,
             default_paths: &default_paths,
@@ -194,7 +208,8 @@ impl<F: EngineFamily> ContainerBackend<F> {
             network,
             profile: profile.as_deref(),
             options: &self.config.options,
-            resolv_conf: resolv_conf.as_deref(),
+            name_volume: name_volume.as_deref(),
+            user_mounts: &user_mounts,
         };
         let sandbox = Sandbox::new(
             plan,
@@ -209,7 +224,7 @@ impl<F: EngineFamily> ContainerBackend<F> {
         if let Some(lifetime) = plan.lifetime {
             sandbox = sandbox.ending_after(lifetime);
         }
-        if resolv_conf.is_some() {
+        if name_volume.is_some() {
             let (hosts, certificates) = (&self.config.hosts, self.config.certificates.as_deref());
             sandbox = sandbox.with_egress(plan, EgressOptions::new(hosts, certificates));
         }
@@ -243,7 +258,7 @@ impl<F: EngineFamily> ContainerBackend<F> {
         if self.checks_folders() && engine.facts.compares_folders() {
             sandbox.settings.placed = folders.placed(plan);
         }
-        Ok((sandbox, body))
+        Ok((sandbox, body, volume))
     }
 
     /// Whether host folders are checked before and after their mount: always, except in a mutant.

@@ -23,7 +23,7 @@ use crate::background_removal::REMOVER;
 use crate::config::ContainerConfig;
 use crate::detached::{DetachedRegistry, RecordStore};
 use crate::doctor;
-use crate::engine::{Connection, Engine, EngineFacts};
+use crate::engine::{Engine, EngineConnection, EngineFacts};
 use crate::image::PulledImages;
 use crate::quota::QuotaTrial;
 use crate::sweep;
@@ -47,7 +47,7 @@ pub struct ContainerBackend<F> {
     volume: OnceLock<AgentVolume>,
     engine: EngineCell<Engine>,
     /// For later clients of detached sandboxes, which need no description of the engine.
-    connection: EngineCell<Connection>,
+    connection: EngineCell<EngineConnection>,
     /// Whether leftovers of killed owners were looked for.
     swept: AtomicBool,
     /// The images that this backend pulled or built.
@@ -111,7 +111,7 @@ impl<F: EngineFamily> ContainerBackend<F> {
     }
 
     /// Starts to remove what killed owners left on an engine.
-    fn sweep_soon(&self, connection: &Connection) {
+    fn sweep_soon(&self, connection: &EngineConnection) {
         self.swept.store(true, Ordering::Relaxed);
         let (tier, connection) = (self.tier, connection.clone());
         tokio::spawn(async move {
@@ -122,10 +122,10 @@ impl<F: EngineFamily> ContainerBackend<F> {
     }
 
     /// A connection to the engine, without asking it for its description.
-    async fn find_connection(&self) -> Result<Connection> {
+    async fn find_connection(&self) -> Result<EngineConnection> {
         match self.engine.known() {
             Some(engine) => Ok(engine.connection),
-            None => Connection::find(self.tier, &self.config).await,
+            None => EngineConnection::find(self.tier, &self.config).await,
         }
     }
 
@@ -221,7 +221,7 @@ impl<F: EngineFamily> ContainerBackend<F> {
         &self,
         act: impl AsyncFnOnce(DetachedRegistry<'_>) -> Result<T>,
     ) -> Result<T> {
-        let act = async |connection: Connection| {
+        let act = async |connection: EngineConnection| {
             let registry = DetachedRegistry {
                 tier: self.tier,
                 engine: &connection,

@@ -23,7 +23,7 @@ pub(crate) use hidden_paths::{mounts_host_folders, paths_showing, state_folder_p
 pub(crate) use record_store::{ContainerRecord, RecordGuard, RecordStore};
 
 use crate::Tier;
-use crate::engine::{Connection, ListedContainer, inspect};
+use crate::engine::{EngineConnection, ListedContainer, inspect};
 use crate::isolator::{ContainerIsolator, RunningContainer};
 use crate::label_origin;
 use crate::labels;
@@ -40,7 +40,7 @@ const REMOVAL_TIMEOUT: Duration = Duration::from_secs(3);
 #[derive(Debug)]
 pub(crate) struct DetachedRegistry<'a> {
     pub(crate) tier: Tier,
-    pub(crate) engine: &'a Connection,
+    pub(crate) engine: &'a EngineConnection,
     /// This user's records, if any.
     pub(crate) store: Option<RecordStore>,
 }

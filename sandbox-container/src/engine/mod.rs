@@ -50,7 +50,7 @@ const RESPONSE_TIMEOUT_SECONDS: u64 = 60;
 /// This is all that a later client of a sandbox needs. Podman takes half a second to describe
 /// itself.
 #[derive(Debug, Clone)]
-pub(crate) struct Connection {
+pub(crate) struct EngineConnection {
     /// The client of its API.
     pub client: Docker,
     /// Where it was found.
@@ -63,7 +63,7 @@ pub(crate) struct Connection {
 #[derive(Debug, Clone)]
 pub(crate) struct Engine {
     /// The connection to it.
-    pub connection: Connection,
+    pub connection: EngineConnection,
     /// Its self-description.
     pub facts: EngineFacts,
     /// Whether its storage limits a container's writable layer. Tested once.
@@ -83,14 +83,14 @@ impl Endpoint {
 }
 
 impl Deref for Engine {
-    type Target = Connection;
+    type Target = EngineConnection;
 
-    fn deref(&self) -> &Connection {
+    fn deref(&self) -> &EngineConnection {
         &self.connection
     }
 }
 
-impl Connection {
+impl EngineConnection {
     /// Lists the containers that have all of these labels; see [`list`].
     pub(crate) async fn list(&self, tier: Tier, labels: &[String]) -> Result<Vec<ListedContainer>> {
         list(tier, &self.client, self.address.as_ref(), labels).await
@@ -193,7 +193,7 @@ impl Engine {
         endpoint: &Endpoint,
         config: &ContainerConfig,
     ) -> Result<Self, Unreachable> {
-        let (connection, version) = Connection::open(family, endpoint, config).await?;
+        let (connection, version) = EngineConnection::open(family, endpoint, config).await?;
         // The engine exists; its description may take longer.
         let described = Self::describe(family, connection, version, config);
         let described = timeout(DESCRIBE_TIMEOUT, described).await;
@@ -202,7 +202,7 @@ impl Engine {
 
     async fn describe(
         family: &Family,
-        connection: Connection,
+        connection: EngineConnection,
         version: Option<ClientVersion>,
         config: &ContainerConfig,
     ) -> Result<Self, Unreachable> {

@@ -15,7 +15,7 @@ use sandbox_core::{Error, ErrorKind, ImageInfo, ImageReference, Result};
 use super::find::inspect_named;
 use super::repack::{CommittedImage, repack};
 use super::{info, pipe};
-use crate::engine::{Connection, inspect, inspect_image};
+use crate::engine::{EngineConnection, inspect, inspect_image};
 use crate::error::{Operation, engine_error, is_container_missing};
 use crate::{Tier, labels, removal};
 
@@ -44,7 +44,7 @@ impl SourceImage {
 /// The image that a container was created from.
 pub(crate) async fn source_of_container(
     tier: Tier,
-    engine: &Connection,
+    engine: &EngineConnection,
     container: &str,
 ) -> Result<SourceImage> {
     let failed = |error| engine_error(tier, Operation::Inspect, error);
@@ -61,7 +61,7 @@ pub(crate) async fn source_of_container(
 #[derive(Debug)]
 pub(crate) struct Commit<'a> {
     pub tier: Tier,
-    pub engine: &'a Connection,
+    pub engine: &'a EngineConnection,
     pub container: &'a str,
     pub source: &'a SourceImage,
     /// The name of the new image.

@@ -3,7 +3,7 @@
 use bollard::models::ImageInspect;
 use sandbox_core::{Error, ErrorKind, ImageReference, Result};
 
-use crate::engine::{Connection, inspect_image};
+use crate::engine::{EngineConnection, inspect_image};
 use crate::error::{Operation, engine_error, has_status};
 use crate::{Tier, labels};
 
@@ -74,7 +74,7 @@ pub(crate) struct RequestedImage<'a> {
 /// `ImageNotFound` with the fix, also if the engine's image does not have the requested name.
 pub(crate) async fn find(
     tier: Tier,
-    engine: &Connection,
+    engine: &EngineConnection,
     requested: &RequestedImage<'_>,
 ) -> Result<ImageInspect> {
     match inspect_requested(tier, engine, requested).await? {
@@ -90,7 +90,7 @@ pub(crate) async fn find(
 /// As [`inspect_named`].
 pub(crate) async fn inspect_requested(
     tier: Tier,
-    engine: &Connection,
+    engine: &EngineConnection,
     requested: &RequestedImage<'_>,
 ) -> Result<Option<ImageInspect>> {
     let image = inspect_named(tier, engine, &requested.reference).await;
@@ -117,7 +117,7 @@ pub(crate) async fn inspect_requested(
 /// `ImageNotFound` if the engine's image does not have the requested name.
 pub(crate) async fn inspect_named(
     tier: Tier,
-    engine: &Connection,
+    engine: &EngineConnection,
     reference: &ImageReference,
 ) -> Result<Option<ImageInspect>> {
     let name = request_name(reference);

@@ -8,7 +8,7 @@ use bollard::query_parameters::{ListImagesOptions, RemoveImageOptions};
 use sandbox_core::{ByteSize, Error, ErrorKind, ImageInfo, ImageReference, Result};
 
 use super::find::request_name;
-use crate::engine::Connection;
+use crate::engine::EngineConnection;
 use crate::error::{Operation, engine_error, has_status};
 use crate::{Tier, labels, removal};
 
@@ -17,7 +17,7 @@ use crate::{Tier, labels, removal};
 /// # Errors
 ///
 /// The engine does not answer.
-pub(crate) async fn images(tier: Tier, engine: &Connection) -> Result<Vec<ImageInfo>> {
+pub(crate) async fn images(tier: Tier, engine: &EngineConnection) -> Result<Vec<ImageInfo>> {
     let images = list(tier, engine, ListImagesOptions::default()).await?;
     let mut images = images.iter().map(of_summary).collect::<Vec<_>>();
     images.retain(|image| image.built || !image.names.is_empty());
@@ -34,7 +34,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Lists images. Retries if an image was removed meanwhile: Podman then returns no list at all.
 pub(super) async fn list(
     tier: Tier,
-    engine: &Connection,
+    engine: &EngineConnection,
     options: ListImagesOptions,
 ) -> Result<Vec<ImageSummary>> {
     let mut attempts = 1;
@@ -65,7 +65,7 @@ pub(super) fn is_concurrent_removal(message: &str) -> bool {
 /// `ImageNotFound`, and `Io` if a container uses it.
 pub(crate) async fn remove(
     tier: Tier,
-    engine: &Connection,
+    engine: &EngineConnection,
     reference: &ImageReference,
 ) -> Result<()> {
     let removed = engine
@@ -93,7 +93,7 @@ const TEMPORARY_IMAGE_AGE: i64 = 2 * 3600;
 /// # Errors
 ///
 /// The first image that could not be removed.
-pub(crate) async fn sweep(tier: Tier, engine: &Connection, now: i64) -> Result<()> {
+pub(crate) async fn sweep(tier: Tier, engine: &EngineConnection, now: i64) -> Result<()> {
     let filters = HashMap::from([
         ("dangling".to_owned(), vec!["true".to_owned()]),
         ("label".to_owned(), vec![labels::TEMPORARY.to_owned()]),

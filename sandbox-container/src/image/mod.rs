@@ -10,6 +10,7 @@ mod pipe;
 mod pull;
 mod pulled;
 mod repack;
+mod user_files;
 
 pub(crate) use build::Build;
 pub(crate) use commit::{Commit, SourceImage, source_of_container};
@@ -17,3 +18,4 @@ pub(crate) use find::{ImageFacts, RequestedImage, check_labels, find, sandbox_la
 pub(crate) use list::{images, info, remove, sweep};
 pub(crate) use pull::Puller;
 pub(crate) use pulled::PulledImages;
+pub(crate) use user_files::UserFiles;

@@ -79,9 +79,11 @@ pub(crate) struct SpecInputs<'a> {
     pub default_paths: &'a DefaultPaths,
     /// The opened host folders.
     pub folders: &'a HostFolders,
-    /// The file on the engine's host that names the agent as name server; set only if code may
-    /// reach hosts that rules allow.
-    pub resolv_conf: Option<&'a str>,
+    /// The path on the engine's host of the volume with the files that make the agent the name
+    /// server; set only if code may reach hosts that rules allow.
+    pub name_volume: Option<&'a str>,
+    /// Mounts of the image's files of users, with an entry for the code's user.
+    pub user_mounts: &'a [Mount],
 }
 
 /// A plan as the engine's options.
@@ -90,6 +92,20 @@ pub(crate) struct LoweredContainer {
     pub body: ContainerCreateBody,
     /// Folders that the agent must give to the code's user.
     pub chown_folders: Vec<String>,
+}
+
+/// Adds the files of users, except where the plan shows something else.
+fn add_user_files(mounts: &mut Vec<Mount>, user_mounts: &[Mount]) {
+    for mount in user_mounts {
+        let target = mount.target.as_deref().unwrap_or_default();
+        let holds_it = |other: &Mount| {
+            let folder = other.target.as_deref().unwrap_or_default();
+            is_below(target, folder)
+        };
+        if !mounts.iter().any(holds_it) {
+            mounts.push(mount.clone());
+        }
+    }
 }
 
 /// The container of a sandbox with a policy.
@@ -110,12 +126,13 @@ pub(crate) fn confined(
     let capabilities = match mode {
         Mode::Split { .. } => AGENT_CAPABILITIES.as_slice(),
         // Needed to drop the others for good.
-        Mode::Shared if plan.writable_root || inputs.resolv_conf.is_some() => &["SETPCAP"],
+        Mode::Shared if plan.writable_root || inputs.name_volume.is_some() => &["SETPCAP"],
         Mode::Shared => &[],
     };
     let mut mounts = vec![agent_mount(inputs.volume)];
     mounts.extend(binds::binds(tier, plan, inputs.facts, inputs.folders)?);
-    mounts.extend(inputs.resolv_conf.map(egress::resolv_conf_mount));
+    mounts.extend(inputs.name_volume.into_iter().flat_map(egress::name_mounts));
+    add_user_files(&mut mounts, inputs.user_mounts);
     let family = inputs.tier.family;
     let mut tmpfs = storage.mounts(code);
     if !plan.writable_root {
@@ -135,7 +152,7 @@ pub(crate) fn confined(
     let chown_capability = changes_owner.then_some("CHOWN");
     // Podman mounts an image's root so that not even its owner may write there.
     let override_capability = plan.writable_root.then_some("DAC_OVERRIDE");
-    let network_capability = inputs.resolv_conf.map(|_| egress::CAPABILITY);
+    let network_capability = inputs.name_volume.map(|_| egress::CAPABILITY);
     let host = HostConfig {
         // Files.
         readonly_rootfs: Some(!plan.writable_root),
@@ -156,7 +173,7 @@ pub(crate) fn confined(
             .facts
             .api_at_least(1, 41)
             .then_some(HostConfigCgroupnsModeEnum::PRIVATE),
-        sysctls: inputs.resolv_conf.map(|_| {
+        sysctls: inputs.name_volume.map(|_| {
             let (name, value) = egress::LOW_PORTS;
             HashMap::from([(name.to_owned(), value.to_owned())])
         }),

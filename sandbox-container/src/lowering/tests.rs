@@ -26,7 +26,7 @@ const PROFILE: &str = "{profile}";
 const PROFILE_FILE: &str = "/var/lib/volumes/sandbox-agent-0123/_data/seccomp.json";
 
 /// The file of the agent's volume that names the name server.
-const RESOLV_CONF: &str = "/var/lib/volumes/sandbox-agent-0123/_data/resolv.conf";
+const VOLUME: &str = "/var/lib/volumes/sandbox-agent-0123/_data";
 
 fn lowered(
     spec: &SandboxSpec,
@@ -69,7 +69,8 @@ fn lowered_for(
         default_paths: &DefaultPaths::default(),
         folders: &HostFolders::default(),
         options: &EngineOptions::default(),
-        resolv_conf: crate::egress::carries_rules(&plan, facts).then_some(RESOLV_CONF),
+        name_volume: crate::egress::carries_rules(&plan, facts).then_some(VOLUME),
+        user_mounts: &[],
     };
     let storage = StorageSplit::new(&plan, &exports, &LayerQuota::NotNeeded);
     let identity = CodeIdentity::unmapped(code);
@@ -185,7 +186,8 @@ fn a_sandbox_without_a_policy() {
         default_paths: &DefaultPaths::default(),
         folders: &HostFolders::default(),
         options: &EngineOptions::default(),
-        resolv_conf: None,
+        name_volume: None,
+        user_mounts: &[],
     };
     snapshot!(unconfined(&plan, &inputs));
 }
@@ -225,7 +227,7 @@ fn rules_add_a_capability_a_setting_and_a_file_and_no_network() {
             "0".into(),
         )]));
         let mounts = without.mounts.get_or_insert_default();
-        mounts.push(crate::egress::resolv_conf_mount(RESOLV_CONF));
+        mounts.extend(crate::egress::name_mounts(VOLUME));
         assert_eq!(with, without);
     }
 }

@@ -40,7 +40,8 @@ fn tightened_beside(
         default_paths,
         folders: &HostFolders::default(),
         options: &options,
-        resolv_conf: None,
+        name_volume: None,
+        user_mounts: &[],
     };
     let identity = CodeIdentity::unmapped((1000, 1000));
     let lowered = confined(

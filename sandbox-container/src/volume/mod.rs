@@ -13,7 +13,10 @@ mod unused;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use bollard::models::{Volume, VolumeCreateRequest};
+use bollard::models::{
+    Mount, MountBindOptions, MountBindOptionsPropagationEnum, MountType, Volume,
+    VolumeCreateRequest,
+};
 use bollard::query_parameters::DownloadFromContainerOptions;
 use futures_util::StreamExt;
 use sandbox_core::{Error, ErrorKind, Result};
@@ -24,6 +27,7 @@ pub(crate) use unused::remove_unused;
 
 use crate::engine::{Endpoint, Engine};
 use crate::error::{ErrorChain, Operation, engine_error, has_status};
+use crate::image::UserFiles;
 use crate::labels;
 use crate::{ProfileForm, Tier};
 use archive::VolumeFile;
@@ -44,25 +48,43 @@ pub(crate) const SOCKET: &str = "/.sandbox-socket/agent";
 const PREFIX: &str = "sandbox-agent-";
 
 /// Paths that an engine's error names if a file of the volume is missing.
-const FILE_PATHS: [&str; 3] = [AGENT, profile::FILE, RESOLV_CONF];
+const FILE_PATHS: [&str; 6] = [
+    AGENT,
+    profile::FILE,
+    RESOLV_CONF,
+    HOSTS,
+    USER_FILES[0].0,
+    USER_FILES[1].0,
+];
 
 /// Permission bits of the agent: everyone may execute it.
 const AGENT_MODE: u32 = 0o555;
 
 /// The file that names the agent as name server, for sandboxes with egress rules. It is mounted by
 /// its path on the engine's host, because engines write no such file without a network.
-const RESOLV_CONF: &str = "resolv.conf";
+pub(crate) const RESOLV_CONF: &str = "resolv.conf";
+
+/// The file of names for these sandboxes. Podman copies the names of its host into each container,
+/// and an address from there bypasses the agent, so that no rule for the name applies.
+pub(crate) const HOSTS: &str = "hosts";
+
+/// The files of users with an entry for the code's user, and where programs read them.
+const USER_FILES: [(&str, &str); 2] = [
+    ("image-passwd", "/etc/passwd"),
+    ("image-group", "/etc/group"),
+];
 
 /// Permission bits of the other files.
 const DATA_MODE: u32 = 0o444;
 
-/// The agent's program and the volume that carries it, with the name server's file, and with the
-/// seccomp profile if the engine reads that from a file.
+/// The agent's program and the volume that carries it, with the files of names and users, and with
+/// the seccomp profile if the engine reads that from a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AgentVolume {
     /// Name of the volume.
     pub name: String,
     program: Arc<[u8]>,
+    users: Arc<UserFiles>,
     profile: Option<&'static str>,
     form: ProfileForm,
 }
@@ -70,18 +92,45 @@ pub(crate) struct AgentVolume {
 impl AgentVolume {
     /// The volume of this program.
     pub(crate) fn new(program: Arc<[u8]>, form: ProfileForm) -> Self {
-        let mut volume = Self {
+        let volume = Self {
             name: String::new(),
             profile: profile::of_program(&program),
             program,
+            users: Arc::default(),
             form,
         };
+        volume.named()
+    }
+
+    /// The volume that also has these files. Images with the same users share it.
+    pub(crate) fn with_users(&self, users: UserFiles) -> Self {
+        if users == UserFiles::default() {
+            return self.clone();
+        }
+        let volume = Self {
+            users: Arc::new(users),
+            ..self.clone()
+        };
+        volume.named()
+    }
+
+    fn named(mut self) -> Self {
         let mut hash = blake3::Hasher::new();
-        for file in volume.files() {
+        for file in self.files() {
             hash.update(file.content);
         }
-        volume.name = format!("{PREFIX}{}", &hash.finalize().to_hex()[..16]);
-        volume
+        self.name = format!("{PREFIX}{}", &hash.finalize().to_hex()[..16]);
+        self
+    }
+
+    /// Mounts the files of users, from the volume at this path of the engine's host.
+    pub(crate) fn user_mounts(&self, folder: &str) -> Vec<Mount> {
+        let files = [&self.users.passwd, &self.users.group];
+        let files = USER_FILES.iter().zip(files);
+        let mounts = files.filter(|(_, content)| content.is_some());
+        mounts
+            .map(|((name, target), _)| file_mount(folder, name, target))
+            .collect()
     }
 
     /// The volume of the built-in agent.
@@ -109,7 +158,22 @@ impl AgentVolume {
             mode: DATA_MODE,
             content: sandbox_host::egress::RESOLV_CONF.as_bytes(),
         };
-        [agent, resolv_conf].into_iter().chain(profile).collect()
+        let hosts = VolumeFile {
+            name: HOSTS,
+            mode: DATA_MODE,
+            content: sandbox_host::egress::HOSTS.as_bytes(),
+        };
+        let users = [&self.users.passwd, &self.users.group];
+        let users = USER_FILES.iter().zip(users);
+        let users = users.filter_map(|((name, _), content)| {
+            Some(VolumeFile {
+                name,
+                mode: DATA_MODE,
+                content: content.as_ref()?.as_bytes(),
+            })
+        });
+        let files = [agent, resolv_conf, hosts];
+        files.into_iter().chain(profile).chain(users).collect()
     }
 
     /// The program's seccomp profile as the engine takes it: text, or a file name on the engine's
@@ -124,26 +188,23 @@ impl AgentVolume {
         };
         match self.form {
             ProfileForm::Text => Ok(Some(text.to_owned())),
-            ProfileForm::File => self.path(tier, engine, profile::FILE).await.map(Some),
+            ProfileForm::File => {
+                let folder = self.host_folder(tier, engine).await?;
+                Ok(Some(format!("{folder}/{}", profile::FILE)))
+            }
         }
     }
 
-    /// The path on the engine's host of the file that names the agent as name server.
+    /// The volume's path on the engine's host.
     ///
     /// # Errors
     ///
     /// The engine cannot create the volume, or does not report its path.
-    pub(crate) async fn resolv_conf(&self, tier: Tier, engine: &Engine) -> Result<String> {
-        self.path(tier, engine, RESOLV_CONF).await
-    }
-
-    /// The path of a file on the engine's host.
-    async fn path(&self, tier: Tier, engine: &Engine, file: &str) -> Result<String> {
-        let folder = match self.folder(engine) {
-            Some(folder) => folder,
-            None => self.create(tier, engine).await?.mountpoint,
-        };
-        Ok(format!("{folder}/{file}"))
+    pub(crate) async fn host_folder(&self, tier: Tier, engine: &Engine) -> Result<String> {
+        match self.folder(engine) {
+            Some(folder) => Ok(folder),
+            None => Ok(self.create(tier, engine).await?.mountpoint),
+        }
     }
 
     /// Whether the engine refuses a container because a file of the volume is missing: the volume
@@ -251,6 +312,22 @@ impl AgentVolume {
         let root = engine.facts.engine_user;
         let root = root.filter(|_| engine.facts.user_namespace);
         Ok(archive::compare(&bytes, &files, root.unwrap_or_default()))
+    }
+}
+
+/// Mounts a file of the volume, which is at this path of the engine's host.
+pub(crate) fn file_mount(folder: &str, file: &str, target: &str) -> Mount {
+    Mount {
+        target: Some(target.to_owned()),
+        source: Some(format!("{folder}/{file}")),
+        typ: Some(MountType::BIND),
+        read_only: Some(true),
+        bind_options: Some(MountBindOptions {
+            // Docker refuses stricter ones for a file in its own folder. Nothing is mounted there.
+            propagation: Some(MountBindOptionsPropagationEnum::RSLAVE),
+            ..MountBindOptions::default()
+        }),
+        ..Mount::default()
     }
 }
 

@@ -5,7 +5,7 @@ use sandbox_core::Result;
 
 use super::{AgentVolume, PREFIX};
 use crate::Tier;
-use crate::engine::Connection;
+use crate::engine::EngineConnection;
 use crate::error::{Operation, engine_error, has_status};
 
 /// Removes the volumes of other agents that no container uses.
@@ -15,7 +15,7 @@ use crate::error::{Operation, engine_error, has_status};
 /// The engine does not answer, or the first volume that it could not remove.
 pub(crate) async fn remove_unused(
     tier: Tier,
-    engine: &Connection,
+    engine: &EngineConnection,
     current: &AgentVolume,
 ) -> Result<()> {
     let failed = |error| engine_error(tier, Operation::Volume, error);

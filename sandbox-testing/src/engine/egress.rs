@@ -17,6 +17,10 @@ pub const TESTS: &[EngineTest] = &[
         static_program,
     ),
     ("egress::code_of_root_gets_no_capability", code_of_root),
+    (
+        "egress::names_of_the_engine_s_host_are_not_in_the_sandbox",
+        names_of_the_host,
+    ),
 ];
 
 impl EgressBackend for TestEngine {
@@ -50,6 +54,16 @@ fn static_program(engine: &'static TestEngine) -> TestResult {
         let sandbox = client(engine, &[&rule]).create(&spec).await?;
         let script = format!("wget -qO- http://{ONE}:{port}/");
         assert_eq!(output(&sandbox, &script).await?, "hello from outside");
+        sandbox.kill().await
+    })
+}
+
+/// With an address of the host's `/etc/hosts`, code would not ask the agent for the name.
+fn names_of_the_host(engine: &'static TestEngine) -> TestResult {
+    run(async {
+        let sandbox = client(engine, &[ONE]).create(&engine.spec()).await?;
+        let hosts = output(&sandbox, "cat /etc/hosts").await?;
+        assert_eq!(hosts, sandbox_host::egress::HOSTS);
         sandbox.kill().await
     })
 }

@@ -100,7 +100,7 @@ fn on(engine: &'static TestEngine, workspace: &Path) -> SandboxSpec {
 
 /// The results of the attempts.
 #[derive(Debug, Default)]
-struct Count {
+struct ExchangeCount {
     /// The sandbox saw the intended folder.
     good: usize,
     /// The sandbox saw the folder outside of the root.
@@ -108,7 +108,7 @@ struct Count {
     refused: Vec<String>,
 }
 
-impl Count {
+impl ExchangeCount {
     fn attempts(&self) -> usize {
         self.good + self.outside + self.refused.len()
     }
@@ -142,8 +142,8 @@ async fn count(
     engine: &'static TestEngine,
     seen: SeenAt,
     client: impl Fn(&Path) -> SandboxClient,
-    is_enough: impl Fn(&Count) -> bool,
-) -> sandbox_core::Result<Count> {
+    is_enough: impl Fn(&ExchangeCount) -> bool,
+) -> sandbox_core::Result<ExchangeCount> {
     let (_place, base) = place();
     for (folder, content) in [("proj/data/inner", "good"), ("secret/inner", "outside")] {
         let file = make(&base.join(folder)).join("file");
@@ -153,7 +153,7 @@ async fn count(
     let (data, other) = (base.join("proj/data"), base.join("proj/other"));
     let root = data.join("inner");
     let over = AtomicBool::new(false);
-    let mut count = Count::default();
+    let mut count = ExchangeCount::default();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for pause in PAUSES.iter().cycle() {
@@ -219,7 +219,7 @@ fn none_outside(
     client: impl Fn(&Path) -> SandboxClient,
 ) -> TestResult {
     run(async {
-        let is_enough = |count: &Count| count.attempts() >= rounds();
+        let is_enough = |count: &ExchangeCount| count.attempts() >= rounds();
         let count = count(engine, seen, client, is_enough).await?;
         println!(
             "{} good, {} outside, {} refused",
@@ -248,7 +248,8 @@ fn unchecked(engine: &'static TestEngine) -> TestResult {
             engine.client_with(config, reads(root))
         };
         // One success is enough, and comes within a few attempts.
-        let is_enough = |count: &Count| count.outside > 0 || count.attempts() >= 4 * rounds();
+        let is_enough =
+            |count: &ExchangeCount| count.outside > 0 || count.attempts() >= 4 * rounds();
         let count = count(engine, SeenAt::Root, unchecked, is_enough).await?;
         println!("{} good, {} outside", count.good, count.outside);
         assert!(count.outside > 0, "{count:?}");

@@ -30,6 +30,7 @@ mod registry;
 mod runtime;
 mod speed;
 mod test_engine;
+mod users;
 mod volume;
 mod workspaces;
 
@@ -55,6 +56,7 @@ const TESTS: &[&[EngineTest]] = &[
     egress::TESTS,
     clients::TESTS,
     conda::TESTS,
+    users::TESTS,
     volume::TESTS,
     failures::WITH_ENGINE,
     images::TESTS,

@@ -191,8 +191,8 @@ impl TestBackend for TestEngine {
     fn expectations(&self) -> Expectations {
         Expectations {
             agent_folder: match self.family.profile_form {
-                ProfileForm::Text => "agent\nresolv.conf\n",
-                ProfileForm::File => "agent\nresolv.conf\nseccomp.json\n",
+                ProfileForm::Text => "agent\nhosts\nresolv.conf\n",
+                ProfileForm::File => "agent\nhosts\nresolv.conf\nseccomp.json\n",
             },
             limits_swap: true,
             bounds_empty_files: self.family.full_tmpfs,

@@ -40,12 +40,13 @@ fn marked(mark: &str) -> Vec<u8> {
     program
 }
 
-/// The volume's name, a hash of its content: the agent, the name server's file, and for some engines
+/// The volume's name, a hash of its content: the agent, the files of names, and for some engines
 /// the seccomp profile.
 fn name_of(engine: &TestEngine, program: &[u8]) -> String {
     let mut hash = blake3::Hasher::new();
     hash.update(program);
     hash.update(sandbox_host::egress::RESOLV_CONF.as_bytes());
+    hash.update(sandbox_host::egress::HOSTS.as_bytes());
     // Only an ELF program has a profile.
     if engine.family.profile_form == ProfileForm::File && program.starts_with(b"\x7fELF") {
         let arch = match std::env::consts::ARCH {

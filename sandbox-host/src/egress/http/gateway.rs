@@ -37,7 +37,7 @@ const MAX_HEADERS: usize = 128;
 const MAX_TOLD_PATH: usize = 1024;
 
 /// An answer: the server's, or one of this host.
-type Answer = Response<Either<Incoming, Full<Bytes>>>;
+type GatewayResponse = Response<Either<Incoming, Full<Bytes>>>;
 
 /// The body of a request: the code's, or one with secrets in it.
 type Asked = Either<Incoming, Full<Bytes>>;
@@ -141,7 +141,11 @@ impl<'a, F: FnMut(CarryEvent) + Send> Gateway<'a, F> {
     }
 
     /// Judges a request and returns the server's answer.
-    async fn answer(&self, request: Request<Incoming>, sender: &mut SendRequest<Asked>) -> Answer {
+    async fn answer(
+        &self,
+        request: Request<Incoming>,
+        sender: &mut SendRequest<Asked>,
+    ) -> GatewayResponse {
         let (parts, body) = match self.allowed(request).await {
             Ok(request) => request.into_parts(),
             Err(answer) => return answer,
@@ -165,7 +169,7 @@ impl<'a, F: FnMut(CarryEvent) + Send> Gateway<'a, F> {
     }
 
     /// The request for the server, if the rules allow it; else what code is told.
-    async fn allowed(&self, request: Request<Incoming>) -> Result<Request<Asked>, Answer> {
+    async fn allowed(&self, request: Request<Incoming>) -> Result<Request<Asked>, GatewayResponse> {
         let denied = |denial: ConnectionDenial| self.denied(&denial);
         let (mut parts, body) = request.into_parts();
         let (mut path, rule) = self.judged(&parts).map_err(denied)?;
@@ -217,7 +221,7 @@ impl<'a, F: FnMut(CarryEvent) + Send> Gateway<'a, F> {
         ConnectionDenial::new(self.target, why, Some(self.ticket.rule.clone()))
     }
 
-    fn denied(&self, denial: &ConnectionDenial) -> Answer {
+    fn denied(&self, denial: &ConnectionDenial) -> GatewayResponse {
         let answer = text(StatusCode::FORBIDDEN, &format!("denied: {}", denial.why));
         self.tell(CarryEvent::Denied(denial.clone()));
         answer
@@ -249,7 +253,7 @@ fn code_side() -> server::Builder {
 }
 
 /// An answer of this host.
-fn text(status: StatusCode, why: &str) -> Answer {
+fn text(status: StatusCode, why: &str) -> GatewayResponse {
     let body = format!("sandbox: {}\n", escape(&short(why)));
     let mut answer = Response::new(Either::Right(Full::from(body)));
     *answer.status_mut() = status;
