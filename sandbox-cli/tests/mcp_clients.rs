@@ -85,9 +85,9 @@ fn typescript_client_is_content() {
 }
 
 /// A process that ends with the test.
-struct Ended(Child);
+struct KilledOnDrop(Child);
 
-impl Drop for Ended {
+impl Drop for KilledOnDrop {
     fn drop(&mut self) {
         // It may have ended.
         let _ = self.0.kill();
@@ -98,7 +98,7 @@ impl Drop for Ended {
 fn conformance_runner_finds_no_fault() {
     let mut server = Command::new(program());
     server.args(["mcp", "--http", "127.0.0.1:0"]);
-    let mut server = Ended(server.stderr(Stdio::piped()).spawn().unwrap());
+    let mut server = KilledOnDrop(server.stderr(Stdio::piped()).spawn().unwrap());
     let lines = BufReader::new(server.0.stderr.take().unwrap()).lines();
     let lines: Vec<String> = lines.take(2).map(Result::unwrap).collect();
     let url = lines[0].split(' ').find(|word| word.starts_with("http://"));

@@ -24,7 +24,9 @@ use crate::error;
 use crate::etc_folder;
 use crate::host::{Host, Isolation, OpenObject, mount_table, mounts_of, user_tasks};
 use crate::isolator::LocalIsolator;
-use crate::lower::{IdMappedFolder, LocalPlan, LoweringContext, SCRATCH, Scratch, lower};
+use crate::lower::{
+    IdMappedFolder, LocalPlan, LoweringContext, SCRATCH, Scratch, lower, with_groups,
+};
 use crate::owned_folder;
 use crate::python_alias::with_search_path;
 use crate::sampler::MemoryWatch;
@@ -132,7 +134,10 @@ pub(crate) async fn start(request: &CreationRequest<'_>) -> Result<AgentInstance
 
     let (stream, agent_end) = agent_stream(tier)?;
     let pending_setup = match own_root {
-        true => Some(send_early(tier, &stream, &lowered.setup)?),
+        true => {
+            let setup = with_groups(lowered.setup.clone(), group.as_deref());
+            Some(send_early(tier, &stream, &setup)?)
+        }
         false => None,
     };
     let launch = request.launch(agent_end, network, leftovers.range())?;

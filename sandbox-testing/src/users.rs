@@ -85,7 +85,6 @@ impl Rerun {
     pub fn command(&self) -> Command {
         let mut command = Command::new(self.folder().join("tests"));
         command
-            .args(["--test-threads", "2"])
             .current_dir("/")
             .env(RERUN, "1")
             .env("XDG_RUNTIME_DIR", self.folder().join("runtime"))

@@ -61,6 +61,7 @@ fn detached_sandbox_works_as_ordinary_user() {
     std::fs::copy(common::program(), &program).unwrap();
     let output = rerun
         .command()
+        .arg("--test-threads=2")
         .env("SANDBOX_TEST_BIN", &program)
         .uid(USER)
         .gid(USER)

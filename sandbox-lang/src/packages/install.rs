@@ -204,7 +204,7 @@ async fn install(
         staging,
         packages: wanted.packages,
     };
-    let step = Step {
+    let step = InstallStep {
         backend,
         wanted,
         source,
@@ -220,7 +220,7 @@ async fn install(
 }
 
 /// What an installation needs in each of its provision sandboxes.
-struct Step<'a> {
+struct InstallStep<'a> {
     backend: &'a dyn Backend,
     wanted: &'a InstallRequest<'a>,
     source: &'a Source,
@@ -228,7 +228,7 @@ struct Step<'a> {
     deadline: Instant,
 }
 
-impl Step<'_> {
+impl InstallStep<'_> {
     /// Runs commands in a provision sandbox with this network. `None` is for code of packages: it
     /// has no network, and does not run where that is not enforced.
     async fn run(

@@ -8,14 +8,14 @@ use tokio::time::timeout;
 use super::channel::Channel;
 use super::driver;
 use super::interpreter::{Heard, Interpreter, START};
-use super::message::Message;
+use super::message::{Message, NotBranchedCause};
 use super::shell::Item;
 use super::worker::Worker;
 
 /// Why there is no branch.
 enum Failed {
     /// The interpreter told it, and goes on.
-    Refused(String),
+    Refused(NotBranchedCause, String),
     /// The interpreter must be killed.
     Lost(String),
 }
@@ -40,10 +40,25 @@ impl Worker {
             .and_then(|path| driver::relay(&self.settings.command, &path).map_err(Failed::Lost));
         let command = match command {
             Ok(command) => command,
-            Err(Failed::Refused(why)) => {
-                let context = format!("the interpreter cannot be copied: {why}");
-                return Err(failed(ErrorKind::InvalidRequest, context)
-                    .with_fix("end its threads, or start another session"));
+            Err(Failed::Refused(cause, why)) => {
+                let (kind, problem, fix) = match cause {
+                    NotBranchedCause::Threads => (
+                        ErrorKind::InvalidRequest,
+                        "the interpreter has threads, which a copy would not have",
+                        "end its threads, or start another session",
+                    ),
+                    NotBranchedCause::Sockets => (
+                        ErrorKind::Unsupported,
+                        "a branch needs a Unix socket, which this sandbox refuses",
+                        "start another session, or use a sandbox with its own network namespace",
+                    ),
+                    NotBranchedCause::Other => (
+                        ErrorKind::SetupFailed,
+                        "the interpreter cannot be copied",
+                        "start another session",
+                    ),
+                };
+                return Err(failed(kind, format!("{problem}: {why}")).with_fix(fix));
             }
             Err(Failed::Lost(why)) => {
                 self.interpreter = None;
@@ -83,7 +98,9 @@ async fn socket_of_a_copy(interpreter: &mut Interpreter) -> Result<Result<String
     let _ = stdin.write_all(&Channel::branch()).await;
     Ok(match output.hear(execution).await? {
         Heard::Item(Item::Message(Message::Branched { path })) => Ok(path),
-        Heard::Item(Item::Message(Message::NotBranched { reason })) => Err(Failed::Refused(reason)),
+        Heard::Item(Item::Message(Message::NotBranched { cause, reason })) => {
+            Err(Failed::Refused(cause, reason))
+        }
         Heard::Item(_) => Err(Failed::Lost(
             "another message than that of a copy".to_owned(),
         )),

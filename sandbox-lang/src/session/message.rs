@@ -65,8 +65,19 @@ pub(super) enum Message {
         path: String,
     },
     NotBranched {
+        cause: NotBranchedCause,
         reason: String,
     },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum NotBranchedCause {
+    /// The interpreter has threads, which a copy would not have.
+    Threads,
+    /// The sandbox refuses Unix sockets.
+    Sockets,
+    Other,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]

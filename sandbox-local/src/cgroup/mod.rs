@@ -61,6 +61,8 @@ struct GroupSetting {
 #[derive(Debug)]
 pub(crate) struct Group {
     parts: Vec<GroupFolder>,
+    /// See [`crate::host::cgroup::V1::markers`].
+    markers: Vec<(PathBuf, &'static str)>,
     /// v1: a process enters by writing itself to these files.
     join_files: Vec<CString>,
     /// v2: a process is cloned into this folder.
@@ -88,8 +90,13 @@ impl Group {
             Cgroups::V1(_) => parts.iter().map(|part| tasks_file(&part.folder)).collect(),
             _ => Vec::new(),
         };
+        let markers = match cgroups {
+            Cgroups::V1(groups) => groups.markers.clone(),
+            _ => Vec::new(),
+        };
         Some(Self {
             parts,
+            markers,
             join_files,
             folder: OnceLock::new(),
             scope: cgroups.scope().cloned(),
@@ -227,6 +234,7 @@ impl Group {
         };
         let group = Self {
             parts: folders.iter().map(part).collect(),
+            markers: Vec::new(),
             join_files: folders.iter().map(|folder| tasks_file(folder)).collect(),
             folder: OnceLock::new(),
             scope: None,
@@ -242,6 +250,31 @@ impl Group {
     /// The folders of the groups.
     pub(crate) fn folders(&self) -> Vec<PathBuf> {
         self.parts.iter().map(|part| part.folder.clone()).collect()
+    }
+
+    /// What runtimes look for below `/sys/fs/cgroup`, and its name there: one folder without a name
+    /// on v2; on v1, one for each limited controller, and the markers of the others.
+    pub(crate) fn visible(&self) -> Vec<(&Path, &'static str)> {
+        let mut visible = Vec::new();
+        for GroupFolder {
+            folder, settings, ..
+        } in &self.parts
+        {
+            if self.join_files.is_empty() {
+                visible.push((folder.as_path(), ""));
+                continue;
+            }
+            let files = settings.iter().map(|setting| setting.file);
+            let controllers = files.filter_map(|file| Some(file.split_once('.')?.0));
+            for controller in controllers {
+                if !visible.contains(&(folder, controller)) {
+                    visible.push((folder, controller));
+                }
+            }
+        }
+        let markers = self.markers.iter();
+        visible.extend(markers.map(|(file, name)| (file.as_path(), *name)));
+        visible
     }
 
     /// What all processes of the groups have used.

@@ -18,6 +18,7 @@ use super::handover::{DetachedStart, DetachedTraits};
 use crate::cgroup::Group;
 use crate::error;
 use crate::host::Isolation;
+use crate::lower::with_groups;
 use crate::python_alias::with_search_path;
 use crate::setup::{send_early, set_up};
 use crate::spawn::Launch;
@@ -42,9 +43,13 @@ pub(crate) async fn start(request: &CreationRequest<'_>) -> Result<AgentInstance
         Isolation::Privileged => Some(Range::take(tier)?),
         _ => None,
     };
+    let group = Group::plan(&host.cgroups, &lowered.groups).map(Arc::new);
     let (stream, agent_end) = agent_stream(tier)?;
     let pending_setup = match own_root {
-        true => Some(send_early(tier, &stream, &lowered.setup)?),
+        true => {
+            let setup = with_groups(lowered.setup.clone(), group.as_deref());
+            Some(send_early(tier, &stream, &setup)?)
+        }
         false => None,
     };
     // The agent's parent is the supervisor.
@@ -55,7 +60,7 @@ pub(crate) async fn start(request: &CreationRequest<'_>) -> Result<AgentInstance
     let start = DetachedStart {
         sandboxes: &sandboxes,
         plan,
-        group: Group::plan(&host.cgroups, &lowered.groups).map(Arc::new),
+        group,
         traits: DetachedTraits {
             own_processes: own_root,
             own_network: lowered.network || lowered.namespaces & CLONE_NEWNET != 0,

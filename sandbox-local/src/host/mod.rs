@@ -4,7 +4,6 @@
 pub(crate) mod cgroup;
 mod findings;
 mod idmapped_mounts;
-mod landlock;
 mod mount_table;
 mod namespace_trial;
 mod paths;
@@ -119,7 +118,7 @@ impl Host {
         // Read the rest in the meantime. The platform roots are needed next.
         platform_roots();
         let id_mapped_mounts = idmapped_mounts::detect();
-        let landlock_abi = landlock::abi();
+        let landlock_abi = sandbox_agent::runtime::landlock::abi();
         let seccomp = Seccomp::detect();
         let cgroups = match cgroups {
             Some(detection) => detection.finish(),

@@ -9,8 +9,8 @@ use sandbox_host::WORK_FOLDER;
 use sandbox_host::confinement::{self, Isolation as Surroundings, Kernel, Mode, Paths, Profile};
 use sandbox_host::seccomp::Arch;
 
-use super::LoweringContext;
 use super::roots::{Roots, is_within};
+use super::{LoweringContext, sys_files};
 use crate::host::{Host, Isolation, OpenObject};
 
 const RLIMIT_NPROC: u32 = 6;
@@ -108,7 +108,9 @@ pub(super) fn kernel(host: &Host) -> Kernel {
 /// Adds one rule for each outermost folder. In a root that holds only what the plan grants, this is
 /// equivalent to one rule per path and faster.
 fn own_paths(plan: &Plan, roots: &Roots<'_>, paths: &mut Paths) {
-    let mut read = vec![PathBuf::from("/etc"), PathBuf::from("/proc")];
+    let mut read = ["/etc", "/proc", sys_files::SYS]
+        .map(PathBuf::from)
+        .to_vec();
     let read_only = roots.binds.iter().filter(|bind| bind.read_only);
     read.extend(read_only.map(|bind| bind.path.to_path_buf()));
     read.extend(plan.provided_folders.iter().map(|one| one.target.clone()));

@@ -9,6 +9,7 @@ mod proc_files;
 mod python_alias;
 mod report;
 mod roots;
+mod sys_files;
 #[cfg(test)]
 mod tests;
 mod user_limits;
@@ -34,6 +35,7 @@ pub(crate) use etc::{Etc, EtcEntry};
 pub(crate) use identity::IdMappedFolder;
 pub(crate) use mounts::{SCRATCH, Scratch};
 use roots::Roots;
+pub(crate) use sys_files::with_groups;
 
 /// The input of lowering besides the plan.
 #[derive(Debug, Clone, Copy)]

@@ -17,7 +17,7 @@ use sandbox_host::{WORK_FOLDER, egress_ranges};
 use super::etc::{Etc, HOST_NAME, is_in_etc};
 use super::roots::Roots;
 use super::{LoweringContext, carries_rules};
-use super::{proc_files, python_alias, user_limits};
+use super::{proc_files, python_alias, sys_files, user_limits};
 use crate::host::{Isolation, OpenObject};
 
 /// Device files of the host that keep no state.
@@ -144,6 +144,7 @@ pub(super) fn setup(
         });
     }
     devices(&mut mounts);
+    mounts.extend(sys_files::mounts(roots));
     writable.folder("/dev/shm", 0o1777, false);
     match (&context.host_paths.workspace, &plan.workspace) {
         (Some(root), Some(workspace)) => {
@@ -257,7 +258,7 @@ fn devices(mounts: &mut Vec<Mount>) {
     }
 }
 
-fn bind(source: &Path, target: &Path, read_only: bool) -> Mount {
+pub(super) fn bind(source: &Path, target: &Path, read_only: bool) -> Mount {
     Mount::Bind {
         source: bytes(source),
         target: bytes(target),

@@ -12,7 +12,7 @@ use sandbox_core::{Capability, Enforcement, EnforcementReport, Plan};
 use sandbox_testing::pip;
 use sandbox_testing::requirements::is_required;
 use sandbox_testing::trials::ignored_if;
-use sandbox_testing::users::is_root;
+use sandbox_testing::users::{Rerun, is_root};
 
 use crate::support::{backend, namespaces, policy, spec};
 
@@ -35,8 +35,10 @@ pub enum Need {
     OrdinaryUser,
     /// Sandboxes with namespaces.
     Namespaces,
-    /// A run that was not started by another run, and that no other run follows.
+    /// A run that was not started by another run.
     FirstRun,
+    /// A run that the same run as an ordinary user does not follow.
+    NoUserFollows,
     /// A Python with pip on the host.
     Pip,
     /// A program that sandboxes see.
@@ -62,7 +64,11 @@ impl Need {
             Self::Root => (is_root(), "needs root".to_owned()),
             Self::OrdinaryUser => (!is_root(), "needs an ordinary user".to_owned()),
             Self::Namespaces => (namespaces(), "needs namespaces".to_owned()),
-            Self::FirstRun => return crate::users::no_rerun().map(str::to_owned),
+            Self::FirstRun => (!Rerun::is_current(), "part of another run".to_owned()),
+            Self::NoUserFollows => (
+                !crate::users::user_follows(),
+                "SANDBOX_TEST_USER_FOLLOWS is set".to_owned(),
+            ),
             Self::Pip => return pip::missing().map(str::to_owned),
             Self::Program(name) => (is_installed(name), format!("needs {name} in /usr")),
             Self::Rust => (

@@ -28,6 +28,7 @@ mod secrets;
 mod sessions;
 mod streams;
 mod support;
+mod sys_files;
 mod terminal;
 mod users;
 mod working_folder;
@@ -69,11 +70,14 @@ fn main() -> ExitCode {
         roots::TESTS,
         secrets::TESTS,
         sessions::PYTHON,
+        sessions::BRANCHES,
         sessions::JAVASCRIPT,
         sessions::R,
         sessions::SHELL,
+        sessions::SHELL_WITH_PROC,
         sessions::TESTS,
         streams::TESTS,
+        sys_files::TESTS,
         terminal::TESTS,
         users::TESTS,
         working_folder::TESTS,

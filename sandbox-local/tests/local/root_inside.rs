@@ -31,7 +31,8 @@ async fn own_user_may_be_named() {
 
 async fn other_users_are_refused() {
     let sandbox = create(policy()).await;
-    let users = ["12345", "0:12345"];
+    // Neither is the user of any run of these tests.
+    let users = ["54321", "0:54321"];
     assert_users_are_refused(&sandbox, &users)
         .await
         .expect("it works");

@@ -404,8 +404,7 @@ def main():
         try:
             branch()
         except OSError as error:
-            with CHANNEL:
-                CHANNEL.send_message({"type": "not_branched", "reason": str(error)})
+            not_branched("other", error)
 
 
 def prepare():

@@ -36,7 +36,14 @@ def forked_cell(request):
                 for stream in STREAMS.streams:
                     stream.take(CHANNEL, STREAMS.is_cell)
                 CHANNEL.send(b"m", line[1:-1])
-    child, INTERRUPTS.fork = INTERRUPTS.fork, None
+    child = INTERRUPTS.fork
+    if done is None:
+        # It has closed the pipe, and may go on. Until it is reaped, its number is its own.
+        try:
+            os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+        except ChildProcessError:
+            pass  # The code ignores SIGCHLD.
+    INTERRUPTS.fork = None
     if done is not None:
         # It exits now, which takes a while if it has much memory.
         ENDING.append(child)
@@ -103,12 +110,17 @@ def branch():
 
     threads = other_threads()
     if threads:
-        raise OSError("it has other threads: " + ", ".join(threads))
-    flush()
-    folder = tempfile.mkdtemp(prefix="sandbox-branch-")
-    path = folder + "/socket"
-    listener = socket.socket(socket.AF_UNIX)
+        not_branched("threads", ", ".join(threads))
+        return
     try:
+        listener = socket.socket(socket.AF_UNIX)
+    except OSError as error:
+        not_branched("sockets", error)
+        return
+    flush()
+    try:
+        folder = tempfile.mkdtemp(prefix="sandbox-branch-")
+        path = folder + "/socket"
         listener.bind(path)
         listener.listen(1)
         # No other thread holds the channel meanwhile.
@@ -131,6 +143,11 @@ def branch():
             os._exit(1)
     finally:
         listener.close()
+
+
+def not_branched(cause, reason):
+    with CHANNEL:
+        CHANNEL.send_message({"type": "not_branched", "cause": cause, "reason": str(reason)})
 
 
 def keep(listener, folder, path):

@@ -293,7 +293,10 @@ def kill_processes():
         try:
             found = list(own_processes())
         except OSError:
-            # /proc is hidden: most of those in the same group, by a signal that this one handles.
+            # /proc is hidden: the fork, and most of those in the same group by a signal that this
+            # process handles.
+            if INTERRUPTS.fork:
+                os.kill(INTERRUPTS.fork, signal.SIGKILL)
             os.kill(0, signal.SIGHUP)
             return
         for pid in found:

@@ -21,6 +21,9 @@ else
         done
     }
 fi
+# The signal that ends the children if /proc is hidden must not end the shell.
+{ read -r __sandbox_stat </proc/self/stat; } 2>/dev/null || trap : HUP
+unset __sandbox_stat
 __sandbox_new_names() {
     IFS=' 
 '

@@ -17,13 +17,17 @@ folder=$1-$$ mark=$2
 exec 5<&0 0</dev/null
 set +e
 language=$4 is_bash=""
+if [ "$language" = r ]; then
+    : >"$folder/input"
+    exec 6<"$folder/input"
+fi
 if [ "$language" = sh ] && "$0" -c '[ "${BASH_VERSION-}" ]'; then is_bash=1; fi
 
 # This shell ends once it has started both helpers.
 (
 {
     trap '' INT HUP
-    exec 3<>"$folder/end" 5<&-
+    exec 3<>"$folder/end" 5<&- 6<&-
     while IFS= read -r line <&3; do
         printf '\000%s %s\n' "$mark" "$line"
         # A piece of a message.
@@ -42,8 +46,13 @@ until_empty() {
     done
 }
 
-# Kills what the code started: descendants of the shell, and processes of its session.
+# Kills what the code started: descendants of the shell, and processes of its session. If /proc is
+# hidden, most of those in the same group, by a signal that the shell and both helpers survive.
 kill_children() {
+    if [ "$self" = none ]; then
+        kill -s HUP 0
+        return
+    fi
     all=
     for entry in /proc/[0-9]*; do
         pid=${entry#/proc/} stat=
@@ -69,7 +78,7 @@ kill_children() {
 
 {
     trap '' INT HUP
-    read -r self rest </proc/self/stat || self=none
+    { read -r self rest </proc/self/stat; } 2>/dev/null || self=none
     exec 3>"$folder/sh"
     if [ "$language" = sh ]; then printf ". '%s/init'\n" "$folder" >&3; fi
     while read -r kind cell code input <&5; do
@@ -77,11 +86,10 @@ kill_children() {
             r)
                 printf %b "$code" >"$folder/code"
                 if [ "$language" = r ]; then
-                    # Its standard input is this file, which it has read up to a position.
-                    while read -r name position; do
-                        if [ "$name" = pos: ]; then break; fi
-                    done <"/proc/$$/fdinfo/0"
-                    { head -c "$position" /dev/zero && printf %b "$input"; } >"$folder/input"
+                    # R and this process share the position in the file. What the cell before did
+                    # not read is skipped.
+                    cat <&6 >/dev/null
+                    printf %b "$input" >>"$folder/input"
                 else
                     printf %b "$input" >"$folder/input"
                 fi
@@ -118,8 +126,7 @@ kill_children() {
 )
 
 if [ "$language" = r ]; then
-    : >"$folder/input"
-    exec "$0" "$folder/init" "$folder" "$5" "$6" <"$folder/input" 5<&-
+    exec "$0" "$folder/init" "$folder" "$5" "$6" <&6 5<&- 6<&-
 fi
 # An interactive shell goes on after errors and interrupts. It must not read files of its own.
 export __sandbox_start="$folder" PS1='' PS2=''

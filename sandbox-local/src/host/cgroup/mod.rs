@@ -36,6 +36,9 @@ pub(crate) struct V1 {
     pub(crate) cpu: Option<PathBuf>,
     pub(crate) pids: Option<PathBuf>,
     pub(crate) swap: Swap,
+    /// Files of hierarchies that limit nothing, and their names below `/sys/fs/cgroup`. The JVM
+    /// reads limits only where it finds mounts of these hierarchies, too.
+    pub(crate) markers: Vec<(PathBuf, &'static str)>,
 }
 
 /// v2: the parent folder of new groups, and the controllers available in it.

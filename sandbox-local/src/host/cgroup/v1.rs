@@ -1,19 +1,23 @@
 //! v1: a hierarchy for each controller.
 
-use std::path::PathBuf;
+use std::path::Path;
 
-use super::tables::Hierarchies;
+use super::tables::{Hierarchies, Hierarchy};
 use super::{Swap, V1, writable};
+
+/// A controller that limits nothing here, and one of its files whose content is no secret.
+const MARKERS: [(&str, &str); 2] = [
+    ("cpuset", "cpuset/cpuset.cpus"),
+    ("cpuacct", "cpuacct/cgroup.clone_children"),
+];
 
 /// The folders in which groups can be created. `None` if there is none.
 pub(super) fn detect(mounts: &Hierarchies, has_swap: bool) -> Option<V1> {
-    let own = |controller: &str| -> Option<PathBuf> {
-        let hierarchy = mounts
-            .v1
-            .iter()
-            .find(|one| one.controllers.iter().any(|name| name == controller))?;
-        writable(&hierarchy.own).then(|| hierarchy.own.clone())
+    let of = |controller: &str| {
+        let has_it = |one: &&Hierarchy| one.controllers.iter().any(|name| name == controller);
+        Some(&mounts.v1.iter().find(has_it)?.own)
     };
+    let own = |controller: &str| of(controller).filter(|own| writable(own)).cloned();
     let memory = own("memory");
     let counts_swap = memory
         .as_ref()
@@ -23,11 +27,17 @@ pub(super) fn detect(mounts: &Hierarchies, has_swap: bool) -> Option<V1> {
         (false, false) => Swap::Absent,
         (false, true) => Swap::Uncounted,
     };
+    let limits = ["memory", "cpu", "pids"].map(of);
+    let markers = MARKERS.iter().filter_map(|(controller, file)| {
+        let folder = of(controller).filter(|own| !limits.contains(&Some(own)))?;
+        Some((folder.join(Path::new(file).file_name()?), *file))
+    });
     let groups = V1 {
         memory,
         cpu: own("cpu"),
         pids: own("pids"),
         swap,
+        markers: markers.collect(),
     };
     (groups.count() > 0).then_some(groups)
 }
@@ -44,7 +54,6 @@ pub(super) fn is_in_use(mounts: &Hierarchies) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tables::Hierarchy;
     use super::*;
 
     fn hierarchy(folder: &std::path::Path, controllers: &[&str]) -> Hierarchy {
@@ -70,7 +79,29 @@ mod tests {
         let groups = detect(&mounts, true).expect("cpu is there");
         assert_eq!(groups.cpu.as_deref(), Some(here));
         assert_eq!((groups.memory, groups.pids), (None, None));
+        assert_eq!(groups.markers, [], "cpuacct is in the hierarchy of cpu");
         assert_eq!(detect(&Hierarchies::default(), true), None);
+    }
+
+    #[test]
+    fn hierarchies_without_limits_have_a_marker() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        let named = |name| hierarchy(&at(name), &["rw", name]);
+        let mut mounts = Hierarchies {
+            v1: vec![named("cpuset"), named("cpuacct")],
+            v2: None,
+        };
+        mounts.v1.push(hierarchy(folder.path(), &["rw", "memory"]));
+        let groups = detect(&mounts, true).expect("memory is there");
+        let expected = [
+            (at("cpuset/cpuset.cpus"), "cpuset/cpuset.cpus"),
+            (
+                at("cpuacct/cgroup.clone_children"),
+                "cpuacct/cgroup.clone_children",
+            ),
+        ];
+        assert_eq!(groups.markers, expected);
     }
 
     #[test]

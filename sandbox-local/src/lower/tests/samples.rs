@@ -37,6 +37,7 @@ impl Sample {
                     cpu: folder("cpu"),
                     pids: folder("pids"),
                     swap: Swap::Limited,
+                    markers: Vec::new(),
                 }),
                 landlock_abi: 7,
                 seccomp: Seccomp {

@@ -85,9 +85,10 @@ async fn reused_process_id_is_not_killed() {
         drop(client.create(&spec(&name)).await.expect("created"));
         let parts = parts(state.path(), &name);
         kill_process(parts.supervisor, Signal::KILL).expect("killed");
-        wait_until("the agent has ended", Duration::from_secs(20), || {
-            !runs(parts.agent)
-        });
+        // This runtime drops the dropped handle's connection, for which an agent in the host's
+        // namespaces waits.
+        let has_ended = async || !runs(parts.agent);
+        wait_until_async("the agent has ended", Duration::from_secs(20), has_ended).await;
         let text = std::fs::read(&parts.record).expect("a record");
         let mut json: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
         for process in ["keeper", "agent"] {
