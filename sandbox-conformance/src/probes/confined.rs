@@ -202,7 +202,7 @@ async fn on_a_terminal(context: &mut ProbeContext) -> Result<(), ProbeError> {
                 Ok(vec![answers])
             })
             .await;
-        Ok(flat(runs))
+        Ok(if_offered(context, runs))
     })
     .await
 }

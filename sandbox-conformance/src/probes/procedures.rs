@@ -130,14 +130,22 @@ pub async fn feature(
 ) {
     context.allow_control(&Call::new(["alive"])).await;
     let deviation = context.with_sandbox(act).await;
-    let deviation = match deviation {
+    let deviation = if_offered(context, deviation);
+    context.record_attack(behavior(action, deviation));
+}
+
+/// As [`flat`], but what the backend does not offer has not failed: it gives the default.
+pub fn if_offered<T: Default>(
+    context: &mut ProbeContext,
+    result: Result<sandbox_core::Result<T>, Attempt>,
+) -> Result<T, Attempt> {
+    match result {
         Ok(Err(error)) if error.kind() == ErrorKind::Unsupported => {
             context.not_offered(error.to_string());
-            Ok(None)
+            Ok(T::default())
         }
         other => flat(other),
-    };
-    context.record_attack(behavior(action, deviation));
+    }
 }
 
 /// A failed execution is unclear.

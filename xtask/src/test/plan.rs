@@ -97,7 +97,7 @@ impl Planner<'_> {
         shell.current_dir(&self.workspace.root);
         let scripts = "for file in .ci/run ci/*.sh ci/guest/*.sh; do bash -n \"$file\" || exit; done; \
                        ! command -v shellcheck || \
-                       shellcheck -ax -P SCRIPTDIR -S warning .ci/run ci/{engines,images,guest,newer-engine}.sh";
+                       shellcheck -ax -P SCRIPTDIR -S warning .ci/run ci/{engines,images,guest,mutation-score,newer-engine}.sh";
         let mut lint = Command::new("bash");
         lint.args(["-c", scripts]);
         lint.current_dir(&self.workspace.root);
@@ -182,7 +182,7 @@ impl Planner<'_> {
                 (SUITE, "interrupts", _) => {
                     command.args(["--skip", "docker::", "--skip", "podman::"]);
                 }
-                ("sandbox-local", "local" | "endurance", Extent::Commit) => {
+                ("sandbox-local", "endurance", Extent::Commit) => {
                     command.args(["--skip", "without_user_namespaces"]);
                 }
                 _ => {}
