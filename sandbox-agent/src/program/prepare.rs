@@ -49,7 +49,7 @@ pub(super) fn prepare(
     check_expected_objects(&settings.placed, identity)?;
     chown_dirs(&settings.give_dirs, identity)?;
     make_dirs(&settings.make_dirs, identity)?;
-    let landlock_abi = privilege::landlock_abi();
+    let landlock_abi = landlock::abi();
     let rules = confinement.landlock.as_ref();
     let rules = rules.and_then(|rules| rules.for_abi(landlock_abi));
     let landlock = rules.as_ref().map(build_rules).transpose()?;

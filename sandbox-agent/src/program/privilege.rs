@@ -126,13 +126,6 @@ pub(super) fn set_file_identity(user: u32, group: u32) {
     }
 }
 
-/// The kernel's Landlock ABI; 0 without Landlock.
-pub(super) fn landlock_abi() -> u32 {
-    // Missing, disabled, or denied by the container's seccomp filter. The client learns the number
-    // and reports the consequence.
-    crate::runtime::landlock::abi().unwrap_or(0)
-}
-
 /// Sets the signal for the end of the parent's thread. A change of credentials clears it.
 ///
 /// # Errors

@@ -15,7 +15,6 @@ macro_rules! define {
             /// The arguments must be what the call expects: pointers valid for what the kernel
             /// reads and writes, and an effect on the process that Rust's rules allow.
             #[inline]
-            #[allow(clippy::too_many_arguments, reason = "a call has up to six, behind its number")]
             pub unsafe fn $function(
                 number: usize,
                 $first: usize
