@@ -17,7 +17,7 @@ struct Entry {
 impl Entry {
     fn new(contender: impl Contender + 'static) -> Self {
         let mut workloads = Workload::ALL.to_vec();
-        workloads.retain(|workload| contender.supports(*workload));
+        workloads.retain(|workload| workload.is_chosen() && contender.supports(*workload));
         Self {
             contender: Box::new(contender),
             workloads,

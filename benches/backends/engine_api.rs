@@ -132,7 +132,9 @@ impl Contender for EngineApi {
                 let container = self.warm(docker).await?;
                 return self.copy(docker, &container).await;
             }
-            Workload::WarmCell | Workload::ForkedCell => unreachable!("it supports no cells"),
+            Workload::WarmCell | Workload::ForkedCell | Workload::Claim => {
+                unreachable!("it supports none of them")
+            }
             Workload::WarmExec => {
                 let container = self.warm(docker).await?;
                 timed(exec(docker, &container, &["true"])).await?.1

@@ -26,10 +26,10 @@ for line in sys.stdin:
 
 /// The process, once it is needed.
 #[derive(Default)]
-pub struct Interpreter(Option<(Child, ChildStdin, Lines<BufReader<ChildStdout>>)>);
+pub struct BareInterpreter(Option<(Child, ChildStdin, Lines<BufReader<ChildStdout>>)>);
 
 #[async_trait(?Send)]
-impl Contender for Interpreter {
+impl Contender for BareInterpreter {
     fn name(&self) -> &'static str {
         "bare interpreter"
     }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use sandbox::spi::unique_name;
 use sandbox::{
-    ByteSize, Capability, CapabilityPolicy, CellRequest, ExecRequest, SandboxClient, SandboxHandle,
-    SandboxSpec, Session, SessionRequest, Sessions as _,
+    ByteSize, Capability, CapabilityPolicy, CellRequest, ExecRequest, PoolSettings, SandboxClient,
+    SandboxHandle, SandboxPool, SandboxSpec, Session, SessionRequest, Sessions as _,
 };
 
 use crate::pods;
@@ -27,6 +27,7 @@ pub struct Library {
     client: Option<SandboxClient>,
     warm: Option<Arc<SandboxHandle>>,
     session: Option<Session>,
+    pool: Option<SandboxPool>,
 }
 
 impl Library {
@@ -38,6 +39,7 @@ impl Library {
             client: None,
             warm: None,
             session: None,
+            pool: None,
         }
     }
 
@@ -118,6 +120,18 @@ impl Contender for Library {
                 let ((), remove) = timed(sandbox.kill()).await?;
                 return Ok(vec![("create", create), ("remove", remove)]);
             }
+            Workload::Claim => {
+                if self.pool.is_none() {
+                    let pool = SandboxPool::new(&client, &spec, PoolSettings::new(1))?;
+                    self.pool = Some(pool);
+                }
+                let pool = self.pool.as_ref().expect("it has just been made");
+                pool.filled().await?;
+                let (claimed, claim) = timed(pool.claim()).await?;
+                let ((), exec) = timed(exec(claimed.sandbox(), &[TRUE], 0)).await?;
+                claimed.end().await?;
+                return Ok(vec![("claim", claim), ("claimed exec", exec)]);
+            }
             Workload::WarmExec => {
                 let sandbox = self.warm().await?;
                 timed(exec(&sandbox, &[TRUE], 0)).await?.1
@@ -148,6 +162,9 @@ impl Contender for Library {
 
     async fn finish(&mut self) -> Result<(), MeasureError> {
         self.session = None;
+        if let Some(pool) = self.pool.take() {
+            pool.close().await?;
+        }
         if let Some(warm) = self.warm.take() {
             warm.kill().await?;
         }

@@ -1,7 +1,7 @@
 """Measures llm-sandbox: `… IMAGE session` or `… IMAGE interactive`.
 
 Prints nanoseconds by measurement, as JSON. A session is created, runs `true` twice, and is closed.
-An interactive session runs a cell twice. Of two, the second counts.
+An interactive session runs a cell twice for each line of input. Of two, the second counts.
 """
 
 import io
@@ -44,12 +44,13 @@ if kind == "interactive":
     built, _ = docker.from_env().images.build(fileobj=io.BytesIO(ENVIRONMENT.encode()), rm=True)
     options["image"] = built.id
     with InteractiveSandboxSession(**options) as session:
-        timed(session.run, "print(1)")
-        times = {"warm cell": timed(session.run, "print(1)")}
+        for _ in sys.stdin:
+            timed(session.run, "print(1)")
+            print(json.dumps({"warm cell": timed(session.run, "print(1)")}), flush=True)
 else:
     session = SandboxSession(**options)
     times = {"create": timed(session.open)}
     timed(session.execute_command, "true")
     times["warm exec"] = timed(session.execute_command, "true")
     times["remove"] = timed(session.close)
-print(json.dumps(times))
+    print(json.dumps(times))

@@ -23,7 +23,7 @@ mod workload;
 
 use comparison::Comparison;
 use report::Report;
-use workload::Choices;
+use workload::{Choices, Workload};
 
 /// Rounds of a full run. Slow workloads run in every fifth round or less often.
 const ROUNDS: u32 = 200;
@@ -58,6 +58,10 @@ struct BackendsArguments {
         default_value = "json"
     )]
     modules: Vec<String>,
+    /// Workloads to run, by their measurement, separated by commas: "warm cell", "forked cell"
+    #[arg(long, value_name = "WORKLOAD", value_delimiter = ',',
+          value_parser = Workload::ALL.map(Workload::measurement))]
+    work: Vec<String>,
     /// Set by `cargo bench`. Without it, as under `cargo test`, the run is a smoke run
     #[arg(long, hide = true)]
     bench: bool,
@@ -69,6 +73,7 @@ fn main() -> ExitCode {
     Choices {
         image: arguments.image.clone(),
         modules: arguments.modules.clone(),
+        work: arguments.work.clone(),
     }
     .set();
     // One thread, as in the `sandbox` command.
@@ -142,17 +147,17 @@ fn comparison(backend: &'static str, arguments: &BackendsArguments) -> Compariso
         "local" => comparison
             .against(processes::PlainProcess { bytes })
             .against(processes::Bwrap)
-            .against(interpreter::Interpreter::default()),
+            .against(interpreter::BareInterpreter::default()),
         "k8s" => comparison.against(pods::BarePods::new(bytes)),
         "docker" => comparison
             .against(engine_api::EngineApi::new(backend, bytes))
             .against(llm_sandbox::LlmSandbox {
                 python: arguments.python.clone(),
-                interactive: false,
+                interactive: None,
             })
             .against(llm_sandbox::LlmSandbox {
                 python: arguments.python.clone(),
-                interactive: true,
+                interactive: Some(None),
             }),
         _ => comparison.against(engine_api::EngineApi::new(backend, bytes)),
     }

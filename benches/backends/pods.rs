@@ -98,7 +98,9 @@ impl Contender for BarePods {
                 expect_bytes(received, bytes)?;
                 elapsed
             }
-            Workload::WarmCell | Workload::ForkedCell => unreachable!("it supports no cells"),
+            Workload::WarmCell | Workload::ForkedCell | Workload::Claim => {
+                unreachable!("it supports none of them")
+            }
             Workload::WarmExec => {
                 let pod = self.warm(api).await?;
                 timed(exec(api, &pod, &["true"], None)).await?.1

@@ -12,6 +12,8 @@ pub struct Choices {
     pub image: String,
     /// The modules that are imported before the cells.
     pub modules: Vec<String>,
+    /// The measurements of the workloads to run; none for all.
+    pub work: Vec<String>,
 }
 
 static CHOICES: OnceLock<Choices> = OnceLock::new();
@@ -53,6 +55,8 @@ pub enum Workload {
     ForkedCell,
     /// Create an environment that accepts input, then remove it.
     Create,
+    /// Claim a sandbox that was created ahead, and run `true` in it.
+    Claim,
     /// Read a program's standard output.
     Output,
     /// Copy a file in, then out.
@@ -61,27 +65,35 @@ pub enum Workload {
 
 impl Workload {
     /// Every workload. Those that move much memory come last, because they evict the caches.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::OneShot,
         Self::WarmExec,
         Self::WarmCell,
         Self::ForkedCell,
         Self::Create,
+        Self::Claim,
         Self::Output,
         Self::Copy,
     ];
 
     /// The measurement of a workload that has only one.
-    pub fn measurement(self) -> &'static str {
+    pub const fn measurement(self) -> &'static str {
         match self {
             Self::OneShot => "one-shot",
             Self::WarmExec => "warm exec",
             Self::WarmCell => "warm cell",
             Self::ForkedCell => "forked cell",
             Self::Create => "create",
+            Self::Claim => "claim",
             Self::Output => "output",
             Self::Copy => "copy",
         }
+    }
+
+    /// Whether the command line chooses it.
+    pub fn is_chosen(self) -> bool {
+        let work = &Choices::get().work;
+        work.is_empty() || work.iter().any(|chosen| chosen == self.measurement())
     }
 
     /// Whether it needs an interpreter.
@@ -182,7 +194,7 @@ pub trait Contender {
 
     /// Whether it can do this work.
     fn supports(&self, workload: Workload) -> bool {
-        !workload.is_cell()
+        !workload.is_cell() && workload != Workload::Claim
     }
 
     /// Does the work once. What the work needs beforehand is not timed.

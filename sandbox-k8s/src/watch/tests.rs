@@ -10,12 +10,12 @@ use std::task::{Context, Poll};
 
 /// An API server that plays back answers and records the requests.
 #[derive(Clone, Default)]
-struct Server {
+struct FakeApiServer {
     answers: Arc<Mutex<VecDeque<(u16, String)>>>,
     asked: Arc<Mutex<Vec<String>>>,
 }
 
-impl tower_service::Service<Request<Body>> for Server {
+impl tower_service::Service<Request<Body>> for FakeApiServer {
     type Response = Response<Body>;
     type Error = std::io::Error;
     type Future = Ready<Result<Response<Body>, std::io::Error>>;
@@ -80,8 +80,8 @@ fn gone() -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Expired", "message": "too old", "code": 410})
 }
 
-fn watch(answers: impl IntoIterator<Item = (u16, String)>) -> (Arc<PodWatch>, Server) {
-    let server = Server::default();
+fn watch(answers: impl IntoIterator<Item = (u16, String)>) -> (Arc<PodWatch>, FakeApiServer) {
+    let server = FakeApiServer::default();
     server.answers.lock().expect("a list").extend(answers);
     let client = Client::new(server.clone(), "ns");
     let pods = Api::namespaced(client, "ns");

@@ -65,7 +65,7 @@ pub struct HttpListener {
 }
 
 type Mcp = StreamableHttpService<Handler, LocalSessionManager>;
-type Answer = Response<BoxBody<Bytes, Infallible>>;
+type HttpResponse = Response<BoxBody<Bytes, Infallible>>;
 
 impl HttpListener {
     /// Listens on this address. Port 0 lets the kernel choose.
@@ -181,7 +181,7 @@ impl HttpListener {
     }
 }
 
-async fn answer(mcp: &Mcp, token: &AccessToken, request: Request<Incoming>) -> Answer {
+async fn answer(mcp: &Mcp, token: &AccessToken, request: Request<Incoming>) -> HttpResponse {
     let sent = request.headers().get(AUTHORIZATION);
     if !sent.is_some_and(|sent| token.is_in(sent.as_bytes())) {
         let mut refused = status(
@@ -198,7 +198,7 @@ async fn answer(mcp: &Mcp, token: &AccessToken, request: Request<Incoming>) -> A
     mcp.handle(request).await
 }
 
-fn status(code: StatusCode, text: &'static str) -> Answer {
+fn status(code: StatusCode, text: &'static str) -> HttpResponse {
     let mut response = Response::new(Full::from(text).boxed());
     *response.status_mut() = code;
     response
