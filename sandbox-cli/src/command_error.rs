@@ -101,6 +101,9 @@ impl CommandError {
             };
         }
         let bare = hints::bare_command(arguments).filter(|_| subcommand == Some("run"));
+        if let (true, Some(file)) = (bare.is_some(), arguments.get(2)) {
+            message = format!("no such file: {}", file.to_string_lossy());
+        }
         let fix = match subcommand {
             Some("run") if bare.is_some() => bare.unwrap_or_default(),
             Some("run") => {

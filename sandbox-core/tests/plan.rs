@@ -91,8 +91,9 @@ fn strict_preset_requires_every_demand() {
 }
 
 #[test]
-fn unrestricted_preset_demands_no_network_isolation() {
-    let plan = common::plan(&Preset::DangerouslyUnrestricted.policy()).unwrap();
+fn full_network_demands_no_network_isolation() {
+    let policy = CapabilityPolicy::new().network(NetworkPolicy::Full);
+    let plan = common::plan(&policy).unwrap();
     assert_eq!(plan.network, NetworkPolicy::Full);
     assert_eq!(plan.demand(Capability::NetworkAccess), None);
 }

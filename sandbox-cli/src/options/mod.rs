@@ -62,8 +62,8 @@ pub struct PolicyOptions {
     )]
     policy: Option<PathBuf>,
 
-    /// Predefined policy: strict, workspace, coding or dangerously_unrestricted; coding also mounts
-    /// the current folder as the workspace and, on the tier local, this user's toolchains
+    /// Predefined policy: strict, workspace or coding; coding also mounts the current folder as the
+    /// workspace and, on the tier local, this user's toolchains
     #[arg(long, value_name = "NAME", value_parser = preset, help_heading = "Policy")]
     preset: Option<Preset>,
 

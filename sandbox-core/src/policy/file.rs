@@ -23,8 +23,8 @@ pub const VERSION: u32 = 1;
 pub struct PolicyFile {
     /// Format of this file: 1.
     pub version: u32,
-    /// Preset whose values apply to fields that this file leaves out: `strict`, `workspace`, `coding`
-    /// or `dangerously_unrestricted`.
+    /// Preset whose values apply to fields that this file leaves out: `strict`, `workspace` or
+    /// `coding`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extends: Option<String>,
     /// Absolute paths of the host that can be read, in addition to the platform's programs and

@@ -21,19 +21,11 @@ pub enum Preset {
     /// these, because ordinary users cannot limit all of them. The command adds the project's folder
     /// and this user's toolchains.
     Coding,
-    /// Everything is allowed and nothing must be enforced: for code that you would run without a
-    /// sandbox.
-    DangerouslyUnrestricted,
 }
 
 impl Preset {
     /// Every preset.
-    pub const ALL: &'static [Self] = &[
-        Self::Strict,
-        Self::Workspace,
-        Self::Coding,
-        Self::DangerouslyUnrestricted,
-    ];
+    pub const ALL: &'static [Self] = &[Self::Strict, Self::Workspace, Self::Coding];
 
     /// The name in a policy file's `extends`.
     #[must_use]
@@ -42,7 +34,6 @@ impl Preset {
             Self::Strict => "strict",
             Self::Workspace => "workspace",
             Self::Coding => "coding",
-            Self::DangerouslyUnrestricted => "dangerously_unrestricted",
         }
     }
 
@@ -84,23 +75,6 @@ impl Preset {
                     Capability::Pids,
                     Capability::Timeout,
                 ],
-                ..CapabilityPolicy::default()
-            },
-            Self::DangerouslyUnrestricted => CapabilityPolicy {
-                filesystem_read_roots: Some(vec!["/".into()]),
-                filesystem_write_roots: Some(vec!["/".into()]),
-                follow_links: Some(true),
-                network: Some(NetworkPolicy::Full),
-                package_installation: Some(true),
-                subprocess_execution: Some(true),
-                env_var_access: Some(true),
-                allow_unenforced: Capability::ALL
-                    .iter()
-                    .copied()
-                    .filter(|c| {
-                        !matches!(c, Capability::StdoutMaxBytes | Capability::StderrMaxBytes)
-                    })
-                    .collect(),
                 ..CapabilityPolicy::default()
             },
         }

@@ -5,8 +5,9 @@ use std::path::Path;
 use sandbox::{Error, Language, Languages};
 
 /// The language with a name, for the command line.
-pub fn parse(name: &str) -> Result<Language, Error> {
-    Languages::new().get(name).cloned()
+pub fn parse(name: &str) -> Result<Language, String> {
+    let known = |error: Error| format!("{}; {}", error.context(), error.fix().unwrap_or_default());
+    Languages::new().get(name).cloned().map_err(known)
 }
 
 /// The language of the file's extension.
