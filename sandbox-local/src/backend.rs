@@ -20,6 +20,7 @@ use crate::host::{
     profile,
 };
 use crate::lower::{LocalPlan, LoweringContext, lower};
+use crate::spawn::Network;
 use crate::start::{self, CreationRequest};
 use crate::{packages, state, sweep};
 
@@ -162,6 +163,16 @@ impl LocalBackend {
     }
 }
 
+/// Begins to create the network namespace before the first look at the host, which takes as long.
+/// On a host where that look finds another kind of isolation, the namespace goes unused.
+fn begin_network(plan: &Plan) -> Option<Network> {
+    let needed = rustix::process::geteuid().is_root()
+        && plan.packages.is_empty()
+        && !matches!(plan.network, NetworkPolicy::Full);
+    // A failure is reported where the namespace turns out to be needed.
+    needed.then(Network::begin).and_then(std::io::Result::ok)
+}
+
 fn isolation(host: &Host) -> Result<Isolation> {
     host.isolation().ok_or_else(|| {
         let (reason, fix) = match &host.namespaces {
@@ -192,6 +203,7 @@ impl Backend for LocalBackend {
     }
 
     async fn create(&self, plan: &Plan) -> Result<Box<dyn Instance>> {
+        let network = begin_network(plan);
         let host = Host::detect(&self.config);
         let folder = state::folder(&self.config, host.user.id);
         state::prepare(TIER, &folder, host.user.id)?;
@@ -223,6 +235,7 @@ impl Backend for LocalBackend {
             host: &host,
             state: &state,
             lowered: &lowered,
+            network: network.as_ref(),
             hosts: &self.config.hosts,
             certificates: self.config.certificates.as_deref(),
         };

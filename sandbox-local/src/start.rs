@@ -1,6 +1,6 @@
 //! Creates one sandbox: from the lowered plan to an agent that answers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
@@ -46,6 +46,8 @@ pub(crate) struct CreationRequest<'a> {
     /// The state folder. It exists, and no component of its path is a link.
     pub(crate) state: &'a Path,
     pub(crate) lowered: &'a LocalPlan,
+    /// A network namespace whose creation has begun.
+    pub(crate) network: Option<&'a Network>,
     /// See [`crate::LocalConfig::hosts`].
     pub(crate) hosts: &'a BTreeMap<String, IpAddr>,
     /// See [`crate::LocalConfig::certificates`].
@@ -55,12 +57,13 @@ pub(crate) struct CreationRequest<'a> {
 impl CreationRequest<'_> {
     /// Starts the slowest steps early and prepares what all sandboxes share.
     pub(crate) fn prepare_host(&self) -> Result<Option<Network>> {
-        let network = match self.lowered.network {
-            true => {
+        let network = match (self.lowered.network, self.network) {
+            (true, Some(begun)) => Some(begun.clone()),
+            (true, None) => {
                 let begun = Network::begin();
                 Some(begun.map_err(|cause| error::setup(self.tier, "network", cause))?)
             }
-            false => None,
+            (false, _) => None,
         };
         if let Some(etc) = &self.lowered.etc {
             etc_folder::prepare(self.tier, self.state, etc)?;
@@ -115,6 +118,7 @@ pub(crate) async fn start(request: &CreationRequest<'_>) -> Result<AgentInstance
         lowered,
         hosts,
         certificates,
+        ..
     } = *request;
     tracing::trace!("lowered");
     let network = request.prepare_host()?;
@@ -236,14 +240,14 @@ pub(crate) fn with_file_systems(error: Error, mapped: &[IdMappedFolder]) -> Erro
     let (true, Ok(table)) = (is_mapping, mount_table()) else {
         return error;
     };
-    let mounts = mapped
+    let kinds = mapped
         .iter()
         .flat_map(|folder| mounts_of(&table, &folder.path))
-        .map(|mount| format!("{} on {}", mount.kind, mount.at.display()))
-        .collect::<Vec<_>>();
+        .map(|mount| mount.kind.as_str())
+        .collect::<BTreeSet<_>>();
+    let kinds = kinds.into_iter().collect::<Vec<_>>().join(", ");
     error.with_fix(format!(
-        "it is {}: use a folder of ext4, xfs, btrfs or tmpfs without other mounts in it, make it read-only, or run as an ordinary user",
-        mounts.join(", ")
+        "its file systems are {kinds}: use a folder of ext4, xfs, btrfs or tmpfs without other mounts in it, make it read-only, or run as an ordinary user",
     ))
 }
 
