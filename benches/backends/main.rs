@@ -5,11 +5,12 @@
 //! median of the ratios within a round, each with a 95 % confidence interval. It does not judge
 //! them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
 
+mod commands;
 mod comparison;
 mod engine_api;
 mod interpreter;
@@ -21,6 +22,7 @@ mod report;
 mod statistics;
 mod workload;
 
+use commands::{COMMANDS, EngineCommand, SandboxCommand};
 use comparison::Comparison;
 use report::Report;
 use workload::{Choices, Workload};
@@ -44,6 +46,9 @@ struct BackendsArguments {
     /// Backends to measure, separated by commas: local, docker, podman, k8s
     #[arg(long, value_name = "BACKEND", value_delimiter = ',', value_parser = BACKENDS)]
     only: Vec<String>,
+    /// A built program `sandbox`; its commands are measured beside bwrap and the engines' commands
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
     /// A Python interpreter; llm-sandbox is measured if this interpreter can import it
     #[arg(long, value_name = "FILE", default_value = "python3")]
     python: PathBuf,
@@ -116,6 +121,12 @@ async fn run(arguments: &BackendsArguments) -> Report {
         }
         comparisons.push(comparison(backend, arguments));
     }
+    if let Some(program) = &arguments.program {
+        let is_chosen =
+            |tier| arguments.only.is_empty() || arguments.only.iter().any(|only| only == tier);
+        let commands = COMMANDS.iter().filter(|(_, tier)| is_chosen(tier));
+        comparisons.extend(commands.map(|(label, tier)| of_command(label, tier, program)));
+    }
     // The first round fills caches and creates the warm sandboxes; it is not recorded.
     let (warm_up_rounds, rounds) = if arguments.smoke {
         (0, 1)
@@ -137,6 +148,23 @@ async fn run(arguments: &BackendsArguments) -> Report {
         comparison.finish(&mut report).await;
     }
     report
+}
+
+/// The command on one tier and its reference tool.
+fn of_command(label: &'static str, tier: &'static str, program: &Path) -> Comparison {
+    let command = SandboxCommand {
+        program: program.to_owned(),
+        tier,
+        warm: None,
+    };
+    let comparison = Comparison::new(label, command, 0);
+    match tier {
+        "local" => comparison.against(processes::Bwrap),
+        engine => comparison.against(EngineCommand {
+            engine,
+            container: None,
+        }),
+    }
 }
 
 /// The sandboxes of one backend and their reference tools.

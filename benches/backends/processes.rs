@@ -149,7 +149,7 @@ impl Drop for Cat {
 }
 
 /// Runs a command without input and output, and returns how long it took.
-async fn run(mut command: Command) -> Result<Duration, MeasureError> {
+pub async fn run(mut command: Command) -> Result<Duration, MeasureError> {
     let program = command.get_program().to_string_lossy().into_owned();
     command.stdin(Stdio::null()).stdout(Stdio::null());
     command.stderr(Stdio::null());

@@ -19,6 +19,9 @@ pub struct BenchArguments {
     /// Backends to measure, separated by commas: local, docker, podman, k8s
     #[arg(long, value_name = "BACKEND", value_delimiter = ',')]
     only: Vec<String>,
+    /// A built program `sandbox`; its commands are measured beside bwrap and the engines' commands
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
     /// A Python interpreter; llm-sandbox is measured if this interpreter can import it [default: python3]
     #[arg(long, value_name = "FILE")]
     python: Option<PathBuf>,
@@ -53,6 +56,9 @@ pub fn run(arguments: &BenchArguments) -> Result<ExitCode, Failure> {
     }
     if !arguments.only.is_empty() {
         cargo.args(["--only", &arguments.only.join(",")]);
+    }
+    if let Some(program) = &arguments.program {
+        cargo.arg("--program").arg(program);
     }
     if let Some(python) = &arguments.python {
         cargo.arg("--python").arg(python);
