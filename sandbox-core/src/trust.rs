@@ -10,6 +10,25 @@ use crate::{Error, ErrorKind, Plan, Result};
 /// The file in the sandbox with its own authority and the host's public ones.
 pub(crate) const FILE: &str = "/dev/shm/.sandbox-certificates.pem";
 
+/// The same certificates for Java, which reads no PEM.
+const KEY_STORE: &str = "/dev/shm/.sandbox-certificates.jks";
+
+/// The variable with options of every Java virtual machine, and the option that names the key store.
+/// The machine prints them to its standard error when it starts.
+const JAVA: (&str, &str) = (
+    "JAVA_TOOL_OPTIONS",
+    "-Djavax.net.ssl.trustStore=/dev/shm/.sandbox-certificates.jks",
+);
+
+/// Certificates that code trusts, in the formats that programs read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TrustedCertificates {
+    /// In PEM format.
+    pub pem: String,
+    /// A Java key store of format JKS.
+    pub java_key_store: Vec<u8>,
+}
+
 /// The variables by which programs find certificates: OpenSSL and Go; Python's requests, curl, git,
 /// pip, Cargo, Node, npm, Deno, and the AWS tools.
 const VARIABLES: [&str; 10] = [
@@ -25,7 +44,7 @@ const VARIABLES: [&str; 10] = [
     "AWS_CA_BUNDLE",
 ];
 
-/// Prepares a plan whose rules are at level `http`, or may be later: names the file to programs,
+/// Prepares a plan whose rules are at level `http`, or may be later: names the files to programs,
 /// where the specification does not say otherwise.
 pub(crate) fn prepare(plan: &mut Plan) -> Result<()> {
     if !is_needed(plan) {
@@ -43,9 +62,10 @@ pub(crate) fn prepare(plan: &mut Plan) -> Result<()> {
 }
 
 fn name_file(env: &mut BTreeMap<String, String>) {
-    for variable in VARIABLES {
+    let files = VARIABLES.iter().map(|variable| (*variable, FILE));
+    for (variable, value) in files.chain([JAVA]) {
         env.entry(variable.to_owned())
-            .or_insert_with(|| FILE.to_owned());
+            .or_insert_with(|| value.to_owned());
     }
 }
 
@@ -58,7 +78,7 @@ fn is_needed(plan: &Plan) -> bool {
         })
 }
 
-/// Writes the file into a new sandbox. Code that changes it only loses its own connections.
+/// Writes the files into a new sandbox. Code that changes them only loses its own connections.
 pub(crate) async fn place(plan: &Plan, instance: &dyn Instance) -> Result<()> {
     if !is_needed(plan) {
         return Ok(());
@@ -66,6 +86,13 @@ pub(crate) async fn place(plan: &Plan, instance: &dyn Instance) -> Result<()> {
     let Some(certificates) = instance.trusted_certificates().await? else {
         return Ok(());
     };
-    let content: Source = Box::new(std::io::Cursor::new(certificates.into_bytes()));
-    instance.put(FILE, 0o444, content).await
+    let TrustedCertificates {
+        pem,
+        java_key_store,
+    } = certificates;
+    for (path, content) in [(FILE, pem.into_bytes()), (KEY_STORE, java_key_store)] {
+        let content: Source = Box::new(std::io::Cursor::new(content));
+        instance.put(path, 0o444, content).await?;
+    }
+    Ok(())
 }

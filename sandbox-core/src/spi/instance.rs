@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use crate::audit::Auditor;
 use crate::policy::EgressRules;
 
-use super::{Input, OutputSink, PlaceholderSecret, Source, unsupported};
+use super::{Input, OutputSink, PlaceholderSecret, Source, TrustedCertificates, unsupported};
 use crate::{
     ArtifactLimits, Copied, EnforcementReport, Error, ErrorKind, ExecEnd, ExecRequest, Export,
     FileEntry, Forward, ImageInfo, ImageReference, Result, SandboxStats, Synced, WorkspaceCopies,
@@ -214,10 +214,10 @@ pub trait Instance: Send + Sync {
         Err(unsupported("change egress rules", "this backend"))
     }
 
-    /// The certificates in PEM format that code must trust, so that rules at level `http` work:
-    /// those of the sandbox's own authority, and the host's public ones. `None` if no rule of the
-    /// sandbox can be at this level.
-    async fn trusted_certificates(&self) -> Result<Option<String>> {
+    /// The certificates that code must trust, so that rules at level `http` work: those of the
+    /// sandbox's own authority, and the host's public ones. `None` if no rule of the sandbox can be
+    /// at this level.
+    async fn trusted_certificates(&self) -> Result<Option<TrustedCertificates>> {
         Ok(None)
     }
 

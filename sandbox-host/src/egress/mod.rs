@@ -44,7 +44,7 @@ use std::time::Duration;
 use sandbox_core::policy::{
     EgressRules, EgressTarget, IpNetwork, NetworkPolicy, NetworkRule, RuleLevel,
 };
-use sandbox_core::spi::PlaceholderSecret;
+use sandbox_core::spi::{PlaceholderSecret, TrustedCertificates};
 use sandbox_core::{Error, ErrorKind, Result};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -163,12 +163,12 @@ impl Egress {
         (count(&self.traffic.sent), count(&self.traffic.received))
     }
 
-    /// The certificates that code must trust, in PEM format, if a rule may be at level `http`.
+    /// The certificates that code must trust, if a rule may be at level `http`.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Io`] if this host cannot make a key.
-    pub async fn trusted_certificates(&self) -> Result<Option<String>> {
+    pub async fn trusted_certificates(&self) -> Result<Option<TrustedCertificates>> {
         match &self.terminator {
             Some(terminator) => terminator.trusted().await.map(Some),
             None => Ok(None),

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use sandbox_core::Result;
-use sandbox_core::spi::PlaceholderSecret;
+use sandbox_core::spi::{PlaceholderSecret, TrustedCertificates};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
@@ -18,7 +18,7 @@ impl Terminator {
         None
     }
 
-    pub(super) async fn trusted(&self) -> Result<String> {
+    pub(super) async fn trusted(&self) -> Result<TrustedCertificates> {
         match *self {}
     }
 

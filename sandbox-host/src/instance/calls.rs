@@ -9,7 +9,8 @@ use sandbox_agent::protocol::{Builtin, ExecProgram, FrameKind, LogRequest};
 use sandbox_core::audit::Auditor;
 use sandbox_core::policy::EgressRules;
 use sandbox_core::spi::{
-    Flow, Input, Instance, OutputSink, OutputStream, PlaceholderSecret, Source, unsupported,
+    Flow, Input, Instance, OutputSink, OutputStream, PlaceholderSecret, Source,
+    TrustedCertificates, unsupported,
 };
 use sandbox_core::{
     ArtifactLimits, Copied, EnforcementReport, ExecEnd, ExecRequest, Export, FileEntry, Forward,
@@ -148,7 +149,7 @@ impl Instance for AgentInstance {
         let _ = self.told.auditor.set(auditor);
     }
 
-    async fn trusted_certificates(&self) -> Result<Option<String>> {
+    async fn trusted_certificates(&self) -> Result<Option<TrustedCertificates>> {
         match &self.egress {
             Some(egress) => egress.trusted_certificates().await,
             None => Ok(None),

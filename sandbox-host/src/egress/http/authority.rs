@@ -24,8 +24,8 @@ const AUTHORITY_VALIDITY: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// Signs certificates for the names that a sandbox connects to. Its keys are in this process alone.
 pub(super) struct Authority {
     issuer: Issuer<'static, KeyPair>,
-    /// The certificate in PEM format.
-    certificate: String,
+    /// The certificate in DER format.
+    certificate: Vec<u8>,
     leaf_key: KeyPair,
     /// Some libraries refuse two certificates with one number.
     next_serial: AtomicU64,
@@ -43,7 +43,7 @@ impl Authority {
         let now = SystemTime::now();
         params.not_before = (now - CLOCK_SKEW).into();
         params.not_after = (now + AUTHORITY_VALIDITY).into();
-        let certificate = params.self_signed(&key)?.pem();
+        let certificate = params.self_signed(&key)?.der().to_vec();
         Ok(Self {
             issuer: Issuer::new(params, key),
             certificate,
@@ -52,8 +52,8 @@ impl Authority {
         })
     }
 
-    /// The authority's certificate in PEM format.
-    pub(super) fn certificate(&self) -> &str {
+    /// The authority's certificate in DER format.
+    pub(super) fn certificate(&self) -> &[u8] {
         &self.certificate
     }
 

@@ -6,6 +6,7 @@
 mod authority;
 mod gateway;
 mod head;
+mod key_store;
 mod placeholders;
 mod roots;
 
@@ -13,7 +14,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use sandbox_core::spi::PlaceholderSecret;
+use sandbox_core::spi::{PlaceholderSecret, TrustedCertificates};
 use sandbox_core::{Error, ErrorKind, Result};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 use tokio::net::TcpStream;
@@ -50,15 +51,21 @@ impl Terminator {
         })
     }
 
-    /// The certificates that code must trust, in PEM format: the sandbox's own authority, and those
-    /// of this host for the connections that it does not end.
-    pub(super) async fn trusted(&self) -> Result<String> {
+    /// The certificates that code must trust: the sandbox's own authority, and those of this host
+    /// for the connections that it does not end.
+    pub(super) async fn trusted(&self) -> Result<TrustedCertificates> {
         let failed = |error: String| Error::new(ErrorKind::Io, "make a certificate", error);
         let authority = self.authority.as_ref();
         let authority = authority.map_err(|error| failed(error.clone()))?;
-        let native = tokio::task::spawn_blocking(roots::native_pem).await;
+        let native = tokio::task::spawn_blocking(roots::native).await;
         let native = native.map_err(|error| failed(error.to_string()))?;
-        Ok(format!("{}{native}", authority.certificate()))
+        let all: Vec<&[u8]> = std::iter::once(authority.certificate())
+            .chain(native.iter().map(AsRef::as_ref))
+            .collect();
+        Ok(TrustedCertificates {
+            pem: roots::pem(&all),
+            java_key_store: key_store::java(&all),
+        })
     }
 
     pub(super) fn add_placeholder(&self, secret: PlaceholderSecret) -> Result<String> {

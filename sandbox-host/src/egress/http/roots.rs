@@ -11,7 +11,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 /// The authorities of this host, read once: `SSL_CERT_FILE`, or the system's.
-fn native() -> &'static [CertificateDer<'static>] {
+pub(super) fn native() -> &'static [CertificateDer<'static>] {
     static NATIVE: OnceLock<Vec<CertificateDer<'static>>> = OnceLock::new();
     NATIVE.get_or_init(|| {
         let loaded = rustls_native_certs::load_native_certs();
@@ -22,12 +22,13 @@ fn native() -> &'static [CertificateDer<'static>] {
     })
 }
 
-/// The authorities of this host in PEM format.
-pub(super) fn native_pem() -> String {
-    let own = native().iter();
-    let own = own.map(|root| Pem::new("CERTIFICATE", root.to_vec()));
-    let format = EncodeConfig::new().set_line_ending(LineEnding::LF);
-    pem::encode_many_config(&own.collect::<Vec<_>>(), format)
+/// Certificates in PEM format.
+pub(super) fn pem(certificates: &[&[u8]]) -> String {
+    let all = certificates
+        .iter()
+        .map(|certificate| Pem::new("CERTIFICATE", *certificate))
+        .collect::<Vec<_>>();
+    pem::encode_many_config(&all, EncodeConfig::new().set_line_ending(LineEnding::LF))
 }
 
 /// The settings of a TLS client that trusts this host's authorities, and those of `file`.

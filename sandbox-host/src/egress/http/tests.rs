@@ -134,7 +134,7 @@ async fn secure(
 ) -> io::Result<TlsStream<DuplexStream>> {
     let trusted = egress.trusted_certificates().await.unwrap().unwrap();
     let mut roots = RootCertStore::empty();
-    let trusted = CertificateDer::pem_slice_iter(trusted.as_bytes());
+    let trusted = CertificateDer::pem_slice_iter(trusted.pem.as_bytes());
     roots.add_parsable_certificates(trusted.map(Result::unwrap));
     let provider = tokio_rustls::rustls::crypto::ring::default_provider();
     let mut config = ClientConfig::builder_with_provider(Arc::new(provider))

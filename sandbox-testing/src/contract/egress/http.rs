@@ -9,6 +9,17 @@ use super::tls_server::TlsServer;
 use super::{EgressBackend, ONE, spec};
 use crate::contract::{TestResult, output, run};
 
+/// A program that prints what a URL has.
+const JAVA: &str = "
+import java.net.URI;
+class Visit {
+    public static void main(String[] urls) throws Exception {
+        System.out.write(URI.create(urls[0]).toURL().openStream().readAllBytes());
+        System.out.flush();
+    }
+}
+";
+
 /// Unchanged clients trust the host's certificate, and each of their requests is judged.
 ///
 /// # Errors
@@ -60,12 +71,15 @@ visit('GET', '/v2')
             );
             assert_eq!(line, why, "{printed}");
         }
+
+        sandbox.write("/tmp/Visit.java", JAVA).await?;
         for (program, arguments) in [
             ("curl", format!("-sS {url}/v1/x")),
             (
                 "node",
                 format!("-e 'fetch(\"{url}/v1/x\").then(r => r.text()).then(console.log)'"),
             ),
+            ("java", format!("/tmp/Visit.java {url}/v1/x")),
         ] {
             let installed = format!("command -v {program} || echo none");
             if output(&sandbox, &installed).await? != "none\n" {
