@@ -4,6 +4,7 @@ use async_trait::async_trait;
 use bollard::models::ImageInspect;
 use sandbox_core::spi::{Backend, Finding, Instance};
 use sandbox_core::{EnforcementReport, Error, ErrorKind, Plan, Result};
+use sandbox_host::egress::ENDS_TLS;
 use sandbox_host::{PATH, state};
 use sandbox_lang::packages::{Interpreter, PackageProvider};
 
@@ -64,6 +65,7 @@ impl<F: EngineFamily> Provisioner<'_, F> {
             own_root: true,
             carries_rules: self.config.package_network.is_none()
                 && egress::can_carry_rules(&self.engine.facts),
+            ends_tls: ENDS_TLS,
             sees_host: true,
         };
         provider.provide(self, plan).await

@@ -78,8 +78,15 @@ fn is_needed(plan: &Plan) -> bool {
         })
 }
 
-/// Writes the files into a new sandbox. Code that changes them only loses its own connections.
-pub(crate) async fn place(plan: &Plan, instance: &dyn Instance) -> Result<()> {
+/// Writes the certificates of [`Instance::trusted_certificates`] into a new sandbox, whose plan names
+/// their files to programs. Code that changes them only loses its own connections.
+///
+/// Sandboxes of a client have them. A backend calls this for sandboxes that it creates itself.
+///
+/// # Errors
+///
+/// The sandbox's.
+pub async fn place_certificates(plan: &Plan, instance: &dyn Instance) -> Result<()> {
     if !is_needed(plan) {
         return Ok(());
     }

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use sandbox_core::policy::NetworkPolicy;
 use sandbox_core::spi::{Backend, Detached, Finding, Found, Instance, RecordedSandbox};
 use sandbox_core::{EnforcementReport, Error, Plan, Result, SandboxInfo};
+use sandbox_host::egress::ENDS_TLS;
 use sandbox_host::lock;
 use sandbox_host::state::resolved;
 use sandbox_lang::packages::{FailedPackages, ProvisionNetwork};
@@ -133,7 +134,7 @@ impl LocalBackend {
             _ if plan.packages.is_empty() => ProvisionNetwork::Full,
             // There are no rules without a network namespace.
             Isolation::Landlock => ProvisionNetwork::Full,
-            _ => ProvisionNetwork::by_rules(plan, &self.config.packages),
+            _ => ProvisionNetwork::by_rules(plan, &self.config.packages, ENDS_TLS),
         };
         let lowered = lower(
             plan,

@@ -7,6 +7,7 @@ use sandbox_core::spi::Backend;
 use sandbox_core::{Plan, Result};
 use sandbox_host::PATH;
 use sandbox_host::confinement::PLATFORM_READ_ROOTS;
+use sandbox_host::egress::ENDS_TLS;
 use sandbox_lang::packages::{FailedPackages, Interpreter, PackageProvider};
 
 use crate::LocalConfig;
@@ -36,6 +37,7 @@ pub(crate) async fn provide(
         // Without a mount namespace, code sees the folders of the host.
         own_root: isolation != Isolation::Landlock,
         carries_rules: isolation != Isolation::Landlock,
+        ends_tls: ENDS_TLS,
         sees_host: true,
     };
     provider.provide(backend, plan).await

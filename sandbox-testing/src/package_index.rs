@@ -163,6 +163,11 @@ impl PackageIndex {
         }
     }
 
+    /// The port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     /// The address without a path, for other registries than Python's.
     pub fn root(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)

@@ -3,6 +3,7 @@
 use sandbox_agent::protocol::{Confinement, ResourceLimit};
 use sandbox_core::{EnforcementReport, Error, Plan, Result};
 use sandbox_host::confinement::{self, Isolation, Kernel, Paths, Profile};
+use sandbox_host::egress::ENDS_TLS;
 use sandbox_host::seccomp::Arch;
 use sandbox_lang::packages::ProvisionNetwork;
 
@@ -53,7 +54,7 @@ impl<F: EngineFamily> ContainerBackend<F> {
             _ if plan.packages.is_empty() => ProvisionNetwork::Full,
             Some(network) => ProvisionNetwork::Named(network),
             None if egress::can_carry_rules(facts) => {
-                ProvisionNetwork::by_rules(plan, &self.config.packages)
+                ProvisionNetwork::by_rules(plan, &self.config.packages, ENDS_TLS)
             }
             None => ProvisionNetwork::Full,
         };

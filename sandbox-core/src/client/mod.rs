@@ -242,7 +242,7 @@ impl SandboxClient {
                 Err(left) => refused.with_source(left),
             });
         }
-        if let Err(error) = trust::place(&plan, &*instance).await {
+        if let Err(error) = trust::place_certificates(&plan, &*instance).await {
             return Err(match instance.kill().await {
                 Ok(()) => error.on(self.tier()),
                 Err(left) => error.on(self.tier()).with_source(left),

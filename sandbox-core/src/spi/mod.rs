@@ -29,7 +29,7 @@ pub use crate::one_shot::{create_one_shot, finish_one_shot};
 pub use crate::parse_error::toml_error;
 pub use crate::pool::{Claimed, Pool, PoolItem, Starter};
 pub use crate::secret::PlaceholderSecret;
-pub use crate::trust::TrustedCertificates;
+pub use crate::trust::{TrustedCertificates, place_certificates};
 pub use crate::unique_name::unique_name;
 pub use crate::workspace::MAX_LISTED;
 #[doc(hidden)]

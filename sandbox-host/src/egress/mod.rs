@@ -63,6 +63,9 @@ use live::{Live, Refused, Ticket};
 use relay::{Buffers, Counts, RelayEnd, Traffic};
 use report::NO_HTTP;
 
+/// Whether this build has the feature `http`, so that rules at level `http` can be enforced.
+pub const ENDS_TLS: bool = cfg!(feature = "http");
+
 /// What a sandbox with rules has as `/etc/resolv.conf`: its agent is the name server, at
 /// [`sandbox_agent::protocol::NAME_SERVER`].
 pub const RESOLV_CONF: &str = "nameserver 198.18.0.1\n";

@@ -13,6 +13,7 @@ use sandbox_core::{
     ByteSize, CapabilityPolicy, EnforcementReport, Error, ErrorKind, Plan, ProvidedFolder, Result,
     SandboxSpec,
 };
+use sandbox_host::egress::ENDS_TLS;
 use sandbox_host::{PATH, lock, state};
 use sandbox_lang::packages::{
     FailedPackages, Interpreter, PackageProvider, ProvisionNetwork, disk_usage,
@@ -90,6 +91,7 @@ async fn provide(launcher: &PodLauncher, cluster: &Cluster, plan: &Plan) -> Resu
         path: PATH,
         own_root: true,
         carries_rules: egress::obstacle(launcher.egress_facts()).is_none(),
+        ends_tls: ENDS_TLS,
         sees_host: false,
     };
     let (plan, notes) = provider.provide(&provisioner, plan).await?;
@@ -127,7 +129,7 @@ impl PodLauncher {
     pub(crate) fn provision(&self, plan: &Plan) -> ProvisionNetwork<'_> {
         match plan.packages.is_empty() || egress::obstacle(self.egress_facts()).is_some() {
             true => ProvisionNetwork::Full,
-            false => ProvisionNetwork::by_rules(plan, &self.config.packages),
+            false => ProvisionNetwork::by_rules(plan, &self.config.packages, ENDS_TLS),
         }
     }
 }

@@ -46,12 +46,16 @@ impl PackageBackend for Pods {
         &self,
         settings: &PackageSettings,
         hosts: &[(&str, IpAddr)],
+        trusted: Option<&Path>,
         _state: Option<&Path>,
     ) -> Arc<dyn Backend> {
         let config = contract::config().packages(settings.clone());
         let config = hosts.iter().fold(config, |config, (name, address)| {
             config.host_address(*name, *address)
         });
+        let config = trusted
+            .into_iter()
+            .fold(config, KubernetesConfig::certificates);
         Arc::new(KubernetesBackend::new(config.default_image(PYTHON)))
     }
 

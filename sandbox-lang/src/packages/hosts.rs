@@ -8,6 +8,9 @@ use sandbox_core::{Error, ErrorKind, Plan, Result};
 use super::recipe::{Source, recipe};
 use super::{PackageSettings, plan};
 
+/// The level at which the host reads each request, and the methods of requests that change nothing.
+const DOWNLOADS: &str = "http GET,HEAD";
+
 /// Registries, and the other hosts that their pages and redirects lead to.
 const LINKS: [(&str, &[&str]); 5] = [
     ("index.crates.io", &["static.crates.io"]),
@@ -20,12 +23,18 @@ const LINKS: [(&str, &[&str]); 5] = [
 /// The rules for the registries of a plan's packages. `None` if an installer must have the whole
 /// network: it uses a proxy, a registry on the loopback, or an index of Python or cargo that may lead
 /// to any host. [`PackageSettings::hosts`] names the hosts of such an index.
+///
+/// With `ends_tls`, the backend can enforce rules at level `http`.
 #[must_use]
-pub fn registry_rules(plan: &Plan, settings: &PackageSettings) -> Option<Vec<NetworkRule>> {
+pub fn registry_rules(
+    plan: &Plan,
+    settings: &PackageSettings,
+    ends_tls: bool,
+) -> Option<Vec<NetworkRule>> {
     let mut all = Vec::new();
     for installer in plan::installers(plan) {
         let source = recipe(installer).source(settings);
-        for rule in rules(installer, &source, settings)? {
+        for rule in rules(installer, &source, settings, ends_tls)? {
             if !all.contains(&rule) {
                 all.push(rule);
             }
@@ -34,12 +43,17 @@ pub fn registry_rules(plan: &Plan, settings: &PackageSettings) -> Option<Vec<Net
     Some(all)
 }
 
-/// Refuses hosts at level `http`: an installer need not trust the authority of its sandbox.
-pub(super) fn check(settings: &PackageSettings) -> Result<()> {
+/// Refuses hosts at level `http` where the installer would not trust the authority of its sandbox.
+pub(super) fn check(settings: &PackageSettings, source: &Source, ends_tls: bool) -> Result<()> {
     match settings.hosts.iter().find(|rule| rule.reads_requests()) {
         None => Ok(()),
+        Some(_) if ends_tls && !source.has_own_trust => Ok(()),
         Some(rule) => {
-            let context = format!("hosts of packages: {rule} is at level http");
+            let why = match ends_tls {
+                true => "the installer has certificates of its own",
+                false => "it is not enforced here",
+            };
+            let context = format!("hosts of packages: {rule} is at level http, and {why}");
             let error = Error::new(ErrorKind::InvalidPolicy, "install packages", context);
             Err(error.with_fix("write it without http, so that its name is checked"))
         }
@@ -51,6 +65,7 @@ pub(super) fn rules(
     installer: Installer,
     source: &Source,
     settings: &PackageSettings,
+    ends_tls: bool,
 ) -> Option<Vec<NetworkRule>> {
     if source.is_local {
         return Some(Vec::new());
@@ -58,10 +73,15 @@ pub(super) fn rules(
     if source.uses_proxy {
         return None;
     }
+    let level = match ends_tls && !source.has_own_trust {
+        true => DOWNLOADS,
+        // Installers speak TLS or HTTP on every port.
+        false => "name",
+    };
     let mut rules = settings.hosts.clone();
     let recipe = recipe(installer);
     for url in recipe.registries(source) {
-        let rule = rule(&url)?;
+        let rule = rule(&url, level)?;
         let name = rule.destination().to_string();
         let links = LINKS.iter().find(|(registry, _)| *registry == name);
         if recipe.leads_to_any_host() && links.is_none() && settings.hosts.is_empty() {
@@ -69,7 +89,7 @@ pub(super) fn rules(
         }
         rules.push(rule);
         for host in links.map_or(&[][..], |(_, hosts)| hosts) {
-            rules.push(self::rule(&format!("https://{host}"))?);
+            rules.push(self::rule(&format!("https://{host}"), level)?);
         }
     }
     Some(rules)
@@ -77,7 +97,7 @@ pub(super) fn rules(
 
 /// A rule for the host of a URL. The operator's configuration names it, so its address may be
 /// private. `None` if no rule leads there.
-fn rule(url: &str) -> Option<NetworkRule> {
+fn rule(url: &str, level: &str) -> Option<NetworkRule> {
     let (scheme, rest) = url.split_once("://")?;
     let default_port = match scheme {
         "https" => 443,
@@ -99,8 +119,7 @@ fn rule(url: &str) -> Option<NetworkRule> {
         Destination::Network(network) if is_loopback(network.address()) => None,
         Destination::Network(_) => Some(rule),
         Destination::Name(name) if name.as_str() == "localhost" => None,
-        // Installers speak TLS or HTTP on every port.
-        _ => format!("{place} name private").parse().ok(),
+        _ => format!("{place} {level} private").parse().ok(),
     }
 }
 
@@ -115,7 +134,7 @@ mod tests {
 
     fn of(installer: Installer, settings: &PackageSettings) -> Option<Vec<String>> {
         let source = recipe(installer).source(settings);
-        let rules = rules(installer, &source, settings)?;
+        let rules = rules(installer, &source, settings, false)?;
         Some(rules.iter().map(ToString::to_string).collect())
     }
 
@@ -234,13 +253,61 @@ mod tests {
     }
 
     #[test]
-    fn hosts_at_level_http_are_refused() {
+    fn installer_without_certificates_of_its_own_only_downloads() {
+        let downloads = |source: PackageSource| {
+            let settings = pip(source);
+            let source = recipe(Installer::Pip).source(&settings);
+            let rules = rules(Installer::Pip, &source, &settings, true).unwrap();
+            rules.iter().all(NetworkRule::reads_requests)
+        };
+        assert!(downloads(PackageSource::default()));
+        let trusting = PackageSource {
+            trusted_hosts: vec!["pip.a.org".into()],
+            ..PackageSource::default()
+        };
+        assert!(!downloads(trusting));
+        let own = PackageSource {
+            certificates: Some("/etc/ca.pem".into()),
+            ..PackageSource::default()
+        };
+        assert!(!downloads(own));
+        let of_npm = |source: RegistrySource| {
+            let source = source.resolved();
+            let settings = PackageSettings::default();
+            let rules = rules(Installer::Npm, &source, &settings, true).unwrap();
+            rules.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        let npm = RegistrySource::npm("https://npm.a.org");
+        let expected = ["npm.a.org:443 http GET,HEAD private"];
+        assert_eq!(of_npm(npm.clone()), expected);
+        let expected = ["npm.a.org:443 private"];
+        assert_eq!(
+            of_npm(npm.clone().variable("npm_config_strict_ssl", "false")),
+            expected
+        );
+        let own = npm.with_certificates("npm_config_cafile", "/etc/ca.pem".as_ref());
+        assert_eq!(of_npm(own), expected);
+    }
+
+    #[test]
+    fn hosts_at_level_http_need_an_installer_that_trusts_its_sandbox() {
         let mut settings = npm("https://npm.a.org");
+        let source = recipe(Installer::Npm).source(&settings);
         settings.hosts = vec!["files.a.org".parse().unwrap()];
-        assert!(check(&settings).is_ok());
+        assert!(check(&settings, &source, false).is_ok());
         settings.hosts = vec!["files.a.org http".parse().unwrap()];
-        let error = check(&settings).unwrap_err();
+        assert!(check(&settings, &source, true).is_ok());
+        let error = check(&settings, &source, false).unwrap_err();
         assert!(error.to_string().contains("files.a.org http"), "{error}");
+        let own = Source {
+            has_own_trust: true,
+            ..source
+        };
+        let error = check(&settings, &own, true).unwrap_err();
+        assert!(
+            error.to_string().contains("certificates of its own"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use sandbox_core::policy::{Installer, NetworkPolicy, Requirement};
-use sandbox_core::spi::{Backend, Flow, Instance, OutputSink, OutputStream, unique_name};
+use sandbox_core::spi::{
+    Backend, Flow, Instance, OutputSink, OutputStream, place_certificates, unique_name,
+};
 use sandbox_core::{
     ByteSize, Capability, CapabilityPolicy, Error, ErrorKind, ExecRequest, Outcome, Plan, Result,
     SandboxSpec, admission,
@@ -48,6 +50,8 @@ pub struct InstallRequest<'a> {
     pub failed: &'a FailedPackages,
     /// See [`super::PackageProvider::carries_rules`].
     pub carries_rules: bool,
+    /// See [`super::PackageProvider::ends_tls`].
+    pub ends_tls: bool,
     /// See [`super::PackageProvider::sees_host`].
     pub sees_host: bool,
 }
@@ -85,9 +89,9 @@ pub struct Installed {
 ///   and [`Installed::note`] says so.
 /// - Must be called in a tokio runtime with time and I/O enabled.
 pub async fn provide(backend: &dyn Backend, wanted: &InstallRequest<'_>) -> Result<Installed> {
-    hosts::check(wanted.settings)?;
     let recipe = recipe(wanted.installer);
     let source = recipe.source(wanted.settings);
+    hosts::check(wanted.settings, &source, wanted.ends_tls)?;
     let cache = Cache::open(&wanted.settings.folder()?, wanted.state)?;
     let key = CacheKey::of(wanted.interpreter, &source, wanted.packages, wanted.state);
     if let CacheLookup::Genuine(folder) = cache.find(&key) {
@@ -245,6 +249,10 @@ impl InstallStep<'_> {
         } = *self;
         let plan = self.plan(network).await?;
         let instance = self.backend.create(&plan).await?;
+        if let Err(error) = place_certificates(&plan, &*instance).await {
+            instance.kill().await?;
+            return Err(error);
+        }
         if !wanted.sees_host {
             transfer::bring(&*instance, staging, &source.read_roots, plan.timeout).await?;
         }
@@ -367,7 +375,7 @@ impl InstallStep<'_> {
 /// The network of an installer: that of its registries, where the backend can carry rules.
 fn network(wanted: &InstallRequest<'_>, source: &Source) -> NetworkPolicy {
     let rules = match wanted.carries_rules || source.is_local {
-        true => hosts::rules(wanted.installer, source, wanted.settings),
+        true => hosts::rules(wanted.installer, source, wanted.settings, wanted.ends_tls),
         false => None,
     };
     match rules {

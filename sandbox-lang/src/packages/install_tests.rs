@@ -43,6 +43,7 @@ async fn provided_unless(
         state: &folder.join("state"),
         failed,
         carries_rules: false,
+        ends_tls: false,
         sees_host: true,
     };
     provide(backend, &request)
@@ -189,6 +190,7 @@ async fn npm(
         state: &folder.join("state"),
         failed: &FailedPackages::default(),
         carries_rules: false,
+        ends_tls: false,
         sees_host: true,
     };
     let installed = provide(&backend, &request).await;

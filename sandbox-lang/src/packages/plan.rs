@@ -31,6 +31,8 @@ pub struct PackageProvider<'a> {
     /// Whether the backend enforces rules for connections, so that a provision sandbox reaches its
     /// registries alone.
     pub carries_rules: bool,
+    /// Whether the backend can enforce rules at level `http`.
+    pub ends_tls: bool,
     /// Whether sandboxes see folders of this host. To and from others, the work folder of an
     /// installation is copied: their write root and read roots are then empty folders of their own at
     /// the same paths.
@@ -92,6 +94,7 @@ impl PackageProvider<'_> {
             state: self.state,
             failed: self.failed,
             carries_rules: self.carries_rules,
+            ends_tls: self.ends_tls,
             sees_host: self.sees_host,
         };
         // Boxed: it creates a sandbox, so its future would otherwise contain itself.

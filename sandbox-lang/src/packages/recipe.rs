@@ -146,6 +146,8 @@ pub(super) struct Source {
     pub is_local: bool,
     /// Whether the installer reaches its registries through a proxy.
     pub uses_proxy: bool,
+    /// Whether the installer trusts other certificates than this host does, or checks none.
+    pub has_own_trust: bool,
     /// Identifies the registries and how to reach them, without passwords.
     pub identity: String,
 }

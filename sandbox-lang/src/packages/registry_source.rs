@@ -155,9 +155,21 @@ impl RegistrySource {
             read_roots: files.cloned().collect(),
             is_local: false,
             uses_proxy: self.environment.keys().any(|name| is_proxy(name)),
+            has_own_trust: !self.certificates.is_empty()
+                || self.environment.keys().any(|name| is_trust(name)),
             identity: variables.collect::<Vec<_>>().join("\n"),
         }
     }
+}
+
+/// Whether a variable turns the check of certificates off.
+fn is_trust(name: &str) -> bool {
+    [
+        "npm_config_strict_ssl",
+        "GOINSECURE",
+        "NODE_TLS_REJECT_UNAUTHORIZED",
+    ]
+    .contains(&name)
 }
 
 /// Whether a variable names a proxy: the usual ones, npm's and cargo's.

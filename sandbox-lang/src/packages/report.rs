@@ -26,6 +26,13 @@ pub fn provisioned(network: &ProvisionNetwork<'_>) -> Enforcement {
         ProvisionNetwork::Rules(rules) if rules.is_empty() => {
             return Enforcement::enforced(Mechanism::ProvisionSandbox);
         }
+        ProvisionNetwork::Rules(rules) if rules.iter().all(NetworkRule::reads_requests) => {
+            return Enforcement::enforced([
+                Mechanism::ProvisionSandbox,
+                Mechanism::HostDialsAllowedNames,
+                Mechanism::RequestsChecked,
+            ]);
+        }
         ProvisionNetwork::Rules(rules) => {
             let hosts = rules.iter().map(|rule| rule.destination().to_string());
             let hosts = hosts.collect::<Vec<_>>().join(", ");
@@ -55,9 +62,11 @@ pub enum ProvisionNetwork<'a> {
 
 impl ProvisionNetwork<'_> {
     /// The network of a backend that enforces rules, for a plan with packages.
+    ///
+    /// With `ends_tls`, the backend can enforce rules at level `http`.
     #[must_use]
-    pub fn by_rules(plan: &Plan, settings: &PackageSettings) -> Self {
-        registry_rules(plan, settings).map_or(Self::Full, Self::Rules)
+    pub fn by_rules(plan: &Plan, settings: &PackageSettings, ends_tls: bool) -> Self {
+        registry_rules(plan, settings, ends_tls).map_or(Self::Full, Self::Rules)
     }
 }
 

@@ -34,8 +34,9 @@ pub struct PackageSettings {
     /// each installation.
     pub cran: Option<RegistrySource>,
     /// Rules for hosts that an installer needs beside its registries, such as those that the pages
-    /// of an index of Python lead to, at level `tcp` or `name`. Without them, the provision sandbox
-    /// for an unknown index of Python or cargo has the whole network.
+    /// of an index of Python lead to. Without them, the provision sandbox for an unknown index of
+    /// Python or cargo has the whole network. Level `http` needs an installer whose configuration
+    /// names no certificates.
     pub hosts: Vec<NetworkRule>,
     /// Time limit of an installation, including the wait for a concurrent one of the same packages.
     pub timeout: Duration,

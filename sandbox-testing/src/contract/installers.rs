@@ -2,12 +2,14 @@
 //! languages.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
 use std::time::Duration;
 
-use sandbox_core::{ByteSize, Cpus, ErrorKind, SandboxClient};
+use sandbox_core::{ByteSize, Capability, Cpus, Enforcement, ErrorKind, SandboxClient};
 use sandbox_lang::packages::{PackageSettings, RegistrySource};
 use sandbox_lang::{CodeRequest, RunCode as _};
 
+use super::egress::TlsServer;
 use super::packages::{PackageBackend, PackageCache, PackageTest, policy_with};
 use super::{LANGUAGES, PYTHON, TestResult, client_of, run_within, shell};
 use crate::package_index::PackageIndex;
@@ -101,16 +103,28 @@ struct Case {
 impl Case {
     fn check(self, backend: &'static dyn PackageBackend) -> TestResult {
         let registry = (self.registry)();
-        let url = registry.root().replace("127.0.0.1", REGISTRY);
+        let tls = TlsServer::before(REGISTRY, registry.port());
+        let url = format!("https://{REGISTRY}:{}", tls.port);
         let cache = cache(backend, |settings| (self.configure)(settings, url));
-        self.check_in(backend, &cache)
+        self.check_in(backend, &cache, Some(tls.certificate()))
     }
 
-    fn check_in(&self, backend: &'static dyn PackageBackend, cache: &PackageCache) -> TestResult {
+    fn check_in(
+        &self,
+        backend: &'static dyn PackageBackend,
+        cache: &PackageCache,
+        trusted: Option<&Path>,
+    ) -> TestResult {
         run_within(TIME_LIMIT, async {
-            let client = client(backend, cache, self.wanted);
+            let client = client(backend, cache, trusted, self.wanted);
             let spec = spec(backend, LANGUAGES);
             let sandbox = client.create(&spec).await?;
+            let report = sandbox.enforcement();
+            let installation = report.get(Capability::PackageInstallation);
+            assert!(
+                installation.is_some_and(Enforcement::is_enforced),
+                "{installation:?}"
+            );
             let request = CodeRequest::new(self.language, self.code);
             let result = sandbox.run_code(request).await?;
             assert_eq!(result.check()?.stdout_text(), self.shown);
@@ -123,7 +137,7 @@ impl Case {
             assert!(!tried.success(), "{}", tried.output());
             assert!(!tried.stdout.bytes.is_empty(), "{}", tried.output());
             sandbox.kill().await?;
-            let absent = self::client(backend, cache, &[self.absent]);
+            let absent = self::client(backend, cache, trusted, &[self.absent]);
             let error = absent.create(&spec).await.expect_err("absent");
             assert_eq!(error.kind(), ErrorKind::PackageNotFound, "{error}");
             Ok(())
@@ -153,14 +167,14 @@ fn cargo(backend: &'static dyn PackageBackend) -> TestResult {
         file: "/cargo-packages/vendor/demo-1.0.0/Cargo.toml",
         absent: "cargo:absent",
     }
-    .check_in(backend, &cache)
+    .check_in(backend, &cache, None)
 }
 
 fn missing(backend: &'static dyn PackageBackend) -> TestResult {
     run_within(TIME_LIMIT, async {
         let cache = cache(backend, |_| ());
         for (package, fix) in [("go:example.org/demo", "golang"), ("cran:demo", "r-ver")] {
-            let client = client(backend, &cache, &[package]);
+            let client = client(backend, &cache, None, &[package]);
             let error = client.create(&spec(backend, PYTHON)).await;
             let error = error.expect_err("the image has no such program");
             assert_eq!(error.kind(), ErrorKind::InstallFailed, "{error}");
@@ -176,7 +190,7 @@ fn native(backend: &'static dyn PackageBackend) -> TestResult {
         let url = registry.root().replace("127.0.0.1", REGISTRY);
         let source = RegistrySource::cran([url]);
         let cache = cache(backend, |settings| settings.cran = Some(source));
-        let client = client(backend, &cache, &["cran:native"]);
+        let client = client(backend, &cache, None, &["cran:native"]);
         let error = client.create(&spec(backend, LANGUAGES)).await;
         let error = error.expect_err("the image has no make");
         assert_eq!(error.kind(), ErrorKind::PackageNeedsBuild, "{error}");
@@ -198,10 +212,11 @@ fn cache(
 fn client(
     backend: &'static dyn PackageBackend,
     cache: &PackageCache,
+    trusted: Option<&Path>,
     packages: &[&str],
 ) -> SandboxClient {
     let hosts = [(REGISTRY, IpAddr::from(Ipv4Addr::LOCALHOST))];
-    let backend = backend.with_packages(&cache.settings, &hosts, None);
+    let backend = backend.with_packages(&cache.settings, &hosts, trusted, None);
     client_of(backend, policy_with(packages).timeout(TIME_LIMIT))
 }
 

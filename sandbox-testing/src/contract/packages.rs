@@ -20,12 +20,13 @@ use crate::package_index::{FILES, INDEX, SplitIndex, wheel};
 /// A backend that installs packages. Its sandboxes have Python with pip.
 #[async_trait]
 pub trait PackageBackend: Sync {
-    /// The backend, with these settings. Names have these addresses. `state` is its state folder,
-    /// if it can have another one.
+    /// The backend, with these settings. Names have these addresses. The host trusts the authority
+    /// in the file `trusted`. `state` is its state folder, if it can have another one.
     fn with_packages(
         &self,
         settings: &PackageSettings,
         hosts: &[(&str, IpAddr)],
+        trusted: Option<&Path>,
         state: Option<&Path>,
     ) -> Arc<dyn Backend>;
 
@@ -53,7 +54,7 @@ impl dyn PackageBackend {
     }
 
     fn client(&self, cache: &PackageCache, packages: &[&str]) -> SandboxClient {
-        let backend = self.with_packages(&cache.settings, &[], None);
+        let backend = self.with_packages(&cache.settings, &[], None, None);
         client_of(backend, policy_with(packages))
     }
 
@@ -254,7 +255,7 @@ fn detached(backend: &'static dyn PackageBackend) -> TestResult {
         let state = tempfile::tempdir().expect("a folder");
         let client = |packages: &[&str]| {
             let state = state.path().join("state");
-            let backend = backend.with_packages(&cache.settings, &[], Some(&state));
+            let backend = backend.with_packages(&cache.settings, &[], None, Some(&state));
             client_of(backend, policy_with(packages))
         };
         let spec = backend
@@ -297,7 +298,7 @@ fn registries(backend: &'static dyn PackageBackend) -> TestResult {
         backend.adapt(&mut cache.settings);
         let client = |cache: &PackageCache| {
             let hosts = [INDEX, FILES].map(|name| (name, IpAddr::from(Ipv4Addr::LOCALHOST)));
-            let backend = backend.with_packages(&cache.settings, &hosts, None);
+            let backend = backend.with_packages(&cache.settings, &hosts, None, None);
             client_of(backend, policy_with(&["demo"]))
         };
         cache.settings.hosts = vec!["other.test".parse()?];

@@ -83,6 +83,7 @@ impl PackageBackend for TestEngine {
         &self,
         settings: &PackageSettings,
         hosts: &[(&str, IpAddr)],
+        trusted: Option<&Path>,
         state: Option<&Path>,
     ) -> Arc<dyn Backend> {
         let config = self
@@ -92,6 +93,9 @@ impl PackageBackend for TestEngine {
         let config = hosts.iter().fold(config, |config, (name, address)| {
             config.host_address(*name, *address)
         });
+        let config = trusted
+            .into_iter()
+            .fold(config, ContainerConfig::certificates);
         let config = state
             .into_iter()
             .fold(config, ContainerConfig::state_folder);

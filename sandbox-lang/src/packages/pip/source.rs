@@ -151,6 +151,11 @@ impl PackageSource {
             read_roots: self.read_roots(),
             is_local: self.is_of_folders_alone(),
             uses_proxy: self.proxy.is_some() || self.variables.keys().any(|name| is_proxy(name)),
+            has_own_trust: self.certificates.is_some()
+                || !self.trusted_hosts.is_empty()
+                || CERTIFICATES
+                    .iter()
+                    .any(|name| self.variables.contains_key(*name)),
             identity: self.identity(),
         }
     }

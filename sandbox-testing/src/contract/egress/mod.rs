@@ -23,6 +23,8 @@ use sandbox_core::{
 use super::{TestResult, client_of};
 
 pub use audited::connections_and_rules_are_audited;
+pub(crate) use tls_server::TlsServer;
+
 pub use http::requests_are_judged_by_rules_at_level_http;
 pub use lifecycle::{
     connections_end_with_the_owner, connections_end_with_the_sandbox,

@@ -6,15 +6,16 @@ use std::sync::Arc;
 
 use rcgen::{CertificateParams, KeyPair};
 use tempfile::NamedTempFile;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
+use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 
 /// The server, which runs until the test program ends.
-pub(super) struct TlsServer {
-    pub(super) port: u16,
+pub(crate) struct TlsServer {
+    pub(crate) port: u16,
     /// Its certificate in PEM format.
     certificate: NamedTempFile,
 }
@@ -22,6 +23,15 @@ pub(super) struct TlsServer {
 impl TlsServer {
     /// A server with the certificate of `name`, which answers each request with the request's head.
     pub(super) fn start(name: &str) -> Self {
+        Self::with(name, None)
+    }
+
+    /// A server with the certificate of `name` in front of one without TLS on this port.
+    pub(crate) fn before(name: &str, port: u16) -> Self {
+        Self::with(name, Some(port))
+    }
+
+    fn with(name: &str, forward: Option<u16>) -> Self {
         let key = KeyPair::generate().expect("a key");
         let params = CertificateParams::new([name.to_owned()]).expect("a name");
         let certificate = params.self_signed(&key).expect("a certificate");
@@ -37,7 +47,7 @@ impl TlsServer {
             );
         let acceptor = TlsAcceptor::from(Arc::new(config.expect("a certificate with its key")));
         let (listener, port) = super::servers::listener();
-        std::thread::spawn(move || serve(listener, &acceptor));
+        std::thread::spawn(move || serve(listener, &acceptor, forward));
         Self {
             port,
             certificate: file,
@@ -45,12 +55,12 @@ impl TlsServer {
     }
 
     /// The file with the authority of its certificate.
-    pub(super) fn certificate(&self) -> &Path {
+    pub(crate) fn certificate(&self) -> &Path {
         self.certificate.path()
     }
 }
 
-fn serve(listener: TcpListener, acceptor: &TlsAcceptor) {
+fn serve(listener: TcpListener, acceptor: &TlsAcceptor, forward: Option<u16>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -64,6 +74,13 @@ fn serve(listener: TcpListener, acceptor: &TlsAcceptor) {
                 let Ok(mut stream) = acceptor.accept(stream).await else {
                     return;
                 };
+                if let Some(port) = forward {
+                    let server = TcpStream::connect(("127.0.0.1", port)).await;
+                    let mut server = server.expect("a server");
+                    // Clients may end without a word.
+                    let _ = copy_bidirectional(&mut stream, &mut server).await;
+                    return;
+                }
                 let mut head = Vec::new();
                 while let Ok(byte) = stream.read_u8().await {
                     head.push(byte);
