@@ -61,7 +61,7 @@ impl Contender for SandboxCommand {
                 self.warm = Some(name);
             }
             let name = self.warm.as_deref().expect("it has just been created");
-            self.command(&["exec", "--quiet", name, "--", TRUE])
+            self.command(&["exec", name, "--", TRUE])
         };
         Ok(vec![(
             workload.measurement(),

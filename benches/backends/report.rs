@@ -121,7 +121,7 @@ impl fmt::Display for Report {
         )?;
         let mut line = |cells: [&str; 6]| {
             let [backend, measurement, contender, runs, median, ratio] = cells;
-            let names = format!("{backend:<8}{measurement:<12}{contender:<24}");
+            let names = format!("{backend:<16}{measurement:<14}{contender:<24}");
             writeln!(formatter, "{names}{runs:>4}  {median:<36}{ratio}")
         };
         let ratio = "sandbox / contender";

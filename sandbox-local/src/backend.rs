@@ -40,6 +40,8 @@ pub struct LocalBackend {
     detached: DetachedSandboxes,
     /// The last lowered plan: callers usually ask for the same one again.
     last: Mutex<Option<CachedLowering>>,
+    /// The network namespace of the next sandbox, once a plan has been assessed.
+    network: Mutex<Option<Network>>,
     /// Whether the first `list` has removed leftovers already.
     swept: Once,
     /// The sets of packages that failed to install.
@@ -70,8 +72,25 @@ impl LocalBackend {
             detached: DetachedSandboxes::new(TIER, config.clone()),
             config,
             last: Mutex::new(None),
+            network: Mutex::new(None),
             swept: Once::new(),
             failed_packages: FailedPackages::default(),
+        }
+    }
+
+    /// Begins to create the network namespace of the next sandbox before the first look at the host,
+    /// which takes as long. On a host where that look finds another kind of isolation, the namespace
+    /// goes unused.
+    fn begin_network(&self, plan: &Plan) {
+        let mut network = lock(&self.network);
+        // After a fork, the other process has it.
+        let is_needed = !network.as_ref().is_some_and(Network::is_of_this_process)
+            && rustix::process::geteuid().is_root()
+            && plan.packages.is_empty()
+            && !matches!(plan.network, NetworkPolicy::Full);
+        if is_needed {
+            // A failure is reported where the namespace turns out to be needed.
+            *network = Network::begin().ok();
         }
     }
 
@@ -164,16 +183,6 @@ impl LocalBackend {
     }
 }
 
-/// Begins to create the network namespace before the first look at the host, which takes as long.
-/// On a host where that look finds another kind of isolation, the namespace goes unused.
-fn begin_network(plan: &Plan) -> Option<Network> {
-    let needed = rustix::process::geteuid().is_root()
-        && plan.packages.is_empty()
-        && !matches!(plan.network, NetworkPolicy::Full);
-    // A failure is reported where the namespace turns out to be needed.
-    needed.then(Network::begin).and_then(std::io::Result::ok)
-}
-
 fn isolation(host: &Host) -> Result<Isolation> {
     host.isolation().ok_or_else(|| {
         let (reason, fix) = match &host.namespaces {
@@ -200,11 +209,13 @@ impl Backend for LocalBackend {
     }
 
     async fn assess(&self, plan: &Plan) -> Result<EnforcementReport> {
+        self.begin_network(plan);
         Ok(self.lower(plan)?.report.clone())
     }
 
     async fn create(&self, plan: &Plan) -> Result<Box<dyn Instance>> {
-        let network = begin_network(plan);
+        self.begin_network(plan);
+        let network = lock(&self.network).take();
         let host = Host::detect(&self.config);
         let folder = state::folder(&self.config, host.user.id);
         state::prepare(TIER, &folder, host.user.id)?;

@@ -22,8 +22,10 @@ use super::latch::Latch;
 #[derive(Debug, Clone)]
 pub(crate) struct Network(Arc<NetworkSlot>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct NetworkSlot {
+    /// The process that began it.
+    process: u32,
     latch: Latch,
     descriptor: AtomicI32,
     made: OnceLock<io::Result<OwnedFd>>,
@@ -33,7 +35,12 @@ impl Network {
     /// Starts to create one.
     pub(crate) fn begin() -> io::Result<Self> {
         static THREAD: WorkerThread<Sender<Network>> = WorkerThread::new("sandbox-network");
-        let network = Self(Arc::default());
+        let network = Self(Arc::new(NetworkSlot {
+            process: std::process::id(),
+            latch: Latch::default(),
+            descriptor: AtomicI32::default(),
+            made: OnceLock::new(),
+        }));
         let thread = THREAD.handle(|| {
             let (sender, requests) = channel();
             let home = File::open(NAMESPACE)?;
@@ -43,6 +50,12 @@ impl Network {
             .send(network.clone())
             .map_err(|_| io::Error::other("the thread that creates networks has ended"))?;
         Ok(network)
+    }
+
+    /// Whether this process began it. A child of a fork has neither the thread, nor the namespace for
+    /// itself.
+    pub(crate) fn is_of_this_process(&self) -> bool {
+        self.0.process == std::process::id()
     }
 
     /// Waits until it exists. Makes system calls only. The descriptor belongs to the process that
