@@ -232,6 +232,12 @@ fn begin_agent(tier: &str, launch: Launch, leftovers: Leftovers) -> Result<Pendi
     crate::spawn::begin_start(launch, leftovers).map_err(|cause| not_started(tier, cause))
 }
 
+/// File systems that current kernels can id-map.
+const MAPPABLE: [&str; 4] = ["btrfs", "ext4", "tmpfs", "xfs"];
+
+/// How many mounts an error names.
+const MOST_NAMED: usize = 3;
+
 /// Names the file systems that could not be id-mapped, if that may be why the agent did not start.
 pub(crate) fn with_file_systems(error: Error, mapped: &[IdMappedFolder]) -> Error {
     let source = error.cause().map(ToString::to_string);
@@ -240,14 +246,22 @@ pub(crate) fn with_file_systems(error: Error, mapped: &[IdMappedFolder]) -> Erro
     let (true, Ok(table)) = (is_mapping, mount_table()) else {
         return error;
     };
-    let kinds = mapped
+    let all = mapped
         .iter()
-        .flat_map(|folder| mounts_of(&table, &folder.path))
-        .map(|mount| mount.kind.as_str())
-        .collect::<BTreeSet<_>>();
-    let kinds = kinds.into_iter().collect::<Vec<_>>().join(", ");
+        .flat_map(|folder| mounts_of(&table, &folder.path));
+    // The others are why it failed, unless an old kernel cannot map these either.
+    let (mappable, others): (BTreeSet<_>, BTreeSet<_>) = all
+        .map(|mount| (mount.kind.as_str(), mount.at.as_path()))
+        .partition(|(kind, _)| MAPPABLE.contains(kind));
+    let named = if others.is_empty() { mappable } else { others };
+    let shown = named.iter().take(MOST_NAMED);
+    let shown = shown.map(|(kind, at)| format!("{kind} on {}", at.display()));
+    let mut shown = shown.collect::<Vec<_>>().join(", ");
+    if named.len() > MOST_NAMED {
+        shown += &format!(" and {} more", named.len() - MOST_NAMED);
+    }
     error.with_fix(format!(
-        "its file systems are {kinds}: use a folder of ext4, xfs, btrfs or tmpfs without other mounts in it, make it read-only, or run as an ordinary user",
+        "it has {shown}: use a folder of ext4, xfs, btrfs or tmpfs without other mounts in it, make it read-only, or run as an ordinary user",
     ))
 }
 

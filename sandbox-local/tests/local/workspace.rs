@@ -212,7 +212,7 @@ fn nested_mounts_are_visible_and_equally_restricted() {
                 // The error names a file system that cannot be ID-mapped.
                 let error = refused(Workspace::read_write(place.path())).await;
                 let fix = error.fix().unwrap_or_default();
-                assert!(fix.contains("proc on ") && fix.contains("tmpfs"), "{error}");
+                assert!(fix.starts_with("it has proc on "), "{error}");
             });
             let status = Command::new("umount")
                 .args(["-R"])
