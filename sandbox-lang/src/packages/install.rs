@@ -250,8 +250,10 @@ impl InstallStep<'_> {
         let plan = self.plan(network).await?;
         let instance = self.backend.create(&plan).await?;
         if let Err(error) = place_certificates(&plan, &*instance).await {
-            instance.kill().await?;
-            return Err(error);
+            return Err(match instance.kill().await {
+                Ok(()) => error,
+                Err(left) => error.with_source(left),
+            });
         }
         if !wanted.sees_host {
             transfer::bring(&*instance, staging, &source.read_roots, plan.timeout).await?;
