@@ -61,6 +61,13 @@ async fn restart_and_clean(engine: &mut PrivateEngine, what: &str) {
     let again = engine.client().prune().await.expect("an answer");
     assert!(again.is_empty(), "removed twice: {again:?}");
     assert_eq!(engine.volumes().len(), 1, "the agent's volume");
+    let records = std::fs::read_dir(engine.state().join("containers"));
+    let records = records.into_iter().flatten().flatten();
+    let records = records.map(|record| record.file_name().to_string_lossy().into_owned());
+    // A record is kept while the engine lists its container.
+    let listed = engine.dead();
+    let stale = records.filter(|record| !listed.iter().any(|(id, _)| id == record));
+    assert_eq!(stale.collect::<Vec<_>>(), [""; 0], "{what}");
 }
 
 async fn during_exec(engine: &mut PrivateEngine, signal: Signal) -> sandbox_core::Result<()> {

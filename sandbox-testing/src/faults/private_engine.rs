@@ -16,7 +16,7 @@ use sandbox_core::spi::unique_name;
 use sandbox_core::{CapabilityPolicy, SandboxClient, SandboxSpec};
 
 use super::EngineLauncher;
-use super::removed_containers::is_removed;
+use super::removed_containers::{is_removed, trace_of};
 use crate::contract::{BUSYBOX, TestResult, client_of};
 use crate::engine_api;
 use crate::processes::{Signal, containing, send};
@@ -26,6 +26,9 @@ pub const IMAGE: &str = BUSYBOX;
 
 /// The longest that a daemon may take to answer, or to end.
 const DAEMON_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The name of the folder of clients' records, in an engine's folder.
+pub const CLIENT_STATE: &str = "state";
 
 /// What an engine is started with, beside what its launcher says. Needs root.
 #[derive(Debug, Clone, Default)]
@@ -284,7 +287,7 @@ impl PrivateEngine {
 
     /// The folder of the clients' records of detached sandboxes.
     pub fn state(&self) -> PathBuf {
-        self.folder.path().join("state")
+        self.folder.path().join(CLIENT_STATE)
     }
 
     pub fn client(&self) -> SandboxClient {
@@ -306,6 +309,19 @@ impl PrivateEngine {
         listed
             .filter(|container| !is_removed(&self.socket(), self.folder(), container))
             .map(engine_api::names_and_state)
+            .collect()
+    }
+
+    /// The IDs of the containers that the engine lists as dead, and what exists of each.
+    pub fn dead(&self) -> Vec<(String, Option<String>)> {
+        let listed = engine_api::list(&self.socket(), "/containers/json?all=true");
+        let listed = listed.as_array().expect("a list").iter();
+        listed
+            .filter(|container| container["State"] == "dead")
+            .map(|container| {
+                let id = container["Id"].as_str().expect("an id");
+                (id.to_owned(), trace_of(&self.socket(), self.folder(), id))
+            })
             .collect()
     }
 
@@ -341,7 +357,8 @@ impl PrivateEngine {
             }
             assert!(
                 start.elapsed() < bound,
-                "{what}: {left:?} after {bound:?}; the engine logged:\n{}",
+                "{what}: {left:?} after {bound:?}; what exists of the dead ones: {:?}; the engine logged:\n{}",
+                self.dead(),
                 self.log_tail()
             );
             tokio::time::sleep(Duration::from_millis(50)).await;
