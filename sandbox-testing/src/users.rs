@@ -2,6 +2,7 @@
 
 use std::fs::Permissions;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
+use std::path::Path;
 use std::process::{Command, Output};
 
 use tempfile::TempDir;
@@ -48,6 +49,19 @@ pub fn open_folder() -> TempDir {
     folder.expect("a temporary folder")
 }
 
+/// Copies a program that will be started.
+///
+/// A process of its own writes the copy. Otherwise a program that another thread starts could inherit
+/// the open file for a moment, and a file that is open for writing cannot be executed.
+///
+/// # Panics
+///
+/// If it cannot be copied.
+pub fn copy_program(from: &Path, to: &Path) {
+    let copied = Command::new("cp").arg("--").args([from, to]).status();
+    assert!(copied.expect("cp starts").success(), "{}", from.display());
+}
+
 /// Another run of the current test program, from a copy that every user may execute.
 pub struct Rerun {
     folder: TempDir,
@@ -63,7 +77,7 @@ impl Rerun {
     pub fn new(user: Option<u32>) -> Self {
         let folder = open_folder();
         let program = std::env::current_exe().expect("this program");
-        std::fs::copy(program, folder.path().join("tests")).expect("copied");
+        copy_program(&program, &folder.path().join("tests"));
         let runtime = folder.path().join("runtime");
         std::fs::create_dir(&runtime).expect("a folder");
         chown(&runtime, user, user).expect("its owner");

@@ -11,7 +11,7 @@ mod sandbox;
 use std::os::unix::process::CommandExt as _;
 use std::process::ExitCode;
 
-use sandbox_testing::users::{Rerun, is_root};
+use sandbox_testing::users::{Rerun, copy_program, is_root};
 use sandbox_testing::{named_tests, trials};
 
 /// A user that owns nothing on this machine.
@@ -58,7 +58,7 @@ fn no_rerun() -> Option<&'static str> {
 fn detached_sandbox_works_as_ordinary_user() {
     let rerun = Rerun::new(Some(USER));
     let program = rerun.folder().join("sandbox");
-    std::fs::copy(common::program(), &program).unwrap();
+    copy_program(&common::program(), &program);
     let output = rerun
         .command()
         .arg("--test-threads=2")

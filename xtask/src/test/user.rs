@@ -9,6 +9,7 @@ use std::ffi::OsStr;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::cargo::{Executable, Workspace};
 use crate::engines::Account;
@@ -183,8 +184,16 @@ fn copy_folder(from: &Path, to: &Path, target: &Path) -> Result<(), Failure> {
 /// If it cannot be copied.
 pub fn copy_file(from: &Path, to: &Path) -> Result<(), Failure> {
     let doing = || format!("cannot copy {} to {}", from.display(), to.display());
-    fs::copy(from, to).context(doing)?;
     let executable = from.metadata().context(doing)?.permissions().mode() & 0o100 != 0;
+    if executable {
+        // Another job that starts meanwhile would inherit the open file, which then cannot be executed.
+        let copied = Command::new("cp").arg("--").args([from, to]).status();
+        if !copied.context(doing)?.success() {
+            return Err(Failure::new(doing()));
+        }
+    } else {
+        fs::copy(from, to).context(doing)?;
+    }
     let mode = if executable { 0o755 } else { 0o644 };
     fs::set_permissions(to, Permissions::from_mode(mode)).context(doing)
 }
