@@ -43,6 +43,35 @@ pub struct CliArguments {
     pub verbose: bool,
 }
 
+/// The commands that scripts and programs start many times, without the others.
+///
+/// clap builds the options of every command that it knows, which takes longer than the parsing.
+#[derive(Debug, Parser)]
+#[command(name = "sandbox")]
+pub struct FrequentArguments {
+    #[command(subcommand)]
+    command: FrequentCommand,
+    #[arg(long, global = true)]
+    verbose: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum FrequentCommand {
+    Run(Box<RunArguments>),
+    Exec(Box<ExecArguments>),
+}
+
+impl From<FrequentArguments> for CliArguments {
+    fn from(arguments: FrequentArguments) -> Self {
+        let FrequentArguments { command, verbose } = arguments;
+        let command = match command {
+            FrequentCommand::Run(arguments) => Command::Run(arguments),
+            FrequentCommand::Exec(arguments) => Command::Exec(*arguments),
+        };
+        Self { command, verbose }
+    }
+}
+
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {

@@ -16,9 +16,9 @@ mod user_config;
 use std::ffi::OsString;
 use std::io::Write as _;
 
-use clap::{CommandFactory as _, FromArgMatches as _};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser as _};
 
-use arguments::{CliArguments, Command};
+use arguments::{CliArguments, Command, FrequentArguments};
 use command_error::{CommandError, Outcome};
 use commands::end::EndMethod;
 use exit::Exit;
@@ -57,12 +57,21 @@ enum ParseError {
 /// asks for events.
 fn parse(arguments: &[OsString]) -> Result<(CliArguments, bool), ParseError> {
     let config = UserConfig::read().map_err(ParseError::Config)?;
+    let verbose = config.verbose.unwrap_or(false);
+    let is_frequent = matches!(arguments.get(1), Some(name) if name == "run" || name == "exec");
+    // All commands are known where this one has an error or needs help.
+    if is_frequent
+        && config.changes_no_option()
+        && let Ok(parsed) = FrequentArguments::try_parse_from(arguments)
+    {
+        return Ok((parsed.into(), verbose));
+    }
     let command = config.apply(CliArguments::command());
     let parsed = command
         .try_get_matches_from(arguments)
         .and_then(|matches| CliArguments::from_arg_matches(&matches))
         .map_err(ParseError::Line)?;
-    Ok((parsed, config.verbose.unwrap_or(false)))
+    Ok((parsed, verbose))
 }
 
 fn dispatch(command: Command) -> Outcome {

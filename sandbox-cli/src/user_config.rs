@@ -94,6 +94,11 @@ impl UserConfig {
         })
     }
 
+    /// Whether [`UserConfig::apply`] has nothing to do.
+    pub fn changes_no_option(&self) -> bool {
+        self.backend.is_none() && self.output.is_none()
+    }
+
     /// Makes the values the defaults of their options.
     pub fn apply(&self, mut command: clap::Command) -> clap::Command {
         if let Some(backend) = &self.backend {
