@@ -5,20 +5,16 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use sandbox_core::policy::{Installer, NetworkPolicy, Requirement};
-use sandbox_core::spi::{
-    Backend, Flow, Instance, OutputSink, OutputStream, place_certificates, unique_name,
-};
+use sandbox_core::spi::{Backend, Instance, place_certificates, unique_name};
 use sandbox_core::{
-    ByteSize, Capability, CapabilityPolicy, Error, ErrorKind, ExecRequest, Outcome, Plan, Result,
+    Capability, CapabilityPolicy, Error, ErrorKind, ExecRequest, Outcome, Plan, Result,
     SandboxSpec, admission,
 };
 
 use super::cache::{Cache, CacheKey, CacheLookup, Staging, is_folder};
+use super::installer_errors::{InstallerErrors, MAX_OUTPUT};
 use super::recipe::{InstallPlace, Recipe, Source, recipe};
 use super::{FailedPackages, Interpreter, PackageSettings, failure, hosts, storage, transfer};
-
-/// Maximum size of an installer's output.
-const MAX_OUTPUT: ByteSize = ByteSize::mib(1);
 
 /// How many bytes of an installer's log to read, from its beginning.
 const MAX_LOG: u64 = 16 * 1024 * 1024;
@@ -477,27 +473,6 @@ fn log(path: &Path) -> String {
         tracing::debug!(%cause, "the installer's log");
     }
     String::from_utf8_lossy(&bytes).into_owned()
-}
-
-/// Collects the installer's error output and keeps its end.
-#[derive(Debug, Default)]
-struct InstallerErrors {
-    stderr: Vec<u8>,
-}
-
-#[async_trait::async_trait]
-impl OutputSink for InstallerErrors {
-    async fn write(&mut self, stream: OutputStream, bytes: &[u8]) -> Flow {
-        if stream == OutputStream::Stdout {
-            return Flow::Continue;
-        }
-        self.stderr.extend_from_slice(bytes);
-        let most = MAX_OUTPUT.as_usize();
-        if self.stderr.len() > 2 * most {
-            self.stderr.drain(..self.stderr.len() - most);
-        }
-        Flow::Continue
-    }
 }
 
 #[cfg(test)]

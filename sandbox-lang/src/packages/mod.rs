@@ -37,6 +37,7 @@ mod gem;
 mod go;
 mod hosts;
 mod install;
+mod installer_errors;
 mod interpreter;
 mod live;
 mod live_folder;
