@@ -149,6 +149,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn namespace_of_another_process_is_not_this_processs() {
+        let own = Network::begin().expect("a thread");
+        assert!(own.is_of_this_process());
+        let other = Network(Arc::new(NetworkSlot {
+            process: std::process::id() + 1,
+            latch: Latch::default(),
+            descriptor: AtomicI32::default(),
+            made: OnceLock::new(),
+        }));
+        assert!(!other.is_of_this_process());
+    }
+
+    #[test]
     fn namespace_differs_from_the_hosts_or_reports_why_not() {
         let network = Network::begin().expect("a thread");
         let host = std::fs::metadata(NAMESPACE).expect("procfs").ino();

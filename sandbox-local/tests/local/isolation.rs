@@ -11,7 +11,7 @@ use sandbox_testing::wait::wait_until_async;
 
 use crate::harness::{Need, Test, test};
 
-use crate::support::{create, namespaces, policy, run, sh};
+use crate::support::{client, create, namespaces, policy, run, sh, spec};
 
 pub const TESTS: &[Test] = &[
     test!(async program_output_and_exit_code_are_returned),
@@ -25,6 +25,7 @@ pub const TESTS: &[Test] = &[
     test!(async open_descriptors_are_not_inherited),
     test!(async code_has_no_capability_and_is_not_root),
     test!(async sandboxes_do_not_share_writable_folders),
+    test!(async concurrent_sandboxes_have_networks_of_their_own, Need::Namespaces),
     test!(async root_cannot_be_remounted, Need::Namespaces),
 ];
 
@@ -257,6 +258,26 @@ async fn sandboxes_do_not_share_writable_folders() {
     let read = "cat ${TMPDIR:-/tmp}/shared shared /dev/shm/*";
     let result = other.exec(&sh(read)).await.expect("it runs");
     assert_eq!(result.stdout_text(), "");
+}
+
+async fn concurrent_sandboxes_have_networks_of_their_own() {
+    let client = client(policy());
+    let specs = [spec(), spec(), spec()];
+    let (one, two, three) = tokio::join!(
+        client.create(&specs[0]),
+        client.create(&specs[1]),
+        client.create(&specs[2]),
+    );
+    let host = std::fs::read_link("/proc/self/ns/net").expect("procfs");
+    let mut seen = vec![format!("{}\n", host.display())];
+    let all = [one, two, three].map(|sandbox| sandbox.expect("a sandbox"));
+    for sandbox in &all {
+        let network = sandbox.exec(&sh("readlink /proc/self/ns/net")).await;
+        let network = network.expect("it runs").stdout_text();
+        assert!(network.starts_with("net:["), "{network}");
+        assert!(!seen.contains(&network), "{network} in {seen:?}");
+        seen.push(network);
+    }
 }
 
 async fn root_cannot_be_remounted() {
