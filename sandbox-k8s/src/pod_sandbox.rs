@@ -46,7 +46,7 @@ impl PodLauncher {
         }
         if self.carries_rules(plan) {
             let (hosts, certificates) = (&self.config.hosts, self.config.certificates.as_deref());
-            sandbox = sandbox.with_egress(plan, EgressOptions::new(hosts, certificates));
+            sandbox = sandbox.with_egress(plan, EgressOptions::new(hosts, certificates)?);
         }
         let settings = &mut sandbox.settings;
         let lease = self.config.lease.max(SHORTEST_LEASE);

@@ -167,7 +167,7 @@ pub(crate) async fn start(request: &CreationRequest<'_>) -> Result<AgentInstance
         Some(private) => in_host_namespaces(request, private, agent)?,
     };
     let sandbox = match &lowered.setup.egress {
-        Some(_) => sandbox.with_egress(plan, EgressOptions::new(hosts, certificates)),
+        Some(_) => sandbox.with_egress(plan, EgressOptions::new(hosts, certificates)?),
         None => sandbox,
     };
     let watch = match lowered.sampled_memory {

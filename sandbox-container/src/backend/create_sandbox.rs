@@ -226,7 +226,7 @@ impl<F: EngineFamily> ContainerBackend<F> {
         }
         if name_volume.is_some() {
             let (hosts, certificates) = (&self.config.hosts, self.config.certificates.as_deref());
-            sandbox = sandbox.with_egress(plan, EgressOptions::new(hosts, certificates));
+            sandbox = sandbox.with_egress(plan, EgressOptions::new(hosts, certificates)?);
         }
         let make_dirs = &mut sandbox.settings.make_dirs;
         let mut body = match &container_plan.confined {

@@ -26,6 +26,7 @@ mod http;
 mod http;
 mod limits;
 mod live;
+mod name_servers;
 mod options;
 mod own_addresses;
 mod relay;
@@ -51,6 +52,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 
 pub use end::{Carried, CarryEnd, CarryEvent, ConnectionDenial, EndReason};
+pub use name_servers::{NAME_SERVERS, NameServers};
 pub use options::EgressOptions;
 pub use report::{DETACHED_RULES, gaps, with_rules};
 pub use resolver::{HostsResolver, Resolver, SystemResolver};

@@ -5,7 +5,9 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{HostsResolver, Resolver, SystemResolver};
+use sandbox_core::Result;
+
+use super::{HostsResolver, NameServers, Resolver, SystemResolver};
 
 /// How this host reaches servers.
 #[derive(Clone)]
@@ -19,13 +21,21 @@ pub struct EgressOptions {
 
 impl EgressOptions {
     /// These names have these addresses, and servers may have certificates of the authorities in
-    /// `certificates`.
-    #[must_use]
-    pub fn new(hosts: &BTreeMap<String, IpAddr>, certificates: Option<&Path>) -> Self {
-        Self {
-            resolver: Arc::new(HostsResolver::new(hosts.clone())),
+    /// `certificates`. Other names have those of the name servers that [`super::NAME_SERVERS`] of
+    /// this process lists, or of the host's resolver.
+    ///
+    /// # Errors
+    ///
+    /// As [`NameServers::from_environment`].
+    pub fn new(hosts: &BTreeMap<String, IpAddr>, certificates: Option<&Path>) -> Result<Self> {
+        let others: Arc<dyn Resolver> = match NameServers::from_environment()? {
+            Some(servers) => Arc::new(servers),
+            None => Arc::new(SystemResolver::default()),
+        };
+        Ok(Self {
+            resolver: Arc::new(HostsResolver::new(hosts.clone(), others)),
             certificates: certificates.map(Path::to_owned),
-        }
+        })
     }
 }
 

@@ -39,21 +39,18 @@ impl Default for SystemResolver {
     }
 }
 
-/// Addresses of some names, before the host's resolver is asked.
-#[derive(Debug, Clone, Default)]
+/// Addresses of some names, before another resolver is asked.
+#[derive(Clone)]
 pub struct HostsResolver {
     hosts: BTreeMap<String, IpAddr>,
-    system: SystemResolver,
+    others: Arc<dyn Resolver>,
 }
 
 impl HostsResolver {
-    /// These names, in lower case, have these addresses.
+    /// These names, in lower case, have these addresses, and `others` finds those of all others.
     #[must_use]
-    pub fn new(hosts: BTreeMap<String, IpAddr>) -> Self {
-        Self {
-            hosts,
-            system: SystemResolver::default(),
-        }
+    pub fn new(hosts: BTreeMap<String, IpAddr>, others: Arc<dyn Resolver>) -> Self {
+        Self { hosts, others }
     }
 }
 
@@ -62,7 +59,7 @@ impl Resolver for HostsResolver {
     async fn resolve(&self, name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
         match self.hosts.get(name) {
             Some(address) => Ok(vec![SocketAddr::new(*address, port)]),
-            None => self.system.resolve(name, port).await,
+            None => self.others.resolve(name, port).await,
         }
     }
 }

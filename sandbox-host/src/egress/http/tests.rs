@@ -81,7 +81,7 @@ impl TestServer {
         let hosts = [NAME, "b.test"].map(|name| (name.to_owned(), IpAddr::from([127, 0, 0, 1])));
         let options = EgressOptions::new(&hosts.into(), trusts.then_some(file.path()));
         let rules = EgressRules::parse(rules).unwrap();
-        let egress = Egress::with_options(rules, NetworkPolicy::Full, options);
+        let egress = Egress::with_options(rules, NetworkPolicy::Full, options.unwrap());
         (egress, file)
     }
 }
