@@ -1,13 +1,14 @@
 //! Calls on hosts by their names, which only the name server of a sandbox with egress rules knows.
 
 use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::runtime::Errno;
 
 use crate::ProbeArguments;
-use crate::call::{close, poll};
-use crate::call_result::{self, CallResult, any};
+use crate::call::{close, pause, poll};
+use crate::call_result::{self, CallResult, Denied, any, done};
 use crate::kernel;
 use crate::network::{Address, DATAGRAM, STREAM, addresses, connect};
 
@@ -23,15 +24,99 @@ const ANSWER: &[u8] = b"here";
 /// The most bytes of all answers on a connection.
 const LONGEST_ANSWER: usize = 4096;
 
-/// Sends a message to a port of a name, then to each of the addresses, until the suite's server
-/// answers. Arguments: the message in hexadecimal digits, a name or nothing, its port, addresses.
+/// The addresses of names, and then others. Arguments from `first` on: names separated by commas or
+/// nothing, their port, addresses.
+fn targets(
+    arguments: &ProbeArguments,
+    first: usize,
+) -> impl Iterator<Item = Result<Address, Errno>> + '_ {
+    let (names, port) = (arguments.text(first), arguments.text(first + 1));
+    let names = names.split(',').filter(|name| !name.is_empty());
+    let named = names.map(move |name| look_up(name, port));
+    named.chain(addresses(arguments, first + 2).map(Ok))
+}
+
+/// Sends a message in hexadecimal digits to each of the targets, until the suite's server answers.
 fn reach(arguments: &ProbeArguments, kind: usize) -> CallResult {
     let message = digits(arguments.text(0));
-    let (name, port) = (arguments.text(1), arguments.text(2));
-    let named = (!name.is_empty()).then(|| look_up(name, port));
-    let listed = addresses(arguments, 3).map(Ok);
-    let targets = named.into_iter().chain(listed);
-    any(targets.map(|address| exchange(&address?, kind, &message)))
+    any(targets(arguments, 1).map(|address| exchange(&address?, kind, &message)))
+}
+
+/// Sends a message to every target. Success if the suite's server answers each. It ends early where
+/// there is no name server.
+pub fn each(arguments: &ProbeArguments) -> CallResult {
+    let message = digits(arguments.text(0));
+    let mut errors = Vec::new();
+    for target in targets(arguments, 1) {
+        match target {
+            Ok(address) => errors.extend(exchange(&address, STREAM, &message).err()),
+            Err(Errno::ENOENT) => errors.push(Errno::ENOENT),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    match errors.is_empty() {
+        true => done(),
+        false => Err(Denied::Errors(errors)),
+    }
+}
+
+/// Sends a message again and again over one connection. Success if the suite's server answers each
+/// time. Arguments: how often, the message, targets, of which the first counts that accepts.
+pub fn held(arguments: &ProbeArguments) -> CallResult {
+    /// The pause between two messages, in milliseconds.
+    const BETWEEN: usize = 50;
+    let times = arguments.number(0);
+    let message = digits(arguments.text(1));
+    let mut refused = Vec::new();
+    let mut connected = targets(arguments, 2).filter_map(|target| {
+        let socket = target.and_then(|address| connect(&address, STREAM));
+        socket.map_err(|error| refused.push(error)).ok()
+    });
+    let Some(socket) = connected.next() else {
+        drop(connected);
+        return Err(Denied::Errors(refused));
+    };
+    for _ in 0..times {
+        if !ask(socket, &message)?.ends_with(ANSWER) {
+            return Err(Errno::EACCES.into());
+        }
+        pause(BETWEEN);
+    }
+    done()
+}
+
+/// Sends a request to the first target that answers, and follows its redirection as HTTP clients do.
+pub fn followed(arguments: &ProbeArguments) -> CallResult {
+    let message = digits(arguments.text(0));
+    let answers = targets(arguments, 1).filter_map(|address| {
+        let socket = connect(&address.ok()?, STREAM).ok()?;
+        let answer = ask(socket, &message).and_then(|answer| to_its_end(socket, answer));
+        close(socket);
+        answer.ok()
+    });
+    let answer = answers
+        .map(|answer| String::from_utf8_lossy(&answer).into_owned())
+        .next();
+    let answer = answer.unwrap_or_default();
+    let location = answer.split("Location: http://").nth(1);
+    let location = location.and_then(|rest| rest.split("\r\n").next());
+    let parsed = location.and_then(|location| {
+        let (server, path) = location.split_once('/')?;
+        let (host, port) = server.split_once(':')?;
+        Some((host, port, path))
+    });
+    let Some((host, port, path)) = parsed else {
+        return Err(Denied::Word("not_redirected"));
+    };
+    // Clients find the name `localhost` in a file, too.
+    let own = Address::parse(&format!("127.0.0.1/{port}")).ok_or(Errno::EINVAL);
+    let request = format!("GET /{path} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+    let there = match Address::parse(&format!("{host}/{port}")) {
+        Some(address) => Ok(address),
+        None => look_up(host, port),
+    };
+    let tried = [there, own].into_iter();
+    any(tried.map(|address| exchange(&address?, STREAM, request.as_bytes())))
 }
 
 pub fn tcp(arguments: &ProbeArguments) -> CallResult {

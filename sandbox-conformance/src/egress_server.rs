@@ -6,6 +6,7 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::host_leftovers::TOKEN;
+use crate::name_server::ANOTHER_ADDRESS;
 
 /// How long a client may take to send its message.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -13,8 +14,14 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The most bytes of a message.
 const MAX_MESSAGE: usize = 4096;
 
+/// A header of requests to the port for level `name`: the server leads the client there.
+pub const REDIRECT: &str = "X-Redirect: ";
+
 /// The messages that have arrived in this process.
 static RECEIVED: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
+
+/// Those of them that arrived at [`ANOTHER_ADDRESS`].
+static RECEIVED_AT_ANOTHER: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
 
 /// The server of this process, once a probe needed it. Its ports are part of policies, so that
 /// equal ones share a sandbox.
@@ -24,8 +31,11 @@ static SERVER: LazyLock<EgressServer> =
 /// Ports of this host's loopback, for one kind of rule each.
 #[derive(Debug)]
 pub struct EgressServer {
-    /// For a rule that allows everything, also private addresses. The UDP port has the same number.
+    /// For a rule that allows everything, also private addresses. The UDP port has the same number,
+    /// and so has that of [`ANOTHER_ADDRESS`].
     pub open: u16,
+    /// The same, for connections with many messages.
+    pub held: u16,
     /// For a rule that does not allow private addresses.
     pub public: u16,
     /// For a rule of another name.
@@ -50,16 +60,36 @@ impl EgressServer {
     /// Whether a message that contains this text has arrived.
     #[must_use]
     pub fn has_received(text: &str) -> bool {
+        Self::count(text) > 0
+    }
+
+    /// How many messages with this text have arrived.
+    #[must_use]
+    pub fn count(text: &str) -> usize {
         let received = RECEIVED.lock().unwrap_or_else(PoisonError::into_inner);
+        let with_text = received.iter().filter(|message| contains(message, text));
+        with_text.count()
+    }
+
+    /// Whether a message that contains this text has arrived at [`ANOTHER_ADDRESS`].
+    #[must_use]
+    pub fn has_received_at_another(text: &str) -> bool {
+        let received = RECEIVED_AT_ANOTHER
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         received.iter().any(|message| contains(message, text))
     }
 
     fn start() -> io::Result<Self> {
-        let (listener, datagrams) = same_port()?;
+        let (listener, another, datagrams) = same_port()?;
         std::thread::Builder::new().spawn(move || answer_datagrams(&datagrams))?;
         let listen = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
         Ok(Self {
-            open: serve(listener, answer)?,
+            open: {
+                serve(another, answer_at_another)?;
+                serve(listener, answer)?
+            },
+            held: serve(listen()?, answer_each)?,
             public: serve(listen()?, answer)?,
             of_another: serve(listen()?, answer)?,
             named: serve(listen()?, answer)?,
@@ -68,14 +98,17 @@ impl EgressServer {
     }
 }
 
-/// Sockets for TCP and UDP with one number, which other programs may use in one of the protocols.
-fn same_port() -> io::Result<(TcpListener, UdpSocket)> {
+/// Sockets for TCP, for TCP at [`ANOTHER_ADDRESS`] and for UDP with one number, which other programs
+/// may use in one of them.
+fn same_port() -> io::Result<(TcpListener, TcpListener, UdpSocket)> {
     // Those in use, so that each of them is tried once.
     let mut others = Vec::new();
     loop {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-        match UdpSocket::bind(listener.local_addr()?) {
-            Ok(datagrams) => return Ok((listener, datagrams)),
+        let address = listener.local_addr()?;
+        let another = TcpListener::bind((ANOTHER_ADDRESS, address.port()));
+        match another.and_then(|another| Ok((another, UdpSocket::bind(address)?))) {
+            Ok((another, datagrams)) => return Ok((listener, another, datagrams)),
             Err(error) if error.kind() == io::ErrorKind::AddrInUse && others.len() < 100 => {
                 others.push(listener);
             }
@@ -99,6 +132,42 @@ fn serve(listener: TcpListener, answer: fn(TcpStream) -> io::Result<()>) -> io::
 
 /// Reads a message of the suite, and answers it. A client that leaves early needs no answer.
 fn answer(mut peer: TcpStream) -> io::Result<()> {
+    let message = read_message(&mut peer)?;
+    if !keep(&message) {
+        return Ok(());
+    }
+    let request = String::from_utf8_lossy(&message);
+    match request.lines().find_map(|line| line.strip_prefix(REDIRECT)) {
+        // The dot ends a marker.
+        Some(there) => {
+            let head = format!("HTTP/1.1 302 Found\r\nLocation: http://{there}.\r\n");
+            peer.write_all(format!("{head}Content-Length: 0\r\n\r\n").as_bytes())
+        }
+        None => peer.write_all(b"here"),
+    }
+}
+
+/// The same at [`ANOTHER_ADDRESS`].
+fn answer_at_another(mut peer: TcpStream) -> io::Result<()> {
+    let message = read_message(&mut peer)?;
+    let mut received = RECEIVED_AT_ANOTHER
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    received.push(message);
+    drop(received);
+    peer.write_all(b"here")
+}
+
+/// Answers one message after the other.
+fn answer_each(mut peer: TcpStream) -> io::Result<()> {
+    while keep(&read_message(&mut peer)?) {
+        peer.write_all(b"here")?;
+    }
+    Ok(())
+}
+
+/// Reads until the message is one of the suite.
+fn read_message(peer: &mut TcpStream) -> io::Result<Vec<u8>> {
     peer.set_read_timeout(Some(PATIENCE))?;
     let mut message = Vec::new();
     let mut piece = [0; 512];
@@ -108,10 +177,7 @@ fn answer(mut peer: TcpStream) -> io::Result<()> {
             length => message.extend_from_slice(&piece[..length]),
         }
     }
-    if keep(&message) {
-        peer.write_all(b"here")?;
-    }
-    Ok(())
+    Ok(message)
 }
 
 /// Answers requests without a body, until one asks to close the connection.
@@ -121,6 +187,10 @@ fn answer_requests(mut peer: TcpStream) -> io::Result<()> {
     let mut byte = [0];
     while peer.read(&mut byte)? == 1 && head.len() < MAX_MESSAGE {
         head.push(byte[0]);
+        // The preface of HTTP/2, whose frames are one message.
+        if head == b"PRI " {
+            return answer(peer);
+        }
         if !head.ends_with(b"\r\n\r\n") {
             continue;
         }

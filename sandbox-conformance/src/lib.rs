@@ -32,6 +32,7 @@ mod host_leftovers;
 pub mod known_leaks;
 pub mod leftovers;
 pub mod listeners;
+mod name_server;
 pub mod pool;
 mod probe;
 pub mod probes;

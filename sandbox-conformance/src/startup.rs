@@ -4,10 +4,12 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use crate::host_fixture::{SECRET_VARIABLE, package_variables, random_name};
+use crate::name_server::name_server_variable;
 use crate::probe::ProbeError;
 
 /// Executes this program again, once, with a secret in its environment that no sandbox may see and
-/// with the variables of the package fixture. Call it before anything else.
+/// with the variables of the package fixture and of the suite's name server. Call it before
+/// anything else.
 ///
 /// # Errors
 ///
@@ -20,6 +22,7 @@ pub fn reexec_with_secret() -> Result<(), ProbeError> {
         .args(std::env::args_os().skip(1))
         .env(SECRET_VARIABLE, format!("secret-{}", random_name()))
         .envs(package_variables())
+        .envs([name_server_variable()])
         .exec();
     Err(ProbeError::new(format!(
         "cannot start this program again with {SECRET_VARIABLE} set: {error}"

@@ -66,6 +66,8 @@ pub(super) struct Alteration {
     pub(super) immortal: bool,
     /// Whether every sandbox is the first one.
     pub(super) recycled: bool,
+    /// Whether new egress rules are only reported.
+    pub(super) keeps_rules: bool,
 }
 
 impl Alteration {
@@ -78,6 +80,7 @@ impl Alteration {
         exports: ExportAlteration::Straight,
         immortal: false,
         recycled: false,
+        keeps_rules: false,
     };
 }
 

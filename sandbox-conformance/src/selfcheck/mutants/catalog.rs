@@ -372,6 +372,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "packages::no_registry",
     ]),
     loosened_rules::NAMES,
+    loosened_rules::SUFFIXES,
+    loosened_rules::KEPT,
     loosened_rules::PORTS,
     loosened_rules::PRIVATE,
     loosened_rules::REQUESTS,

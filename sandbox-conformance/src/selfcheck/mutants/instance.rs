@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use sandbox_core::policy::EgressRules;
 use sandbox_core::spi::{ControlReceiver, Input, Instance, OutputSink, Source};
 use sandbox_core::{
     ArtifactLimits, Copied, EnforcementReport, Error, ErrorKind, ExecEnd, ExecRequest, Export,
@@ -241,6 +242,13 @@ impl Instance for AlteredInstance {
 
     async fn follow_logs(&self, tail: Option<u32>, sink: &mut dyn OutputSink) -> Result<()> {
         self.instance.follow_logs(tail, sink).await
+    }
+
+    async fn set_egress(&self, rules: EgressRules) -> Result<()> {
+        match self.alteration.keeps_rules {
+            true => Ok(()),
+            false => self.instance.set_egress(rules).await,
+        }
     }
 
     async fn stop(&self, grace: Duration) -> Result<()> {

@@ -14,8 +14,37 @@ pub(super) const NAMES: Mutant = loosened(
             false => vec![rule.clone()],
         })
     },
-    &["egress::other_name"],
+    &["egress::other_name", "egress::rebound_name"],
 );
+
+/// Every name of the suite is below this suffix.
+pub(super) const SUFFIXES: Mutant = loosened(
+    "wildcards of the suffix above",
+    |plan| {
+        replace(plan, |rule, _| {
+            let text = rule.to_string();
+            let suffix = text
+                .strip_prefix("*.")
+                .and_then(|rest| rest.split_once('.'));
+            vec![match suffix {
+                Some((_, above)) => parsed(format!("*.{above}")),
+                None => rule.clone(),
+            }]
+        })
+    },
+    &["egress::denied_lookup"],
+)
+.may(&["egress::"]);
+
+pub(super) const KEPT: Mutant = Mutant {
+    name: "rules never revoked",
+    own: &["egress::revoked_rule"],
+    change: MutantChange::Alteration(Alteration {
+        keeps_rules: true,
+        ..Alteration::NONE
+    }),
+    ..PLAIN
+};
 
 pub(super) const PORTS: Mutant = loosened(
     "every rule's port for every name",
@@ -32,7 +61,11 @@ pub(super) const PORTS: Mutant = loosened(
 pub(super) const PRIVATE: Mutant = loosened(
     "private addresses allowed",
     |plan| replace(plan, |rule, _| with(rule, None, true)),
-    &["egress::private_address"],
+    &[
+        "egress::other_forms",
+        "egress::private_address",
+        "egress::redirection",
+    ],
 );
 
 pub(super) const REQUESTS: Mutant = loosened(
@@ -44,7 +77,10 @@ pub(super) const REQUESTS: Mutant = loosened(
     },
     &[
         "egress::climbing_path",
+        "egress::connect_method",
         "egress::encrypted_hello",
+        "egress::http2_authority",
+        "egress::http2_request",
         "egress::later_host",
         "egress::no_server_name",
         "egress::other_host",

@@ -3,10 +3,17 @@
 //! The name `localhost` is the one that every host resolves, and its addresses are private. So the
 //! rules say `private` where a connection must work.
 
+mod messages;
+mod names;
+mod redirected;
+mod revoked;
+
 use sandbox_core::policy::{EgressRules, NetworkPolicy};
 
 use crate::egress_server::EgressServer;
+use crate::name_server::{ANOTHER_ADDRESS, MANY, MAPPED, OPEN, REBOUND, UNSPECIFIED};
 use crate::probes::prelude::*;
+use messages::{Attempted, FirstMessage, Hello};
 
 /// The name that leads to the suite's server.
 const NAME: &str = "localhost";
@@ -39,6 +46,23 @@ pub static PROBES: &[Probe] = &[
     )
     .setup(|_| with_requests()),
     Probe::isolation(
+        "egress::connect_method",
+        EGRESS,
+        "asks an allowed server, at level http, for a tunnel to another one",
+        REFUSED_REQUEST,
+        |context| judged(context, &[("CONNECT allowed.test:443", NAME)]),
+    )
+    .setup(|_| with_requests()),
+    // A question is a message to the owner of the name.
+    Probe::isolation(
+        "egress::denied_lookup",
+        EGRESS,
+        "connects to names that no rule allows: of another zone, with many labels, and a long one",
+        names::NOT_ASKED,
+        |context| Box::pin(names::denied_lookup(context)),
+    )
+    .setup(|_| with_names()),
+    Probe::isolation(
         "egress::encrypted_hello",
         EGRESS,
         "asks for an allowed name with TLS whose real server name is encrypted",
@@ -46,6 +70,32 @@ pub static PROBES: &[Probe] = &[
         |context| requests(context, Hello::Encrypted),
     )
     .setup(|_| with_rules()),
+    Probe::isolation(
+        "egress::http2_authority",
+        EGRESS,
+        "connects to an allowed name, and asks for another host over HTTP/2 without TLS",
+        REFUSED_REQUEST,
+        |context| {
+            let permitted = Attempted::to(EgressServer::get().named);
+            let attack = permitted.saying(FirstMessage::Http2 { host: ANOTHER });
+            let permitted = permitted.saying(FirstMessage::Http { host: NAME });
+            Box::pin(connect(context, permitted, attack))
+        },
+    )
+    .setup(|_| with_rules()),
+    Probe::isolation(
+        "egress::http2_request",
+        EGRESS,
+        "asks an allowed server, at level http, over HTTP/2 without TLS",
+        REFUSED_REQUEST,
+        |context| {
+            let permitted = Attempted::to(EgressServer::get().read);
+            let attack = permitted.saying(FirstMessage::Http2 { host: NAME });
+            let permitted = permitted.saying(FirstMessage::Requests(&[("GET /allowed/", NAME)]));
+            Box::pin(connect(context, permitted, attack))
+        },
+    )
+    .setup(|_| with_requests()),
     Probe::isolation(
         "egress::later_host",
         EGRESS,
@@ -59,12 +109,33 @@ pub static PROBES: &[Probe] = &[
         },
     )
     .setup(|_| with_requests()),
+    // Upper and lower case are bits that the owner of a name can read.
+    Probe::isolation(
+        "egress::name_case",
+        EGRESS,
+        "connects to an allowed name in upper case, and reads what the name server was asked",
+        names::IN_LOWER_CASE,
+        |context| Box::pin(names::case(context)),
+    )
+    .setup(|_| with_names()),
     Probe::isolation(
         "egress::no_server_name",
         EGRESS,
         "connects to an allowed name with TLS that names no server",
         REFUSED_REQUEST,
         |context| requests(context, Hello::Unnamed),
+    )
+    .setup(|_| with_rules()),
+    Probe::isolation(
+        "egress::number_forms",
+        EGRESS,
+        "connects to this host's loopback by names that libraries take for its address",
+        NO_SUCH_NAME,
+        |context| {
+            let permitted = Attempted::to(EgressServer::get().open);
+            let attack = permitted.named("2130706433,127.1,0x7f.1,0177.0.0.1,127.0.0.1");
+            Box::pin(connect(context, permitted, attack))
+        },
     )
     .setup(|_| with_rules()),
     Probe::isolation(
@@ -128,6 +199,14 @@ pub static PROBES: &[Probe] = &[
     )
     .setup(|_| with_rules()),
     Probe::isolation(
+        "egress::other_forms",
+        EGRESS,
+        "connects to allowed names whose addresses are other forms of this host's loopback",
+        PRIVATE,
+        |context| Box::pin(names::other_forms(context)),
+    )
+    .setup(|_| with_names()),
+    Probe::isolation(
         "egress::private_address",
         EGRESS,
         "connects to an allowed name whose address is private, which its rule does not allow",
@@ -139,6 +218,31 @@ pub static PROBES: &[Probe] = &[
         },
     )
     .setup(|_| with_rules()),
+    // The host must dial the address that it judged.
+    Probe::isolation(
+        "egress::rebound_name",
+        EGRESS,
+        "connects twice to an allowed name, whose second address a rule denies",
+        names::REBINDING,
+        |context| Box::pin(names::rebound(context)),
+    )
+    .setup(|_| with_names()),
+    Probe::isolation(
+        "egress::redirection",
+        EGRESS,
+        "follows an allowed server's redirection to a private address, which no rule allows",
+        PRIVATE,
+        |context| Box::pin(redirected::follow(context)),
+    )
+    .setup(|_| with_rules()),
+    Probe::isolation(
+        "egress::revoked_rule",
+        EGRESS,
+        "holds a connection and opens another one after its rule was revoked",
+        revoked::ENDED,
+        |context| Box::pin(revoked::hold(context)),
+    )
+    .setup(|_| with_rules().fresh()),
     Probe::isolation(
         "egress::udp",
         EGRESS,
@@ -146,14 +250,19 @@ pub static PROBES: &[Probe] = &[
         NO_SUCH_PORT,
         |context| {
             let permitted = Attempted::to(EgressServer::get().open);
-            let attack = Attempted {
-                subcommand: "udp-named",
-                ..permitted
-            };
-            Box::pin(connect(context, permitted, attack))
+            Box::pin(connect(context, permitted, permitted.with_a_datagram()))
         },
     )
     .setup(|_| with_rules()),
+    // Each name below a wildcard is a message to the owner of its suffix.
+    Probe::isolation(
+        "egress::wildcard_names",
+        EGRESS,
+        "connects to 150 names below a wildcard at once",
+        names::TOO_MANY,
+        |context| Box::pin(names::many(context)),
+    )
+    .setup(|_| with_a_wildcard().fresh()),
 ];
 
 /// The loopback of the sandbox has no such listener. The attack tries it after the name.
@@ -191,10 +300,29 @@ fn with_rules() -> SandboxSetup {
     let server = EgressServer::get();
     rules(&[
         format!("{NAME}:{} tcp private", server.open),
+        format!("{NAME}:{} tcp private", server.held),
         format!("{NAME}:{} tcp", server.public),
         format!("{ANOTHER}:{} tcp private", server.of_another),
         format!("{NAME}:{} name private", server.named),
     ])
+}
+
+/// Rules for names that only the suite's name server knows.
+fn with_names() -> SandboxSetup {
+    let server = EgressServer::get();
+    let (open, public) = (server.open, server.public);
+    rules(&[
+        format!("*.{OPEN}:{open} tcp private"),
+        format!("*.{REBOUND}:{open} tcp private"),
+        format!("!{ANOTHER_ADDRESS}:{open}"),
+        format!("*.{UNSPECIFIED}:{public} tcp"),
+        format!("*.{MAPPED}:{public} tcp"),
+    ])
+}
+
+/// A rule whose names are used up.
+fn with_a_wildcard() -> SandboxSetup {
+    rules(&[format!("*.{MANY}:{} tcp private", EgressServer::get().open)])
 }
 
 /// A rule at level `http`.
@@ -207,133 +335,6 @@ fn with_requests() -> SandboxSetup {
 fn without_the_name() -> SandboxSetup {
     let open = EgressServer::get().open;
     rules(&[format!("{ANOTHER}:{open} tcp private"), format!("!{NAME}")])
-}
-
-/// What a client sends. The suite's server recognizes the marker.
-#[derive(Debug, Clone, Copy)]
-enum FirstMessage {
-    /// The marker alone.
-    Plain,
-    /// A request for this host.
-    Http { host: &'static str },
-    /// Requests, each with a method, a path and a host.
-    Requests(&'static [(&'static str, &'static str)]),
-    /// The first message of TLS.
-    Tls(Hello),
-}
-
-/// How a TLS client names its server.
-#[derive(Debug, Clone, Copy)]
-enum Hello {
-    Named(&'static str),
-    Unnamed,
-    /// The readable name is the allowed one.
-    Encrypted,
-}
-
-impl FirstMessage {
-    fn bytes(self, marker: &str) -> Vec<u8> {
-        match self {
-            Self::Plain => marker.into(),
-            Self::Http { host } => {
-                format!("GET / HTTP/1.1\r\nHost: {host}\r\nX-Probe: {marker}\r\n\r\n").into()
-            }
-            Self::Requests([earlier @ .., last]) => {
-                // The server must not take them for the attack.
-                let before = marker.replace('.', "-before.");
-                let request = |(line, host): &(&str, &str), marker: &str, end: &str| {
-                    format!("{line} HTTP/1.1\r\nHost: {host}\r\nX-Probe: {marker}\r\n{end}\r\n")
-                };
-                let earlier = earlier.iter().map(|asked| request(asked, &before, ""));
-                let last = request(last, marker, "Connection: close\r\n");
-                earlier.chain([last]).collect::<String>().into()
-            }
-            Self::Requests([]) => Vec::new(),
-            Self::Tls(hello) => hello.bytes(marker),
-        }
-    }
-}
-
-impl Hello {
-    /// A client's hello, with the marker in an extension that servers ignore.
-    fn bytes(self, marker: &str) -> Vec<u8> {
-        const SERVER_NAME: u16 = 0;
-        const ENCRYPTED_HELLO: u16 = 0xfe0d;
-        const IGNORED: u16 = 0xaaaa;
-        let server_name = |name: &str| {
-            let entry = [&[0][..], &counted(name.as_bytes())].concat();
-            extension(SERVER_NAME, &counted(&entry))
-        };
-        let named = match self {
-            Self::Named(name) => server_name(name),
-            Self::Unnamed => Vec::new(),
-            Self::Encrypted => {
-                let outer = server_name(NAME);
-                [outer, extension(ENCRYPTED_HELLO, &[0; 40])].concat()
-            }
-        };
-        let extensions = [named, extension(IGNORED, marker.as_bytes())].concat();
-        let body = [
-            // The version and a random number.
-            &[3, 3][..],
-            &[7; 32],
-            // No session, one cipher suite, no compression.
-            &[0],
-            &counted(&[0x13, 0x01]),
-            &[1, 0],
-            &counted(&extensions),
-        ];
-        let body = body.concat();
-        // A length of 24 bits.
-        let handshake = [&[1, 0][..], &counted(&body)].concat();
-        [&[22, 3, 1][..], &counted(&handshake)].concat()
-    }
-}
-
-/// Bytes after their number.
-fn counted(bytes: &[u8]) -> Vec<u8> {
-    let count = u16::try_from(bytes.len()).expect("a short message");
-    [&count.to_be_bytes()[..], bytes].concat()
-}
-
-fn extension(kind: u16, content: &[u8]) -> Vec<u8> {
-    [&kind.to_be_bytes()[..], &counted(content)].concat()
-}
-
-/// A connection to a port of [`NAME`], and without a sandbox to that of the loopback.
-#[derive(Debug, Clone, Copy)]
-struct Attempted {
-    subcommand: &'static str,
-    /// The name to look up. Empty for the address alone.
-    name: &'static str,
-    port: u16,
-    message: FirstMessage,
-}
-
-impl Attempted {
-    fn to(port: u16) -> Self {
-        Self {
-            subcommand: "tcp-named",
-            name: NAME,
-            port,
-            message: FirstMessage::Plain,
-        }
-    }
-
-    fn saying(self, message: FirstMessage) -> Self {
-        Self { message, ..self }
-    }
-
-    fn by_address(self) -> Self {
-        Self { name: "", ..self }
-    }
-
-    fn call(self, marker: &str) -> Call {
-        let message = self.message.bytes(marker);
-        let digits: String = message.iter().map(|byte| format!("{byte:02x}")).collect();
-        let port = self.port.to_string();
-        Call::new([self.subcommand, &digits, self.name, &port]).and(format!("127.0.0.1/{port}"))
-    }
 }
 
 /// At level `http`: an allowed request, and these.
@@ -365,9 +366,7 @@ async fn connect(
     context
         .host_control(&attack.by_address().call(&marker("host")))
         .await?;
-    // Without a sandbox, the attack says why.
-    if let Ok(Some(gap)) = context.declared_gap().await {
-        context.not_offered(format!("egress rules: {gap}"));
+    if !offered(context).await {
         return Ok(());
     }
     context
@@ -378,4 +377,14 @@ async fn connect(
     let untouched = !EgressServer::has_received(&denied);
     context.check_host("messages at the host's server", untouched);
     Ok(())
+}
+
+/// Whether the tier enforces rules; otherwise records that it does not. Without a sandbox, the attack
+/// says why.
+async fn offered(context: &mut ProbeContext) -> bool {
+    let gap = context.declared_gap().await;
+    if let Ok(Some(gap)) = &gap {
+        context.not_offered(format!("egress rules: {gap}"));
+    }
+    !matches!(gap, Ok(Some(_)))
 }
