@@ -177,8 +177,9 @@ impl Finding {
         (self.evidence.gated && !declared.is_enforced() && !waived).then_some(declared)
     }
 
-    /// The deciding detail of the first repeated run that was not enforced.
-    fn deviation(&self) -> String {
+    /// The deciding detail of the first repeated run that was not enforced, in parentheses; empty if
+    /// all were.
+    pub(crate) fn deviation(&self) -> String {
         let mut runs = self.repetitions.iter();
         let other = runs.find(|run| run.verdict != Verdict::Enforced);
         let first = other.map(|run| Self {

@@ -109,9 +109,10 @@ pub async fn compare(
             ProfileComparison::Same(differing) => {
                 for (name, wanted, found) in differing {
                     let settled = settle(arguments, report, &committed, &name).await?;
+                    // What the runs met is first, because long lines are cut.
                     failures.extend(settled.map(|repeated| {
                         format!(
-                            "{tier} {name}: committed is {wanted}; measured is {found}{repeated}"
+                            "{tier} {name}: {repeated}; committed is {wanted}; measured is {found}"
                         )
                     }));
                 }
@@ -142,13 +143,13 @@ async fn settle(
         let target = Target::tier(&report.tier)?;
         *finding = repeat(&target, &options(arguments, &report.tier), finding).await?;
     }
-    let repeated = format!("; repeated: {}", finding.verdicts());
+    let repeated = format!("repeated: {}{}", finding.verdicts(), finding.deviation());
     let profile = report.profile();
     let same = profiles::of_this_host(committed, &profile)
         .is_some_and(|committed| committed.probes.get(name) == profile.probes.get(name));
     if same {
         eprintln!(
-            "{} {name}: a repeated run equals the committed profile{repeated}",
+            "{} {name}: a repeated run equals the committed profile; {repeated}",
             report.tier
         );
     }
