@@ -34,7 +34,7 @@ pub enum CarryEvent {
         method: String,
         /// The path without its query. Code chose it, so it must be escaped.
         path: String,
-        /// The names of the secrets that were put into it.
+        /// The names of the secrets that were put into it, or that signed it.
         secrets: Vec<String>,
         /// The rule.
         rule: NetworkRule,

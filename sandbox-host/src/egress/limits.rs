@@ -5,7 +5,8 @@ use std::time::Duration;
 /// The most open connections of a sandbox. Each has two descriptors of this process at most, and
 /// 8 KiB of buffers; before it is connected, its first request. At level `http`, it also has the
 /// state of two TLS connections, a request's head of at most [`MAX_FIRST_FLIGHT`], its path again,
-/// and an answer's head of at most 64 KiB. An agent opens 1,024 at once.
+/// and an answer's head of at most 64 KiB. The bodies that are read for secrets and signatures have
+/// 64 MiB in all. An agent opens 1,024 at once.
 pub(super) const MAX_CONNECTIONS: usize = 12_288;
 
 /// The most connections of a sandbox that are resolved and dialed at once; others wait.

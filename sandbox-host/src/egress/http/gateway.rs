@@ -5,10 +5,11 @@ use std::io;
 use std::pin::pin;
 use std::sync::Mutex;
 
-use ::http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
+use ::http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, TRANSFER_ENCODING};
+use ::http::request::Parts;
 use ::http::{Request, Response, StatusCode};
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, Either, Full};
+use http_body_util::{Either, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self as client, SendRequest};
 use hyper::server::conn::http1 as server;
@@ -17,8 +18,10 @@ use hyper_util::rt::TokioIo;
 use sandbox_core::policy::NetworkRule;
 use sandbox_core::spi::escape;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::Mutex as AsyncMutex;
+use tokio::sync::{Mutex as AsyncMutex, SemaphorePermit};
 
+use super::aws;
+use super::bodies::{Bodies, BodyError};
 use super::head::{Server, short, strip};
 use super::placeholders::{self, Placeholders};
 use crate::egress::end::HttpEnd;
@@ -66,6 +69,7 @@ pub(super) struct Gateway<'a, F> {
     server: Server<'a>,
     ticket: &'a Ticket<'a>,
     placeholders: &'a Placeholders,
+    bodies: &'a Bodies,
     told: Mutex<F>,
 }
 
@@ -75,6 +79,7 @@ impl<'a, F: FnMut(CarryEvent) + Send> Gateway<'a, F> {
         server: Server<'a>,
         ticket: &'a Ticket<'a>,
         placeholders: &'a Placeholders,
+        bodies: &'a Bodies,
         told: F,
     ) -> Self {
         Self {
@@ -82,6 +87,7 @@ impl<'a, F: FnMut(CarryEvent) + Send> Gateway<'a, F> {
             server,
             ticket,
             placeholders,
+            bodies,
             told: Mutex::new(told),
         }
     }
@@ -146,15 +152,16 @@ impl<'a, F: FnMut(CarryEvent) + Send> Gateway<'a, F> {
         request: Request<Incoming>,
         sender: &mut SendRequest<Asked>,
     ) -> GatewayResponse {
-        let (parts, body) = match self.allowed(request).await {
-            Ok(request) => request.into_parts(),
+        // The permit lives until the body was sent.
+        let (request, _permit) = match self.allowed(request).await {
+            Ok(allowed) => allowed,
             Err(answer) => return answer,
         };
         let failed = |error: hyper::Error| text(StatusCode::BAD_GATEWAY, &error.to_string());
         if let Err(error) = sender.ready().await {
             return failed(error);
         }
-        match sender.send_request(Request::from_parts(parts, body)).await {
+        match sender.send_request(request).await {
             // What follows it is no HTTP.
             Ok(answer) if answer.status() == StatusCode::SWITCHING_PROTOCOLS => {
                 text(StatusCode::BAD_GATEWAY, "the server switches protocols")
@@ -168,48 +175,73 @@ impl<'a, F: FnMut(CarryEvent) + Send> Gateway<'a, F> {
         }
     }
 
-    /// The request for the server, if the rules allow it; else what code is told.
-    async fn allowed(&self, request: Request<Incoming>) -> Result<Request<Asked>, GatewayResponse> {
+    /// The request for the server, if the rules allow it, with the permit for its body; else what
+    /// code is told.
+    async fn allowed(
+        &self,
+        request: Request<Incoming>,
+    ) -> Result<(Request<Asked>, Option<SemaphorePermit<'a>>), GatewayResponse> {
         let denied = |denial: ConnectionDenial| self.denied(&denial);
+        let because = |why: String| denied(self.denial(why));
         let (mut parts, body) = request.into_parts();
         let (mut path, rule) = self.judged(&parts).map_err(denied)?;
         let told_path = told(&path);
+        let has_secrets = !self.placeholders.is_empty();
+        let encoding = placeholders::of_body(&parts.headers).filter(|_| has_secrets);
+        let covers_body = has_secrets && aws::covers_body(&parts.headers, &path);
+        let (mut body, permit) = if encoding.is_some() || covers_body {
+            let read = self.bodies.read(body).await;
+            let (body, permit) = read.map_err(|error| match error {
+                BodyError::TooLong => because(aws::TOO_LONG.to_owned()),
+                BodyError::Failed(error) => text(StatusCode::BAD_REQUEST, &error),
+            })?;
+            (Either::Right(body), Some(permit))
+        } else {
+            (Either::Left(body), None)
+        };
+        let signed = aws::Signed::of(self.server, self.placeholders, &parts, &path, whole(&body));
+        let signed = signed.map_err(because)?;
         let swapped = self
             .placeholders
             .swap_head(self.server, &mut parts, &mut path);
-        let mut secrets = swapped.map_err(|why| denied(self.denial(why)))?;
-        let body = match placeholders::of_body(&parts.headers) {
-            Some(encoding) if !self.placeholders.is_empty() => {
-                let body = body.collect().await;
-                let body =
-                    body.map_err(|error| text(StatusCode::BAD_REQUEST, &error.to_string()))?;
-                let body = body.to_bytes();
+        let mut secrets = swapped.map_err(because)?;
+        let mut is_body_changed = false;
+        if let Either::Right(body) = &mut body {
+            if let Some(encoding) = encoding {
                 let swap = self
                     .placeholders
-                    .swap(self.server, &body, encoding, &mut secrets);
-                let swapped = swap.map_err(|why| denied(self.denial(why)))?;
-                let body = swapped.map_or(body, Bytes::from);
-                parts.headers.insert(CONTENT_LENGTH, body.len().into());
-                Either::Right(Full::from(body))
+                    .swap(self.server, body, encoding, &mut secrets);
+                if let Some(swapped) = swap.map_err(because)? {
+                    *body = Bytes::from(swapped);
+                    is_body_changed = true;
+                }
             }
-            _ => Either::Left(body),
-        };
+            let is_chunked = parts.headers.remove(TRANSFER_ENCODING).is_some();
+            if is_chunked || parts.headers.contains_key(CONTENT_LENGTH) {
+                parts.headers.insert(CONTENT_LENGTH, body.len().into());
+            }
+        }
         let forwarded = self.server.forward(&mut parts, &path);
         forwarded.map_err(|error| text(StatusCode::BAD_REQUEST, &error))?;
+        if let Some(signed) = signed {
+            let renewed = signed.renew(&mut parts, whole(&body), is_body_changed, &mut secrets);
+            renewed.map_err(because)?;
+        }
         self.tell(CarryEvent::Requested {
             method: short(parts.method.as_str()),
             path: told_path,
             secrets,
             rule,
         });
-        Ok(Request::from_parts(parts, body))
+        let body = match body {
+            Either::Left(body) => Either::Left(body),
+            Either::Right(body) => Either::Right(Full::from(body)),
+        };
+        Ok((Request::from_parts(parts, body), permit))
     }
 
     /// The path of a request that the rules allow, with its query, and the rule.
-    fn judged(
-        &self,
-        parts: &::http::request::Parts,
-    ) -> Result<(String, NetworkRule), ConnectionDenial> {
+    fn judged(&self, parts: &Parts) -> Result<(String, NetworkRule), ConnectionDenial> {
         let path = self.server.checked(parts).map_err(|why| self.denial(why))?;
         let rule = self.ticket.request(parts.method.as_str(), &path);
         let rule = rule.map_err(|refused| refused.into_denial(self.target))?;
@@ -229,6 +261,14 @@ impl<'a, F: FnMut(CarryEvent) + Send> Gateway<'a, F> {
 
     fn tell(&self, event: CarryEvent) {
         (*lock(&self.told))(event);
+    }
+}
+
+/// A body that was read.
+fn whole(body: &Either<Incoming, Bytes>) -> Option<&[u8]> {
+    match body {
+        Either::Left(_) => None,
+        Either::Right(body) => Some(body),
     }
 }
 

@@ -4,6 +4,8 @@
 //! Requests and answers are parsed and written anew, so that the server reads what was judged.
 
 mod authority;
+mod aws;
+mod bodies;
 mod gateway;
 mod head;
 mod key_store;
@@ -28,6 +30,7 @@ use super::end::HttpEnd;
 use super::relay::Count;
 use super::{CarryEvent, HttpConnection, hello};
 use authority::Authority;
+use bodies::Bodies;
 use gateway::{Gateway, Upstream};
 use head::Server;
 use placeholders::Placeholders;
@@ -39,6 +42,7 @@ pub(super) struct Terminator {
     certificates: Option<PathBuf>,
     client: OnceCell<Arc<ClientConfig>>,
     placeholders: Placeholders,
+    bodies: Bodies,
 }
 
 impl Terminator {
@@ -48,6 +52,7 @@ impl Terminator {
             certificates,
             client: OnceCell::new(),
             placeholders: Placeholders::default(),
+            bodies: Bodies::default(),
         })
     }
 
@@ -106,7 +111,14 @@ impl Terminator {
             port: target.port,
             is_tls,
         };
-        let gateway = Gateway::new(target, asked, ticket, &self.placeholders, told);
+        let gateway = Gateway::new(
+            target,
+            asked,
+            ticket,
+            &self.placeholders,
+            &self.bodies,
+            told,
+        );
         if !is_tls {
             let upstream = Upstream::open(server).await;
             return gateway.serve(code, upstream).await;

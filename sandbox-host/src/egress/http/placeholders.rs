@@ -22,7 +22,7 @@ const PREFIX: &str = "sandbox-secret-";
 const DIGITS: usize = 32;
 
 /// All but the characters that RFC 3986 does not reserve.
-const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
+pub(super) const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
     .remove(b'_')
@@ -63,6 +63,11 @@ impl Placeholders {
 
     pub(super) fn is_empty(&self) -> bool {
         lock(&self.0).is_empty()
+    }
+
+    /// The secrets with their texts.
+    pub(super) fn all(&self) -> Vec<(String, Arc<PlaceholderSecret>)> {
+        lock(&self.0).clone()
     }
 
     /// Puts values in place of texts in the headers and the query of a request. Returns the names of
@@ -123,7 +128,7 @@ impl Placeholders {
         if find(text, PREFIX.as_bytes()).is_none() {
             return Ok(None);
         }
-        let placeholders = lock(&self.0).clone();
+        let placeholders = self.all();
         let mut swapped = None;
         for (placeholder, secret) in placeholders {
             let mut rest = swapped.as_deref().unwrap_or(text);
@@ -149,7 +154,7 @@ impl Placeholders {
 }
 
 /// Whether a server may get a secret.
-fn check(server: Server<'_>, secret: &PlaceholderSecret) -> Result<(), String> {
+pub(super) fn check(server: Server<'_>, secret: &PlaceholderSecret) -> Result<(), String> {
     let name = &secret.name;
     if !server.is_tls {
         return Err(format!("the secret {name} is sent with TLS alone"));

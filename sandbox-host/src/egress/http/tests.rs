@@ -453,3 +453,6 @@ async fn level_needs_an_authority_that_code_trusts() {
     assert!(refused.unwrap_err().to_string().contains("level http"));
     assert_eq!(egress.generation(), 0);
 }
+
+#[path = "aws_gateway_tests.rs"]
+mod aws;
