@@ -39,7 +39,6 @@ const UNKNOWN_KEY: &str = "a secret would change what its AWS signature covers, 
 const CHUNKS: &str = "its AWS signature covers each chunk of the body, which the host does not sign \
                       again: set payload_signing_enabled=false (Java: chunkedEncodingEnabled(false))";
 
-/// Why a body is not read.
 pub(super) const TOO_LONG: &str = "its AWS signature covers a body of more than 16 MiB, which the \
                                    host does not read: send its hash as x-amz-content-sha256";
 
@@ -81,7 +80,7 @@ pub(super) fn covers_body(headers: &HeaderMap, path: &str) -> bool {
 
 impl Signed {
     /// Looks at the signature of a request, if it has one. The body is that which
-    /// [`covers_body`] asks for.
+    /// [`covers_body`] asks for, unless it is too long.
     pub(super) fn of(
         server: Server<'_>,
         placeholders: &Placeholders,
@@ -94,6 +93,9 @@ impl Signed {
             Ok(None) => return Ok(None),
             Err(why) => return Ok(Some(Self(Kind::Unreadable(why)))),
         };
+        if body.is_none() && signature.payload(&parts.headers).is_none() {
+            return Ok(Some(Self(Kind::Unreadable(TOO_LONG))));
+        }
         let mut keys = Vec::new();
         for (text, secret) in placeholders.all() {
             keys.push((signature.key(text.as_bytes()), secret));

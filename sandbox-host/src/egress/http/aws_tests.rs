@@ -424,6 +424,22 @@ fn own_credentials_of_code_are_passed_on_and_not_mixed_with_secrets() {
 }
 
 #[test]
+fn body_that_is_too_long_to_be_read_is_passed_on_without_secrets_alone() {
+    let (own, id, _) = credentials("s3.a.org");
+    let of = |id: &str| {
+        let mut request = signed(("PUT", "/"), &HEADERS, (id, "own"), PathForm::AsSent);
+        request.headers.remove(CONTENT_HASH);
+        let before = Signed::of(SERVER, &own, &request, "/", None).unwrap();
+        let mut path = "/".to_owned();
+        let mut used = own.swap_head(SERVER, &mut request, &mut path).unwrap();
+        let signed = before.expect("a signature");
+        signed.renew(&mut request, None, false, &mut used)
+    };
+    assert_eq!(of("AKID"), Ok(()));
+    assert_eq!(of(&id), Err(TOO_LONG.to_owned()));
+}
+
+#[test]
 fn what_cannot_be_signed_again_is_denied() {
     let (own, id, key) = credentials("s3.a.org");
     let form = PathForm::AsSent;

@@ -34,6 +34,12 @@ impl Default for Bodies {
 }
 
 impl Bodies {
+    /// Whether a body is not known to be longer than [`MAX_WHOLE_BODY`].
+    pub(super) fn may_read(body: &impl Body) -> bool {
+        let longest = body.size_hint().upper();
+        longest.is_none_or(|longest| longest <= MAX_WHOLE_BODY as u64)
+    }
+
     /// Reads a body. Its memory is accounted for as long as the permit lives.
     pub(super) async fn read<B>(
         &self,
@@ -44,13 +50,12 @@ impl Bodies {
         B::Error: ToString,
     {
         let failed = |error: &dyn ToString| BodyError::Failed(error.to_string());
-        let size = body.size_hint();
-        // A chunked body has no upper bound.
-        let longest = size.upper().unwrap_or(MAX_WHOLE_BODY as u64);
-        let longest = usize::try_from(longest).unwrap_or(usize::MAX);
-        if longest > MAX_WHOLE_BODY {
+        if !Self::may_read(&body) {
             return Err(BodyError::TooLong);
         }
+        // A chunked body has no upper bound.
+        let longest = body.size_hint().upper();
+        let longest = longest.map_or(MAX_WHOLE_BODY, |longest| longest as usize);
         // At most MAX_WHOLE_BODY / UNIT.
         let units = longest.div_ceil(UNIT).max(1) as u32;
         let permit = self.0.acquire_many(units).await;
