@@ -179,7 +179,8 @@ impl Finding {
 
     /// The deciding detail of the first repeated run that was not enforced, in parentheses; empty if
     /// all were.
-    pub(crate) fn deviation(&self) -> String {
+    #[must_use]
+    pub fn deviation(&self) -> String {
         let mut runs = self.repetitions.iter();
         let other = runs.find(|run| run.verdict != Verdict::Enforced);
         let first = other.map(|run| Self {

@@ -59,7 +59,7 @@ pub fn name_server_variable() -> (&'static str, String) {
 pub(crate) fn started() -> Result<(), ProbeError> {
     static STARTED: LazyLock<Result<(), String>> = LazyLock::new(start);
     let failed = |error| ProbeError::new(format!("the suite's name server: {error}"));
-    STARTED.as_ref().map(|()| ()).map_err(failed)
+    STARTED.clone().map_err(failed)
 }
 
 fn start() -> Result<(), String> {

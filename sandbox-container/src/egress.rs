@@ -6,7 +6,7 @@ use sandbox_core::policy::NetworkPolicy;
 use sandbox_core::{Enforcement, Plan};
 use sandbox_host::egress::{DETACHED_RULES, with_rules};
 
-use crate::engine::EngineFacts;
+use crate::engine::{EngineFacts, KernelIsolation};
 use crate::volume;
 
 /// What the agent needs to add addresses and routes. It drops it before code runs.
@@ -52,9 +52,10 @@ fn obstacle(plan: &Plan, facts: &EngineFacts) -> Option<String> {
 }
 
 fn obstacle_of_engine(facts: &EngineFacts) -> Option<String> {
-    if !facts.kernel_isolation.shares_kernel() {
+    if facts.kernel_isolation == KernelIsolation::Machine {
         return Some(format!(
-            "rules need the host's kernel, and {} has its own network: there is no network at all",
+            "rules need the host's kernel or gVisor's, and {} has its own machine: there is no \
+             network at all",
             facts.runtime
         ));
     }

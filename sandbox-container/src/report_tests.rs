@@ -125,18 +125,21 @@ fn rules_are_enforced_unless_something_hinders() {
             .contains(&Mechanism::HostDialsAllowedNames),
         "{rules}"
     );
-    let gvisor = EngineFacts {
-        runtime: "runsc".into(),
-        kernel_isolation: KernelIsolation::UserKernel,
+    let on = |runtime: &str, kernel_isolation| EngineFacts {
+        runtime: runtime.into(),
+        kernel_isolation,
         ..EngineFacts::sample()
     };
+    let gvisor = of(spec(), &on("runsc", KernelIsolation::UserKernel));
+    assert!(gvisor.is_enforced(), "{gvisor}");
+    let machine = on("kata", KernelIsolation::Machine);
     let old = EngineFacts {
         kernel: (4, 10),
         ..EngineFacts::sample()
     };
     let detached = spec().detached(true).lifetime(Duration::from_secs(60));
     for (spec, facts, reason) in [
-        (spec(), &gvisor, "runsc"),
+        (spec(), &machine, "kata"),
         (spec(), &old, "4.11"),
         (detached, &EngineFacts::sample(), "detached"),
     ] {

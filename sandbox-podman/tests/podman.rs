@@ -8,14 +8,24 @@ use sandbox_container::EngineFamily;
 use sandbox_podman::{Podman, PodmanBackend};
 use sandbox_testing::engine::TestEngine;
 
+/// Why no test chooses a runtime.
+const NO_RUNTIME: &str = "Podman's service takes no runtime from a request; that one is refused is \
+                          tested in `hardening`";
+
 static ENGINE: TestEngine = TestEngine {
     family: <Podman as EngineFamily>::FAMILY,
     backend: |config| Arc::new(PodmanBackend::new(config)),
     backend_without_policy: |config| Arc::new(PodmanBackend::without_policy(config)),
-    not_applicable: &[(
-        "runtime::a_sandbox_uses_and_reports_the_configured_runtime",
-        "Podman's service takes no runtime from a request; that one is refused is tested in `hardening`",
-    )],
+    not_applicable: &[
+        (
+            "runtime::a_sandbox_uses_and_reports_the_configured_runtime",
+            NO_RUNTIME,
+        ),
+        (
+            "runtime::rules_for_hosts_are_enforced_on_a_kernel_of_its_own",
+            NO_RUNTIME,
+        ),
+    ],
     socket,
     certificates: || Some(certificates()),
     api: || {

@@ -29,15 +29,22 @@ impl EgressBackend for TestEngine {
         hosts: &[(&str, IpAddr)],
         certificates: Option<&Path>,
     ) -> Arc<dyn Backend> {
-        let config = self.config().default_image(PYTHON);
-        let config = hosts.iter().fold(config, |config, (name, address)| {
-            config.host_address(*name, *address)
-        });
-        let config = certificates
-            .into_iter()
-            .fold(config, ContainerConfig::certificates);
-        self.backend(config)
+        self.backend(config_with(self.config(), hosts, certificates))
     }
+}
+
+/// The configuration with names, authorities, and an image that has Python.
+pub(super) fn config_with(
+    config: ContainerConfig,
+    hosts: &[(&str, IpAddr)],
+    certificates: Option<&Path>,
+) -> ContainerConfig {
+    let config = config.default_image(PYTHON);
+    let config = hosts.iter().fold(config, |config, (name, address)| {
+        config.host_address(*name, *address)
+    });
+    let certificates = certificates.into_iter();
+    certificates.fold(config, ContainerConfig::certificates)
 }
 
 fn client(engine: &'static TestEngine, rules: &[&str]) -> sandbox_core::SandboxClient {

@@ -1,19 +1,60 @@
 //! Sandboxes with gVisor's OCI runtime.
 
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use sandbox_core::spi::Backend;
 use sandbox_core::{CapabilityPolicy, ErrorKind, ExecRequest, TerminalSize};
 
+use super::egress::config_with;
 use super::test_engine::block_on;
 use super::{EngineTest, TestEngine};
+use crate::contract::egress::{self, EgressBackend};
 use crate::contract::{TestResult, client_of, output, run, shell};
 
 /// The runtime's name in the engine's configuration.
 const RUNSC: &str = "runsc";
 
 /// Tests that need an engine with the runtime.
-pub const WITH_RUNSC: &[EngineTest] = &[(
-    "runtime::a_sandbox_uses_and_reports_the_configured_runtime",
-    chosen,
-)];
+pub const WITH_RUNSC: &[EngineTest] = &[
+    (
+        "runtime::a_sandbox_uses_and_reports_the_configured_runtime",
+        chosen,
+    ),
+    (
+        "runtime::rules_for_hosts_are_enforced_on_a_kernel_of_its_own",
+        rules,
+    ),
+];
+
+/// An engine whose sandboxes run on gVisor's kernel.
+struct WithRunsc(&'static TestEngine);
+
+impl EgressBackend for WithRunsc {
+    fn with_hosts(
+        &self,
+        hosts: &[(&str, IpAddr)],
+        certificates: Option<&Path>,
+    ) -> Arc<dyn Backend> {
+        let config = self.0.config().runtime(RUNSC);
+        self.0.backend(config_with(config, hosts, certificates))
+    }
+}
+
+fn rules(engine: &'static TestEngine) -> TestResult {
+    let engine: &'static WithRunsc = Box::leak(Box::new(WithRunsc(engine)));
+    let tests = [
+        egress::unchanged_clients_reach_an_allowed_name,
+        egress::other_names_resolve_to_nothing_and_addresses_have_no_route,
+        egress::request_for_another_host_is_refused_with_the_reason,
+        egress::address_that_a_rule_allows_is_reached,
+        egress::code_gets_no_capability_by_rules,
+        egress::revoked_connections_end_and_others_live_on,
+        egress::requests_are_judged_by_rules_at_level_http,
+    ];
+    tests.into_iter().try_for_each(|test| test(engine))
+}
 
 /// Why the engine cannot use the runtime; `None` where it can.
 pub fn missing(engine: &'static TestEngine) -> Option<String> {

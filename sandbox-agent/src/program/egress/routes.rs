@@ -1,11 +1,15 @@
 //! Routes that make addresses local: a connection to any of them ends in this network namespace.
+//! gVisor has no such routes, but an address of the loopback makes its whole network local there.
 
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::runtime::{
     Errno, Fd, io,
-    net::{self, AF_INET, AF_INET6, AF_NETLINK, SOCK_CLOEXEC, SOCK_RAW},
+    net::{
+        self, AF_INET, AF_INET6, AF_NETLINK, Ipv4Address, Ipv6Address, SOCK_CLOEXEC, SOCK_RAW,
+        SOCK_STREAM,
+    },
 };
 
 use super::names::IPV6_NAMES;
@@ -30,14 +34,14 @@ const LOOPBACK: u32 = 1;
 /// `EPERM` without `CAP_NET_ADMIN` over the network namespace.
 pub(in crate::program) fn add_routes(ranges: &[IpRange]) -> Result<bool, Errno> {
     let socket = net::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, 0)?;
-    add_address(&socket, NAME_SERVER.into())?;
+    add_address(&socket, NAME_SERVER.into(), 32)?;
     add(&socket, IPV4_NAMES)?;
     let names = IpRange {
         address: IPV6_NAMES.into(),
         prefix: 64,
     };
     // Disabled or not built in, as in containers. Then code has IPv4 alone.
-    let ipv6 = add_address(&socket, IPV6_OWN.into()).is_ok() && add(&socket, names).is_ok();
+    let ipv6 = add_address(&socket, IPV6_OWN.into(), 128).is_ok() && add(&socket, names).is_ok();
     for range in ranges {
         match add(&socket, *range) {
             // Nothing can connect to it then.
@@ -50,17 +54,47 @@ pub(in crate::program) fn add_routes(ranges: &[IpRange]) -> Result<bool, Errno> 
 
 /// `ip route replace local RANGE dev lo`.
 fn add(socket: &Fd, range: IpRange) -> Result<(), Errno> {
-    ask(socket, &request(range))
+    match ask(socket, &request(range)) {
+        Err(Errno::EOPNOTSUPP) => {
+            add_address(socket, range.address, range.prefix)?;
+            check_local(last(range))
+        }
+        added => added,
+    }
 }
 
-/// `ip address replace ADDRESS dev lo`. Resolvers ask for a family only if an interface has another
-/// address of it than the loopback's (`AI_ADDRCONFIG`).
-fn add_address(socket: &Fd, address: IpAddr) -> Result<(), Errno> {
+/// Whether a socket can have this address, which on another kernel takes more than an address of its
+/// network.
+fn check_local(address: IpAddr) -> Result<(), Errno> {
+    let open = |family| net::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    match address {
+        IpAddr::V4(address) => net::bind(&open(AF_INET)?, &Ipv4Address::new(address.octets(), 0)),
+        IpAddr::V6(address) => net::bind(&open(AF_INET6)?, &Ipv6Address::new(address.octets(), 0)),
+    }
+}
+
+/// The last address of a range but one: the last is for broadcasts.
+fn last(range: IpRange) -> IpAddr {
+    match range.address {
+        IpAddr::V4(first) => {
+            let others = u32::MAX.checked_shr(range.prefix.into()).unwrap_or(0);
+            Ipv4Addr::from_bits(first.to_bits() | others & !1).into()
+        }
+        IpAddr::V6(first) => {
+            let others = u128::MAX.checked_shr(range.prefix.into()).unwrap_or(0);
+            Ipv6Addr::from_bits(first.to_bits() | others & !1).into()
+        }
+    }
+}
+
+/// `ip address replace ADDRESS/PREFIX dev lo`. Resolvers ask for a family only if an interface has
+/// another address of it than the loopback's (`AI_ADDRCONFIG`).
+fn add_address(socket: &Fd, address: IpAddr, prefix: u8) -> Result<(), Errno> {
     const RTM_NEWADDR: u16 = 20;
     const IFA_ADDRESS: u16 = 1;
     const IFA_LOCAL: u16 = 2;
     let (family, bytes) = octets(address);
-    let mut body = Vec::from([family, (bytes.len() * 8) as u8, 0, 0]);
+    let mut body = Vec::from([family, prefix, 0, 0]);
     body.extend_from_slice(&LOOPBACK.to_ne_bytes());
     attributes(&mut body, &[(IFA_LOCAL, &bytes), (IFA_ADDRESS, &bytes)]);
     ask(socket, &framed(RTM_NEWADDR, &body))
