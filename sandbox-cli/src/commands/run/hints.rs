@@ -1,7 +1,7 @@
 //! What to write instead of a command line that cannot be meant.
 
 use std::ffi::{OsStr, OsString};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use sandbox::{Error, ErrorKind};
 
@@ -76,15 +76,49 @@ fn in_folders(program: &Path, folders: &OsStr, is_local: bool) -> String {
             false => "check its name, or use an --image that has it".into(),
         };
     };
+    if is_local && !is_name {
+        let mounts = needed(found, folder).into_iter().map(|folder| {
+            let folder = folder.display();
+            format!("-v {folder}:{folder}:ro")
+        });
+        let mounts = mounts.collect::<Vec<_>>().join(" ");
+        return format!("this host has it; bring it in with {mounts}");
+    }
     let (folder, found) = (folder.display(), found.display());
-    match (is_local, is_name) {
-        (true, true) => format!(
+    match is_local {
+        true => format!(
             "this host has {found}: --preset coding brings in this user's toolchains, and \
              -v {folder}:{folder}:ro with -e PATH={folder}:/usr/bin:/bin any folder"
         ),
-        (true, false) => format!("this host has it: -v {folder}:{folder}:ro brings it in"),
-        (false, _) => format!("this host has {found}: use an --image that has it too"),
+        false => format!("this host has {found}: use an --image that has it too"),
     }
+}
+
+/// The folders that a program needs: its own, and that of the file that it links to, as Python in a
+/// virtual environment does. System folders are visible anyway.
+fn needed(program: &Path, folder: &Path) -> Vec<PathBuf> {
+    const SYSTEM: [&str; 4] = ["/usr", "/bin", "/lib", "/sbin"];
+    let real = program.canonicalize().ok();
+    let real = real.as_deref().and_then(Path::parent);
+    let mut folders = vec![installation(folder)];
+    let is_hidden = |folder: &Path| !SYSTEM.iter().any(|system| folder.starts_with(system));
+    if let Some(real) = real.map(installation)
+        && is_hidden(&real)
+        && !real.starts_with(&folders[0])
+    {
+        folders.push(real);
+    }
+    folders
+}
+
+/// The folder of an installation whose programs are in this one: its `bin` beside a `lib`, but no
+/// user's home.
+fn installation(folder: &Path) -> PathBuf {
+    let above = folder.parent().filter(|above| {
+        let is_home = std::env::home_dir().is_some_and(|home| home.starts_with(above));
+        folder.ends_with("bin") && above.join("lib").is_dir() && !is_home
+    });
+    above.unwrap_or(folder).to_owned()
 }
 
 #[cfg(test)]
@@ -135,6 +169,24 @@ mod tests {
         assert!(hint("cargo", false).contains("this host has"));
         let path = hint(&program, true);
         assert!(path.contains("-v ") && !path.contains("PATH"), "{path}");
+        let environment = folder.path().join("venv");
+        let python = folder.path().join("python");
+        for folder in [
+            environment.join("lib"),
+            python.join("lib"),
+            python.join("bin"),
+        ] {
+            std::fs::create_dir_all(folder).unwrap();
+        }
+        std::fs::write(python.join("bin/python3"), "").unwrap();
+        std::fs::create_dir(environment.join("bin")).unwrap();
+        let link = environment.join("bin/python");
+        std::os::unix::fs::symlink(python.join("bin/python3"), &link).unwrap();
+        let both = in_folders(&link, OsStr::new(""), true);
+        for folder in [&environment, &python] {
+            let mount = format!("-v {0}:{0}:ro", folder.display());
+            assert!(both.contains(&mount), "{both}");
+        }
         for program in ["rustc", "/none/rustc", "sub/cargo", ""] {
             assert!(hint(program, true).contains("no such program"), "{program}");
             assert!(hint(program, false).contains("--image"), "{program}");
