@@ -68,6 +68,9 @@ impl Planner<'_> {
         let mut jobs = self.tests()?;
         jobs.extend(self.checks()?);
         jobs.extend(self.local_suites()?);
+        if self.extent == Extent::Full {
+            jobs.push(self.real_clients()?);
+        }
         if self.extent != Extent::Quick {
             for (requirement, lane) in [
                 (Requirement::Docker, Lane::Docker),
@@ -97,7 +100,7 @@ impl Planner<'_> {
         shell.current_dir(&self.workspace.root);
         let scripts = "for file in .ci/run ci/*.sh ci/guest/*.sh; do bash -n \"$file\" || exit; done; \
                        ! command -v shellcheck || \
-                       shellcheck -ax -P SCRIPTDIR -S warning .ci/run ci/{engines,images,guest,mutation-score,newer-engine}.sh";
+                       shellcheck -ax -P SCRIPTDIR -S warning .ci/run ci/{clients,engines,images,guest,mutation-score,newer-engine}.sh";
         let mut lint = Command::new("bash");
         lint.args(["-c", scripts]);
         lint.current_dir(&self.workspace.root);
@@ -284,6 +287,21 @@ impl Planner<'_> {
             command.args(["--require", "local"]);
         }
         Ok(vec![self.suite_job(Lane::Local, "suite", command)])
+    }
+
+    /// Unchanged clients of HTTPS, registries, git, SSH and databases, under egress rules.
+    fn real_clients(&self) -> Result<Job, Failure> {
+        let sandbox = self.programs().find(|program| program.name == "sandbox");
+        let sandbox = sandbox.ok_or_else(|| Failure::new("sandbox was not built"))?;
+        let mut command = Command::new(self.workspace.root.join("ci/clients.sh"));
+        if self.requirements.requires(Requirement::Local) {
+            command.arg("--require");
+        }
+        command.arg(&sandbox.path).arg("local");
+        Ok(Job {
+            output: OutputKind::Tests,
+            ..self.suite_job(Lane::Local, "real clients", command)
+        })
     }
 
     /// The suite on an engine, and that engine's mutants.

@@ -69,9 +69,12 @@ fn counts(line: &str) -> Option<Counts> {
     })
 }
 
-/// The tests that were ignored, each with its reason: `NAME: REASON`.
+/// The tests that were ignored, each with its reason: `NAME: REASON`. Scripts write `skipped NAME: REASON`.
 pub fn ignored(output: &str) -> impl Iterator<Item = String> {
     output.lines().filter_map(|line| {
+        if let Some(skipped) = line.strip_prefix("skipped ") {
+            return Some(skipped.to_owned());
+        }
         let (name, end) = line.strip_prefix("test ")?.rsplit_once(" ... ignored")?;
         let reason = end.strip_prefix(", ").unwrap_or("ignored");
         Some(format!("{}: {reason}", name.trim()))
@@ -129,10 +132,12 @@ mod tests {
 
     #[test]
     fn ignored_tests_are_named_with_their_reason() {
-        let output =
-            "test a::b      ... ignored, no control groups\ntest c ... ok\ntest d ... ignored\n";
+        let output = "test a::b      ... ignored, no control groups\ntest c ... ok\ntest d ... ignored\nskipped e: missing\n";
         let names: Vec<_> = ignored(output).collect();
-        assert_eq!(names, ["a::b: no control groups", "d: ignored"]);
+        assert_eq!(
+            names,
+            ["a::b: no control groups", "d: ignored", "e: missing"]
+        );
     }
 
     #[test]
