@@ -258,7 +258,7 @@ pub static PROBES: &[Probe] = &[
     Probe::isolation(
         "egress::wildcard_names",
         EGRESS,
-        "connects to 150 names below a wildcard at once",
+        "connects to 120 names below a wildcard at once",
         names::TOO_MANY,
         |context| Box::pin(names::many(context)),
     )
