@@ -140,6 +140,12 @@ pub(crate) fn is_transient_state(error: &EngineError) -> bool {
     message_contains(error, "container state improper")
 }
 
+/// Whether another mount namespace still has the file system of a container that is removed, as that
+/// of a program that just starts: moby/moby#22260.
+pub(crate) fn is_busy(error: &EngineError) -> bool {
+    message_contains(error, "device or resource busy")
+}
+
 /// Whether the engine's message contains these words.
 pub(crate) fn message_contains(error: &EngineError, words: &str) -> bool {
     matches!(error, EngineError::DockerResponseServerError { message, .. } if message.contains(words))
@@ -224,6 +230,19 @@ mod tests {
             let error = answered(operation, status, message);
             assert_eq!(error.kind(), kind, "{message}");
         }
+    }
+
+    #[test]
+    fn file_system_of_another_mount_namespace_is_busy() {
+        let removal = |message: &str| EngineError::DockerResponseServerError {
+            status_code: 500,
+            message: message.into(),
+        };
+        assert!(is_busy(&removal(
+            "driver \"overlay2\" failed to remove root filesystem: unlinkat /x/merged: device or \
+             resource busy"
+        )));
+        assert!(!is_busy(&removal("driver \"overlay2\": permission denied")));
     }
 
     #[test]

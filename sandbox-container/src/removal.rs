@@ -12,8 +12,8 @@ use crate::claim::ContainerClaim;
 use crate::detached::RecordGuard;
 use crate::engine::Endpoint;
 use crate::error::{
-    Operation, engine_error, has_status, is_container_missing, is_parse_error, is_transient_state,
-    message_contains,
+    Operation, engine_error, has_status, is_busy, is_container_missing, is_parse_error,
+    is_transient_state, message_contains,
 };
 
 /// Time limit for killing and removing a container. Without load it takes 50 to 100 ms.
@@ -43,6 +43,7 @@ pub(crate) async fn remove(tier: Tier, client: &Docker, container: &str) -> Resu
         force: true,
         link: false,
     };
+    let mut busy = None;
     let removal = async {
         loop {
             let removed = client.remove_container(container, Some(options.clone()));
@@ -51,6 +52,12 @@ pub(crate) async fn remove(tier: Tier, client: &Docker, container: &str) -> Resu
                 Err(error) if is_container_missing(&error) => Ok(()),
                 Err(error) if is_transient_state(&error) => {
                     tokio::time::sleep(POLL).await;
+                    continue;
+                }
+                // The container stays until a client asks again.
+                Err(error) if is_busy(&error) => {
+                    busy = Some(error);
+                    tokio::time::sleep(RETRY_AFTER).await;
                     continue;
                 }
                 // The container ended and the engine is removing it. If that fails, the container
@@ -72,7 +79,8 @@ pub(crate) async fn remove(tier: Tier, client: &Docker, container: &str) -> Resu
             .on(tier)
             .with_fix(format!("{} rm --force {container}", tier.family.command))
     };
-    match tokio::time::timeout(REMOVAL_TIMEOUT, removal).await {
+    let ended = tokio::time::timeout(REMOVAL_TIMEOUT, removal).await;
+    match ended {
         Ok(Ok(())) => Ok(()),
         Ok(Err(error)) => {
             let error = engine_error(tier, Operation::Remove, error);
@@ -83,7 +91,8 @@ pub(crate) async fn remove(tier: Tier, client: &Docker, container: &str) -> Resu
             })
         }
         Err(_) => {
-            let context = format!("{container} was not gone after {REMOVAL_TIMEOUT:?}");
+            let why = busy.map_or_else(String::new, |error| format!(": {error}"));
+            let context = format!("{container} was not gone after {REMOVAL_TIMEOUT:?}{why}");
             Err(failure(Error::new(
                 ErrorKind::Io,
                 "remove container",
