@@ -94,7 +94,7 @@ impl Resolver for NameServers {
         for server in &self.0 {
             match tokio::time::timeout(SERVER_TIME_LIMIT, ask(*server, name)).await {
                 Ok(Ok(found)) => return Ok(found.into_iter().map(with_port).collect()),
-                // It exists nowhere, whoever is asked.
+                // The name does not exist, so another server would not know it either.
                 Ok(Err(error)) if error.kind() == io::ErrorKind::NotFound => return Err(error),
                 Ok(Err(error)) => failure = failed(*server, error),
                 Err(_) => failure = failed(*server, io::ErrorKind::TimedOut.into()),

@@ -63,8 +63,8 @@ fn add(socket: &Fd, range: IpRange) -> Result<(), Errno> {
     }
 }
 
-/// Whether a socket can have this address, which on another kernel takes more than an address of its
-/// network.
+/// Checks that a socket can be bound to this address. On Linux, an address of the same network would
+/// not be enough.
 fn check_local(address: IpAddr) -> Result<(), Errno> {
     let open = |family| net::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     match address {
@@ -73,7 +73,8 @@ fn check_local(address: IpAddr) -> Result<(), Errno> {
     }
 }
 
-/// The last address of a range but one: the last is for broadcasts.
+/// The last address of a range but one: the last is for broadcasts. A prefix of the full length leaves
+/// no other address, and its shift is out of range.
 fn last(range: IpRange) -> IpAddr {
     match range.address {
         IpAddr::V4(first) => {
