@@ -12,6 +12,7 @@ use crate::commands::conformance::ConformanceArguments;
 use crate::commands::cp::CpArguments;
 use crate::commands::create::CreateArguments;
 use crate::commands::doctor::DoctorArguments;
+use crate::commands::egress::EgressArguments;
 use crate::commands::end::{EndArguments, PruneArguments};
 use crate::commands::exec::{ExecArguments, ShellArguments};
 use crate::commands::export::ExportArguments;
@@ -93,6 +94,8 @@ pub enum Command {
     Logs(LogsArguments),
     /// Show what a detached sandbox uses: processor time, memory, processes, disk, network
     Stats(StatsArguments),
+    /// Show or replace the egress rules of a detached sandbox
+    Egress(EgressArguments),
     /// Stop detached sandboxes: send SIGTERM, then SIGKILL
     Stop(EndArguments),
     /// Kill detached sandboxes immediately
@@ -143,6 +146,7 @@ impl Command {
             Self::Ls(arguments) => arguments.format.format,
             Self::Logs(arguments) => arguments.format.format,
             Self::Stats(arguments) => arguments.format.format,
+            Self::Egress(arguments) => arguments.format.format,
             Self::Stop(arguments) | Self::Kill(arguments) | Self::Rm(arguments) => {
                 arguments.format.format
             }

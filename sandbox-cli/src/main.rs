@@ -85,6 +85,7 @@ fn dispatch(command: Command) -> Outcome {
         Command::Ls(arguments) => commands::ls::run(&arguments),
         Command::Logs(arguments) => commands::logs::run(&arguments),
         Command::Stats(arguments) => commands::stats::run(&arguments),
+        Command::Egress(arguments) => commands::egress::run(&arguments),
         Command::Stop(arguments) => commands::end::run(&arguments, EndMethod::Stop),
         Command::Kill(arguments) => commands::end::run(&arguments, EndMethod::Kill),
         Command::Rm(arguments) => commands::end::run(&arguments, EndMethod::Remove),

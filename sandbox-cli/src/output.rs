@@ -109,10 +109,15 @@ pub fn print(text: &str) -> Result<(), CommandError> {
 
 /// Writes one JSON object and a line's end to standard output.
 pub fn print_json(document: &impl Serialize) -> Result<(), CommandError> {
+    print(&json(document)?)
+}
+
+/// One JSON object and a line's end.
+pub fn json(document: &impl Serialize) -> Result<String, CommandError> {
     let mut text = serde_json::to_string(document)
         .map_err(|error| CommandError::io("writing JSON", &io::Error::other(error)))?;
     text.push('\n');
-    print(&text)
+    Ok(text)
 }
 
 #[cfg(test)]

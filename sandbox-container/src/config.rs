@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use sandbox_core::PullPolicy;
 use sandbox_host::DEFAULT_IMAGE;
+use sandbox_host::egress::EgressConfig;
 use sandbox_lang::packages::PackageSettings;
 
 use crate::engine::{Endpoint, GivenClient};
@@ -125,6 +126,14 @@ impl Default for ContainerConfig {
 }
 
 impl ContainerConfig {
+    /// What it says about servers of egress rules.
+    pub(crate) fn egress(&self) -> EgressConfig<'_> {
+        EgressConfig {
+            hosts: &self.hosts,
+            certificates: self.certificates.as_deref(),
+        }
+    }
+
     /// Uses this engine and no other.
     #[must_use]
     pub fn host(mut self, host: impl Into<String>) -> Self {

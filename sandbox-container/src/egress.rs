@@ -4,7 +4,7 @@
 use bollard::models::Mount;
 use sandbox_core::policy::NetworkPolicy;
 use sandbox_core::{Enforcement, Plan};
-use sandbox_host::egress::{DETACHED_RULES, with_rules};
+use sandbox_host::egress::with_rules;
 
 use crate::engine::{EngineFacts, KernelIsolation};
 use crate::volume;
@@ -26,32 +26,25 @@ const NAME_FILES: [(&str, &str); 2] = [
 
 /// Whether the agent carries connections that rules allow.
 pub(crate) fn carries_rules(plan: &Plan, facts: &EngineFacts) -> bool {
-    matches!(plan.network, NetworkPolicy::Allow(_)) && obstacle(plan, facts).is_none()
+    matches!(plan.network, NetworkPolicy::Allow(_)) && obstacle(facts).is_none()
 }
 
 /// The report of a network that is `isolated`, with the plan's rules if it has some.
 pub(crate) fn report(isolated: Enforcement, plan: &Plan, facts: &EngineFacts) -> Enforcement {
-    match (&plan.network, obstacle(plan, facts)) {
+    match (&plan.network, obstacle(facts)) {
         (NetworkPolicy::Allow(_), Some(reason)) => Enforcement::unenforced(reason),
         (NetworkPolicy::Allow(rules), None) => with_rules(isolated, rules),
         _ => isolated,
     }
 }
 
-/// Whether rules work in attached containers of this engine.
+/// Whether rules work in containers of this engine.
 pub(crate) fn can_carry_rules(facts: &EngineFacts) -> bool {
-    obstacle_of_engine(facts).is_none()
+    obstacle(facts).is_none()
 }
 
-/// Why rules cannot work in a container.
-fn obstacle(plan: &Plan, facts: &EngineFacts) -> Option<String> {
-    match plan.detached {
-        true => Some(DETACHED_RULES.into()),
-        false => obstacle_of_engine(facts),
-    }
-}
-
-fn obstacle_of_engine(facts: &EngineFacts) -> Option<String> {
+/// Why rules cannot work in containers of this engine.
+fn obstacle(facts: &EngineFacts) -> Option<String> {
     if facts.kernel_isolation == KernelIsolation::Machine {
         return Some(format!(
             "rules need the host's kernel or gVisor's, and {} has its own machine: there is no \

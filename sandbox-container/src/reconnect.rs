@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use bollard::exec::{CreateExecOptions, StartExecOptions, StartExecResults};
 use sandbox_core::{Error, ErrorKind, Result};
-use sandbox_host::{AgentInstance, ClientKey};
+use sandbox_host::egress::EgressConfig;
+use sandbox_host::{AgentInstance, AttachedSandbox, ClientKey};
 
 use crate::detached::ContainerRecord;
 use crate::error::{Operation, engine_error};
@@ -30,12 +31,14 @@ pub(crate) async fn attach(
     isolator: &ContainerIsolator,
     record: &ContainerRecord,
     key: &ClientKey,
+    egress: EgressConfig<'_>,
 ) -> Result<AgentInstance> {
     let mut attempt = 1;
     loop {
         let (process, stream) = open(isolator, &record.parts.user).await?;
         let agent_isolator = Box::new(isolator.clone());
-        let attached = AgentInstance::attach(stream, key, record.into(), agent_isolator).await;
+        let sandbox = AttachedSandbox::from(record).with_egress(&record.plan, egress)?;
+        let attached = AgentInstance::attach(stream, key, sandbox, agent_isolator).await;
         let error = match attached {
             Ok(instance) => return Ok(instance),
             Err(error) => error,

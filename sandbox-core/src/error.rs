@@ -36,6 +36,9 @@ pub enum ErrorKind {
     PoolExhausted,
     /// The sandbox is attached to another client, which alone can use it.
     SandboxAttached,
+    /// The sandbox is detached, and no process carries its connections: see
+    /// [`crate::SandboxHandle::carry_egress`].
+    NotCarried,
     /// The image is missing and may not be pulled, the registry does not have it, or it does not
     /// match its digest.
     ImageNotFound,
@@ -107,6 +110,7 @@ impl ErrorKind {
             Self::SessionEnded => "session_ended",
             Self::PoolExhausted => "pool_exhausted",
             Self::SandboxAttached => "sandbox_attached",
+            Self::NotCarried => "not_carried",
             Self::ImageNotFound => "image_not_found",
             Self::ImageDenied => "image_denied",
             Self::ImageBuildFailed => "image_build_failed",

@@ -12,6 +12,7 @@ use crate::capture::Capture;
 use crate::policy::EgressRules;
 use crate::running::Running;
 use crate::spi::{Flow, OutputSink, OutputStream};
+use crate::trust;
 use crate::{
     Denials, EnforcementReport, Error, ErrorKind, ExecRequest, ExecResult, Execution, Forward,
     ImageInfo, ImageReference, Plan, Result, SandboxStats, Stdin, Synced, WorkspaceCopies,
@@ -210,6 +211,7 @@ impl SandboxHandle {
     /// - [`ErrorKind::PolicyExceeded`] for more than the policy allows; nothing has changed.
     /// - [`ErrorKind::Unsupported`] for a sandbox that was created without rules, and on backends
     ///   that enforce none.
+    /// - [`ErrorKind::NotCarried`] for a detached sandbox whose connections no process carries.
     pub async fn set_egress(&self, rules: EgressRules) -> Result<()> {
         let changed = self.running.instance.set_egress(rules.clone()).await;
         changed.map_err(|error| error.on(self.tier()))?;
@@ -218,6 +220,55 @@ impl SandboxHandle {
             rules: rules.into_rules(),
         });
         Ok(())
+    }
+
+    /// The rules for connections out of the sandbox that are in force.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unsupported`] and [`ErrorKind::NotCarried`], as [`SandboxHandle::set_egress`].
+    pub async fn egress_rules(&self) -> Result<EgressRules> {
+        let rules = self.running.instance.egress_rules().await;
+        rules.map_err(|error| error.on(self.tier()))
+    }
+
+    /// Makes this process carry the connections of a detached sandbox with rules, as long as the
+    /// handle or a clone of it lives. `rules` replace those that the sandbox was created with.
+    ///
+    /// Rules take a process on the host that dials. For an attached sandbox it is the owner. The
+    /// process that creates a detached one starts with it, and another one can follow when that
+    /// handle is dropped. Without a carrier, each connection is reset. Handles of other processes
+    /// ask the carrier: [`SandboxHandle::set_egress`] changes its rules.
+    ///
+    /// # Errors
+    ///
+    /// - [`ErrorKind::AlreadyExists`] if another process carries the connections.
+    /// - [`ErrorKind::PolicyExceeded`] and [`ErrorKind::Unsupported`], as
+    ///   [`SandboxHandle::set_egress`].
+    pub async fn carry_egress(&self, rules: Option<EgressRules>) -> Result<()> {
+        let instance = &*self.running.instance;
+        let carried = instance.carry_egress(rules.clone()).await;
+        carried.map_err(|error| error.on(self.tier()))?;
+        // The certificates of this process replace those of an earlier carrier.
+        let placed = trust::place_certificates(&self.running.plan, instance).await;
+        placed.map_err(|error| error.on(self.tier()))?;
+        if let Some(rules) = rules {
+            let auditor = &self.running.auditor;
+            auditor.tell(|| AuditEvent::RulesChanged {
+                rules: rules.into_rules(),
+            });
+        }
+        Ok(())
+    }
+
+    /// Waits until the sandbox has ended, or this handle has lost it. Returns the reason.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unsupported`] on backends without an agent.
+    pub async fn ended(&self) -> Result<String> {
+        let ended = self.running.instance.ended().await;
+        ended.map_err(|error| error.on(self.tier()))
     }
 
     /// Opens a port of the host's loopback that leads to `port` inside the sandbox. The kernel

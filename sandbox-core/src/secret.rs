@@ -237,8 +237,10 @@ pub(crate) async fn place(
                 }
             },
             SecretForm::Placeholder { hosts } => {
-                let added = placeholder::of(name, secret, hosts)
-                    .and_then(|secret| instance.add_placeholder(secret));
+                let added = match placeholder::of(name, secret, hosts) {
+                    Ok(secret) => instance.add_placeholder(secret).await,
+                    Err(error) => Err(error),
+                };
                 match added {
                     Ok(text) => {
                         placed.placeholders.push(text.clone());

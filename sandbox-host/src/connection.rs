@@ -194,6 +194,11 @@ impl Drop for Connection {
 }
 
 impl ConnectionShared {
+    /// Why the connection has ended; `None` while it is open.
+    pub(crate) fn ended(&self) -> Option<ConnectionEnd> {
+        self.ended.borrow().clone()
+    }
+
     fn streams(&self) -> MutexGuard<'_, OpenStreams> {
         lock(&self.streams)
     }

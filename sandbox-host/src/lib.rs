@@ -10,6 +10,7 @@
 pub mod adopted;
 mod agent_timeouts;
 mod background;
+mod carrier;
 mod clock;
 pub mod confinement;
 mod connection;

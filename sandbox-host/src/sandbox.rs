@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sandbox_agent::protocol::{AgentSettings, ClientKey, Confinement};
-use sandbox_core::{EnforcementReport, Error, ErrorKind, Plan, Result};
+use sandbox_core::{
+    Capability, Enforcement, EnforcementReport, Error, ErrorKind, Mechanism, Plan, Result,
+};
 
 use crate::confinement::export_folders;
-use crate::egress::{Egress, EgressOptions};
+use crate::egress::{Egress, EgressConfig, EgressOptions};
 use crate::state::DetachedRecord;
 use crate::tcp::code;
 
@@ -68,6 +70,9 @@ pub struct AttachedSandbox {
     pub follow_links: bool,
     /// See [`Sandbox::file_timeout`].
     pub file_timeout: Duration,
+    /// The connections of code, if rules allow any and this process carries them: see
+    /// [`AttachedSandbox::with_egress`].
+    pub egress: Option<Arc<Egress>>,
 }
 
 impl AttachedSandbox {
@@ -81,7 +86,23 @@ impl AttachedSandbox {
             writable: plan.writable_sources().map(Into::into).collect(),
             follow_links: plan.follow_links,
             file_timeout: plan.file_timeout,
+            egress: None,
         }
+    }
+
+    /// Lets this process carry the connections of code, if the sandbox was created with rules that
+    /// are enforced.
+    ///
+    /// # Errors
+    ///
+    /// As [`EgressOptions::new`].
+    pub fn with_egress(mut self, plan: &Plan, config: EgressConfig<'_>) -> Result<Self> {
+        let network = self.enforcement.get(Capability::NetworkAccess);
+        let mechanisms = network.map_or(&[][..], Enforcement::mechanisms);
+        if mechanisms.contains(&Mechanism::HostDialsAllowedNames) {
+            self.egress = code::egress(plan, EgressOptions::new(config)?);
+        }
+        Ok(self)
     }
 }
 
@@ -100,6 +121,7 @@ impl From<Sandbox> for AttachedSandbox {
             writable: sandbox.writable,
             follow_links: sandbox.follow_links,
             file_timeout: sandbox.file_timeout,
+            egress: sandbox.egress,
         }
     }
 }
@@ -180,11 +202,14 @@ impl Sandbox {
 
     /// Lets code connect to the hosts that the plan's rules allow, if it has rules. The sandbox must
     /// have its own network namespace without any other way out.
-    #[must_use]
-    pub fn with_egress(mut self, plan: &Plan, options: EgressOptions) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// As [`EgressOptions::new`].
+    pub fn with_egress(mut self, plan: &Plan, config: EgressConfig<'_>) -> Result<Self> {
         self.settings.egress = code::settings(plan);
-        self.egress = code::egress(plan, options);
-        self
+        self.egress = code::egress(plan, EgressOptions::new(config)?);
+        Ok(self)
     }
 
     /// Makes the agent run each program by this command, with the program and its arguments as the

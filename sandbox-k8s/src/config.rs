@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use sandbox_core::{PullPolicy, Result};
 use sandbox_host::DEFAULT_IMAGE;
+use sandbox_host::egress::EgressConfig;
 use sandbox_lang::packages::PackageSettings;
 
 use crate::environment;
@@ -166,6 +167,14 @@ impl Default for KubernetesConfig {
 }
 
 impl KubernetesConfig {
+    /// What it says about servers of egress rules.
+    pub(crate) fn egress(&self) -> EgressConfig<'_> {
+        EgressConfig {
+            hosts: &self.hosts,
+            certificates: self.certificates.as_deref(),
+        }
+    }
+
     /// The defaults, with the pod template named by [`POD_TEMPLATE_VARIABLE`] and the profile named
     /// by [`POD_PROFILE_VARIABLE`](crate::POD_PROFILE_VARIABLE).
     ///

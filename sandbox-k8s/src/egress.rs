@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Sysctl;
 use sandbox_agent::protocol::NAME_SERVER;
 use sandbox_core::policy::{Destination, NetworkPolicy, NetworkRule};
 use sandbox_core::{Enforcement, Plan};
-use sandbox_host::egress::{DETACHED_RULES, with_rules};
+use sandbox_host::egress::with_rules;
 
 use crate::config::PodProfile;
 use crate::template::PodTemplate;
@@ -28,26 +28,19 @@ pub(crate) struct EgressFacts<'a> {
 
 /// Whether the agent carries connections that rules allow.
 pub(crate) fn carries_rules(plan: &Plan, facts: EgressFacts<'_>) -> bool {
-    matches!(plan.network, NetworkPolicy::Allow(_)) && plan_obstacle(plan, facts).is_none()
+    matches!(plan.network, NetworkPolicy::Allow(_)) && obstacle(facts).is_none()
 }
 
 /// The report of rules in a pod whose network is `isolated`.
 pub(crate) fn report(
     isolated: Enforcement,
     rules: &[NetworkRule],
-    plan: &Plan,
     facts: EgressFacts<'_>,
 ) -> Enforcement {
-    match plan_obstacle(plan, facts) {
+    match obstacle(facts) {
         Some(reason) => Enforcement::unenforced(reason),
         None => with_rules(isolated, rules),
     }
-}
-
-/// Why rules cannot work in the pod of this plan.
-fn plan_obstacle(plan: &Plan, facts: EgressFacts<'_>) -> Option<String> {
-    let detached = || plan.detached.then(|| DETACHED_RULES.into());
-    obstacle(facts).or_else(detached)
 }
 
 /// Why rules cannot work in any such pod.
@@ -131,14 +124,9 @@ mod tests {
             template: Some(&template),
             ..hardened
         };
-        for (spec, facts, reason) in [
-            (spec.clone(), restricted, "NET_ADMIN"),
-            (spec.clone(), other_runtime, "gvisor"),
-            (spec.detached(true), hardened, "detached"),
-        ] {
-            let plan = with(&spec);
-            assert!(!carries_rules(&plan, facts), "{reason}");
-            let found = plan_obstacle(&plan, facts).expect(reason);
+        for (facts, reason) in [(restricted, "NET_ADMIN"), (other_runtime, "gvisor")] {
+            assert!(!carries_rules(&with(&spec), facts), "{reason}");
+            let found = obstacle(facts).expect(reason);
             assert!(found.contains(reason), "{found}");
         }
     }

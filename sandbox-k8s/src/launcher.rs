@@ -360,6 +360,7 @@ impl PodLauncher {
             pod: &created,
             hand_over: HandOver::new(TIER, plan, &sandbox),
             isolator: isolator.clone(),
+            egress: self.config.egress(),
         });
         let connected =
             AgentInstance::connect_by(Arc::clone(&connector) as _, sandbox, Box::new(isolator))
@@ -393,7 +394,7 @@ impl PodLauncher {
         let again = plan.detached.then(|| pod.clone());
         match (pod::create(cluster, pod, requested).await, again) {
             (Err(taken), Some(pod)) if taken.kind() == ErrorKind::AlreadyExists => {
-                DetachedPods { cluster }.free_name(&plan.name).await?;
+                self.detached_pods(cluster).free_name(&plan.name).await?;
                 pod::create(cluster, pod, requested).await
             }
             (created, _) => created,
@@ -430,8 +431,13 @@ impl PodLauncher {
         &self,
         act: impl AsyncFnOnce(DetachedPods<'_>) -> Result<T>,
     ) -> Result<T> {
-        self.with_cluster(async |cluster| act(DetachedPods { cluster: &cluster }).await)
+        self.with_cluster(async |cluster| act(self.detached_pods(&cluster)).await)
             .await
+    }
+
+    fn detached_pods<'a>(&'a self, cluster: &'a Cluster) -> DetachedPods<'a> {
+        let egress = self.config.egress();
+        DetachedPods { cluster, egress }
     }
 
     /// Whether this plan's pods have rules for connections of code.

@@ -6,7 +6,6 @@ use sandbox_core::policy::NetworkPolicy;
 use sandbox_core::{Plan, Result};
 use sandbox_host::Sandbox;
 use sandbox_host::confinement::{self, Isolation, Mode, Paths, Profile};
-use sandbox_host::egress::EgressOptions;
 
 use crate::config::SHORTEST_LEASE;
 use crate::kernel;
@@ -45,8 +44,7 @@ impl PodLauncher {
             sandbox = sandbox.ending_after(lifetime);
         }
         if self.carries_rules(plan) {
-            let (hosts, certificates) = (&self.config.hosts, self.config.certificates.as_deref());
-            sandbox = sandbox.with_egress(plan, EgressOptions::new(hosts, certificates)?);
+            sandbox = sandbox.with_egress(plan, self.config.egress())?;
         }
         let settings = &mut sandbox.settings;
         let lease = self.config.lease.max(SHORTEST_LEASE);

@@ -110,7 +110,7 @@ fn network(plan: &Plan, facts: &PodFacts<'_>) -> Enforcement {
                 profile,
                 template: facts.template,
             };
-            egress::report(network_down(), rules, plan, egress)
+            egress::report(network_down(), rules, egress)
         }
         NetworkPolicy::Full => Enforcement::enforced(Mechanism::PodNetwork),
         NetworkPolicy::None if takes_network_down(plan, profile) => network_down(),

@@ -248,8 +248,7 @@ impl Backend for LocalBackend {
             state: &state,
             lowered: &lowered,
             network: network.as_ref(),
-            hosts: &self.config.hosts,
-            certificates: self.config.certificates.as_deref(),
+            egress: self.config.egress(),
         };
         let mut instance = match plan.detached {
             true => detached::start(&request).await?,

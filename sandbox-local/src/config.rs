@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use sandbox_host::egress::EgressConfig;
 use sandbox_lang::packages::PackageSettings;
 
 /// Settings of the local backend. The registered tiers use [`LocalConfig::default`].
@@ -35,6 +36,14 @@ pub struct LocalConfig {
 }
 
 impl LocalConfig {
+    /// What it says about servers of egress rules.
+    pub(crate) fn egress(&self) -> EgressConfig<'_> {
+        EgressConfig {
+            hosts: &self.hosts,
+            certificates: self.certificates.as_deref(),
+        }
+    }
+
     /// The defaults.
     #[must_use]
     pub fn new() -> Self {

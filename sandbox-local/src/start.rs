@@ -1,8 +1,7 @@
 //! Creates one sandbox: from the lowered plan to an agent that answers.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ffi::CString;
-use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream as StdUnixStream;
@@ -12,7 +11,7 @@ use std::sync::Arc;
 use sandbox_agent::runtime::Pid;
 use sandbox_agent::runtime::namespace::CLONE_NEWNET;
 use sandbox_core::{Error, Plan, Result};
-use sandbox_host::egress::EgressOptions;
+use sandbox_host::egress::EgressConfig;
 use sandbox_host::{AgentInstance, Sandbox};
 use sandbox_lang::packages::ProvisionNetwork;
 use tokio::net::UnixStream;
@@ -48,10 +47,7 @@ pub(crate) struct CreationRequest<'a> {
     pub(crate) lowered: &'a LocalPlan,
     /// A network namespace whose creation has begun.
     pub(crate) network: Option<&'a Network>,
-    /// See [`crate::LocalConfig::hosts`].
-    pub(crate) hosts: &'a BTreeMap<String, IpAddr>,
-    /// See [`crate::LocalConfig::certificates`].
-    pub(crate) certificates: Option<&'a Path>,
+    pub(crate) egress: EgressConfig<'a>,
 }
 
 impl CreationRequest<'_> {
@@ -116,8 +112,7 @@ pub(crate) async fn start(request: &CreationRequest<'_>) -> Result<AgentInstance
         host,
         state,
         lowered,
-        hosts,
-        certificates,
+        egress,
         ..
     } = *request;
     tracing::trace!("lowered");
@@ -167,7 +162,7 @@ pub(crate) async fn start(request: &CreationRequest<'_>) -> Result<AgentInstance
         Some(private) => in_host_namespaces(request, private, agent)?,
     };
     let sandbox = match &lowered.setup.egress {
-        Some(_) => sandbox.with_egress(plan, EgressOptions::new(hosts, certificates)?),
+        Some(_) => sandbox.with_egress(plan, egress)?,
         None => sandbox,
     };
     let watch = match lowered.sampled_memory {

@@ -130,6 +130,7 @@ impl UnsafeLocalBackend {
             stream,
             group: group(host),
             sandbox: sandbox(plan)?,
+            egress: self.config.egress(),
         };
         Ok(Box::new(start_unconfined(start).await?))
     }

@@ -153,14 +153,13 @@ impl Client {
                 shared.request_stop(u32::from_le_bytes(grace));
             }
             (0, FrameKind::Egress) => match &mut shared.egress {
-                // Only the sandbox's owner answers for its connections.
-                Some(egress) if self.number == 0 => {
-                    egress.set(EgressTable::decode(message)?);
+                Some(egress) => {
+                    egress.set(EgressTable::decode(message)?, self.number);
                     self.connection
                         .outgoing
                         .message(0, FrameKind::EgressSet, b"");
                 }
-                _ => return Err(ProtocolError::Unexpected("rules for connections")),
+                None => return Err(ProtocolError::Unexpected("rules for connections")),
             },
             (0, _) => return Err(ProtocolError::Unexpected("frame on stream 0")),
             (AGENT_STREAMS.., FrameKind::Exec | FrameKind::Logs | FrameKind::Dial) => {

@@ -25,6 +25,15 @@ pub struct AuditOption {
 }
 
 impl AuditOption {
+    /// The path of the file for another process, if one was given.
+    ///
+    /// # Errors
+    ///
+    /// If the current folder is gone.
+    pub fn absolute(&self) -> std::io::Result<Option<PathBuf>> {
+        self.audit.as_deref().map(std::path::absolute).transpose()
+    }
+
     /// Opens the file, if one was given.
     ///
     /// # Errors

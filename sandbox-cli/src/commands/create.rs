@@ -3,17 +3,21 @@
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
+use sandbox::registry::{self, Registration};
 use sandbox::spi::escape;
-use sandbox::{SandboxClient, SandboxHandle, registry};
+use sandbox::{SandboxClient, SandboxHandle};
 use serde::Serialize;
 
+use super::audit::{AuditOption, audited};
+use super::carrier;
+use super::detached::TierOption;
 use super::run::document::{EnforcementEntry, enforcement};
 use super::run::enforcement_line::enforcement_line;
 use super::run::signals::Signals;
 use crate::command_error::{CommandError, Outcome};
 use crate::exit::Exit;
 use crate::options::{PolicyOptions, duration};
-use crate::output::{Format, FormatOption, print, print_json};
+use crate::output::{Format, FormatOption, json, print};
 use crate::print_status;
 use crate::progress::Progress;
 
@@ -25,7 +29,8 @@ Examples:
   sandbox rm lab
 
 The sandbox runs until its lifetime ends, or until stop, kill or rm ends it. Its policy applies
-to every later command.
+to every later command. With --allow-host, a process in the background makes its connections:
+`sandbox egress` shows and replaces its rules.
 
 Exit codes: 0 created; 125 refused, setup failed, or the name is in use.";
 
@@ -44,6 +49,9 @@ pub struct CreateArguments {
     /// Print only warnings and errors
     #[arg(short, long)]
     quiet: bool,
+
+    #[command(flatten)]
+    audit: AuditOption,
 
     #[command(flatten)]
     pub format: FormatOption,
@@ -77,6 +85,8 @@ pub fn run(arguments: &CreateArguments) -> Outcome {
     spec.detached = true;
     spec.validate()?;
     let client = SandboxClient::open_with(tier.tier, request.policy, &request.settings)?;
+    let audit = arguments.audit.open()?;
+    let client = audited(client, audit.as_ref());
     if !tier.applies_policy {
         print_status(format_args!(
             "warning: {} applies no policy: nothing is enforced",
@@ -91,19 +101,61 @@ pub fn run(arguments: &CreateArguments) -> Outcome {
             sandbox = client.create_with_progress(&request.spec, take) => sandbox.map_err(CommandError::from),
             signal = signals.next() => Err(CommandError::interrupted(signal)),
         };
-        let outcome = created.and_then(|sandbox| arguments.print_result(&sandbox, tier.backend));
+        let outcome = match created {
+            Ok(sandbox) => arguments.finish(sandbox, &client, tier).await,
+            Err(error) => Err(error),
+        };
         super::settle(&client).await;
         outcome
     })?
 }
 
+/// What the command prints.
+#[derive(Default)]
+struct Printed {
+    output: String,
+    /// Lines on standard error.
+    status: Vec<String>,
+}
+
 impl CreateArguments {
-    fn print_result(&self, sandbox: &SandboxHandle, backend: &str) -> Outcome {
+    /// Leaves the sandbox to itself, and its connections to a carrier.
+    async fn finish(
+        &self,
+        sandbox: SandboxHandle,
+        client: &SandboxClient,
+        tier: &Registration,
+    ) -> Outcome {
+        let printed = self.result(&sandbox, tier.backend)?;
+        let name = sandbox.name().to_owned();
+        // This process carries the connections so far, if there are rules.
+        let is_carried = sandbox.egress_rules().await.is_ok();
+        drop(sandbox);
+        if is_carried {
+            let option = TierOption::default();
+            let started = carrier::start(&name, tier.tier, &option, &self.audit, None);
+            if let Err(error) = started {
+                // It would be of no use, and nobody knows of it.
+                if let Err(left) = client.remove(&name).await {
+                    print_status(format_args!(
+                        "warning: the sandbox {name:?} is left: {left}"
+                    ));
+                }
+                return Err(error);
+            }
+        }
+        print(&printed.output)?;
+        printed.status.iter().for_each(print_status);
+        Ok(Exit::SUCCESS)
+    }
+
+    fn result(&self, sandbox: &SandboxHandle, backend: &str) -> Result<Printed, CommandError> {
+        let mut printed = Printed::default();
         match self.format.format {
             Format::Json => {
                 let lifetime = sandbox.plan().lifetime;
                 let expires = lifetime.and_then(|lifetime| SystemTime::now().checked_add(lifetime));
-                print_json(&CreateDocument {
+                printed.output = json(&CreateDocument {
                     name: sandbox.name(),
                     backend,
                     tier: sandbox.tier(),
@@ -113,19 +165,18 @@ impl CreateArguments {
                 })?;
             }
             Format::Text => {
-                print(&format!("{}\n", sandbox.name()))?;
+                printed.output = format!("{}\n", sandbox.name());
                 let report = sandbox.enforcement();
                 if !self.quiet {
                     let network = &sandbox.plan().network;
-                    print_status(enforcement_line(sandbox.tier(), report, network));
+                    let line = enforcement_line(sandbox.tier(), report, network);
+                    printed.status.push(line);
                 }
                 // A warning, which is printed even with --quiet.
-                report
-                    .notes()
-                    .iter()
-                    .for_each(|note| print_status(escape(note)));
+                let notes = report.notes().iter().map(|note| escape(note));
+                printed.status.extend(notes);
             }
         }
-        Ok(Exit::SUCCESS)
+        Ok(printed)
     }
 }

@@ -26,7 +26,7 @@ const SEARCH_TIMEOUT: Duration = Duration::from_secs(5);
 const LOCAL_BACKEND: &str = "local";
 
 /// Which tier a detached sandbox is on.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub struct TierOption {
     /// Tier of the sandbox [default: the tier that has this name; local tiers take precedence]
     #[arg(short, long, value_name = "TIER")]
@@ -69,6 +69,16 @@ impl TierOption {
     pub async fn remove(&self, name: &str) -> Result<(), CommandError> {
         let removed = self.with(name, async |located| located.client.remove(name).await);
         removed.await.map(|_| ())
+    }
+
+    /// The arguments by which another command finds a sandbox of this tier.
+    pub fn arguments(&self, tier: &str) -> Vec<String> {
+        let settings = self.settings();
+        let settings = settings
+            .into_iter()
+            .flat_map(|(name, value)| [format!("--{name}"), value]);
+        let tier = ["--backend".to_owned(), tier.to_owned()];
+        tier.into_iter().chain(settings).collect()
     }
 
     fn settings(&self) -> Settings {

@@ -8,6 +8,7 @@ use clap::Args;
 use sandbox::{Error, ErrorKind, ExecRequest, ExecResult, Export, SandboxHandle};
 
 use super::audit::AuditOption;
+use super::carrier;
 use super::detached::TierOption;
 use super::run::document::RunDocument;
 use super::run::live::{LiveOutput, WrittenOutput, exec_live};
@@ -224,6 +225,7 @@ impl ExecArguments {
                 .iter()
                 .for_each(|request| terminal::hint(request, stdin, &usage));
         }
+        carrier::warn_if_missing(sandbox).await;
         let most = sandbox.plan().timeout;
         if self.timeout.is_some_and(|asked| asked > most) {
             print_status(format_args!(

@@ -2,6 +2,7 @@
 
 mod audit;
 mod batch;
+mod carrier;
 pub mod check;
 mod check_all;
 pub mod commit;
@@ -12,6 +13,7 @@ pub mod cp;
 pub mod create;
 mod detached;
 pub mod doctor;
+pub mod egress;
 pub mod end;
 pub mod exec;
 pub mod export;

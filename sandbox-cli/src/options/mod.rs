@@ -35,8 +35,8 @@ pub use scan::{RunScanOptions, ScanOptions};
 pub use secrets::{SecretOptions, Secrets};
 use settings::SettingOptions;
 use toolchains::Toolchains;
-pub use values::{Published, bytes, duration, published, pull_policy, text};
-use values::{capability, cpus, label, network_rule, package, preset};
+pub use values::{Published, bytes, duration, network_rule, published, pull_policy, text};
+use values::{capability, cpus, label, package, preset};
 pub use variables::variables;
 use volumes::{Volumes, stored_workspace};
 

@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod creation;
+mod egress;
 mod ending;
 mod executions;
 mod sandbox;
@@ -26,6 +27,9 @@ fn main() -> ExitCode {
                 creation::create_without_name_generates_one,
                 creation::one_of_twenty_concurrent_creations_gets_the_name,
                 creation::killed_creator_leaves_complete_sandbox_or_nothing,
+                egress::egress_changes_the_rules_of_a_running_sandbox,
+                egress::without_a_carrier_nothing_is_allowed_and_another_one_can_be_started,
+                egress::egress_needs_a_sandbox_with_rules,
                 ending::sandbox_ends_after_its_lifetime,
                 ending::sandbox_ends_when_its_supervisor_is_killed,
                 executions::fifty_consecutive_executions_by_name_succeed,
@@ -67,7 +71,7 @@ fn detached_sandbox_works_as_ordinary_user() {
         .gid(USER)
         .output()
         .unwrap();
-    Rerun::assert_passed(&output, 13);
+    Rerun::assert_passed(&output, 16);
     let left = std::fs::read_dir(rerun.folder().join("runtime/sandbox/sandboxes"));
     assert_eq!(left.unwrap().count(), 0);
 }

@@ -4,7 +4,6 @@ use bollard::models::{ContainerCreateBody, ImageInspect};
 use sandbox_core::spi::Instance as _;
 use sandbox_core::{EnforcementReport, ImageRetention, Plan, Result};
 use sandbox_host::confinement::Mode;
-use sandbox_host::egress::EgressOptions;
 use sandbox_host::{AgentInstance, Sandbox, WORK_FOLDER, state};
 use sandbox_lang::packages::writable_cache;
 
@@ -156,6 +155,7 @@ impl<F: EngineFamily> ContainerBackend<F> {
             user,
             image,
             isolator,
+            egress: self.config.egress(),
         };
         detached.hand_over(stream, sandbox).await
     }
@@ -225,8 +225,7 @@ impl<F: EngineFamily> ContainerBackend<F> {
             sandbox = sandbox.ending_after(lifetime);
         }
         if name_volume.is_some() {
-            let (hosts, certificates) = (&self.config.hosts, self.config.certificates.as_deref());
-            sandbox = sandbox.with_egress(plan, EgressOptions::new(hosts, certificates)?);
+            sandbox = sandbox.with_egress(plan, self.config.egress())?;
         }
         let make_dirs = &mut sandbox.settings.make_dirs;
         let mut body = match &container_plan.confined {

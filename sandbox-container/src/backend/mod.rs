@@ -226,6 +226,7 @@ impl<F: EngineFamily> ContainerBackend<F> {
                 tier: self.tier,
                 engine: &connection,
                 store: self.record_store()?,
+                egress: self.config.egress(),
             };
             act(registry).await
         };

@@ -1,6 +1,7 @@
 //! Turns a new sandbox into a detached one.
 
 use sandbox_core::{Plan, Result};
+use sandbox_host::egress::EgressConfig;
 use sandbox_host::state::HandOver;
 use sandbox_host::{AgentInstance, Isolator as _, Sandbox};
 
@@ -20,6 +21,7 @@ pub(crate) struct NewDetached<'a> {
     pub(crate) image: Option<String>,
     /// Its guard removes the container until the hand-over is complete.
     pub(crate) isolator: ContainerIsolator,
+    pub(crate) egress: EgressConfig<'a>,
 }
 
 impl NewDetached<'_> {
@@ -40,6 +42,7 @@ impl NewDetached<'_> {
             user,
             image,
             isolator,
+            egress,
         } = self;
         let sandbox = sandbox.detached_after_attach();
         let location = ContainerLocation {
@@ -57,7 +60,8 @@ impl NewDetached<'_> {
             isolator.attach_record(store.write(record, key)?);
             Ok(())
         };
-        let attach = async |record: &_, key: &_| reconnect::attach(&isolator, record, key).await;
+        let attach =
+            async |record: &_, key: &_| reconnect::attach(&isolator, record, key, egress).await;
         match hand_over
             .finish(first, location, write_record, attach)
             .await

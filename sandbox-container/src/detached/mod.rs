@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use sandbox_core::spi::Found;
 use sandbox_core::{Error, ErrorKind, Result, SandboxInfo, SandboxState};
+use sandbox_host::egress::EgressConfig;
 use sandbox_host::state::{ended, not_found};
 use sandbox_host::{Owner, StderrTail};
 
@@ -43,6 +44,7 @@ pub(crate) struct DetachedRegistry<'a> {
     pub(crate) engine: &'a EngineConnection,
     /// This user's records, if any.
     pub(crate) store: Option<RecordStore>,
+    pub(crate) egress: EgressConfig<'a>,
 }
 
 impl DetachedRegistry<'_> {
@@ -74,7 +76,7 @@ impl DetachedRegistry<'_> {
             source: None,
             image: record.parts.image.clone(),
         });
-        match reconnect::attach(&isolator, &record, &key).await {
+        match reconnect::attach(&isolator, &record, &key, self.egress).await {
             Ok(instance) => Ok(Found {
                 plan: record.plan,
                 instance: Box::new(instance),

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 
 use crate::audit::Auditor;
 use crate::policy::EgressRules;
@@ -201,6 +202,33 @@ pub trait Instance: Send + Sync {
         ))
     }
 
+    /// The rules for connections out of the sandbox that are in force.
+    ///
+    /// Fails with [`ErrorKind::NotCarried`] if the sandbox is detached and no process carries its
+    /// connections.
+    async fn egress_rules(&self) -> Result<EgressRules> {
+        Err(unsupported("read egress rules", "this backend"))
+    }
+
+    /// Makes this process the carrier of a detached sandbox's connections, until this instance is
+    /// dropped. `rules` replace those of the plan.
+    ///
+    /// # Behavior
+    ///
+    /// - Other clients of the sandbox can ask the carrier for its rules and change them.
+    /// - Only changes the rules, if this process carries the connections already.
+    /// - Fails with [`ErrorKind::AlreadyExists`] if another process does, and as
+    ///   [`Instance::set_egress`].
+    async fn carry_egress(&self, rules: Option<EgressRules>) -> Result<()> {
+        let _ = rules;
+        Err(unsupported("carry connections", "this backend"))
+    }
+
+    /// Waits until the sandbox has ended, or this client has lost it. Returns the reason.
+    async fn ended(&self) -> Result<String> {
+        Err(unsupported("wait for the sandbox's end", "this backend"))
+    }
+
     /// Replaces the rules for connections out of the sandbox, within [`crate::Plan::network_ceiling`].
     ///
     /// # Behavior
@@ -225,7 +253,7 @@ pub trait Instance: Send + Sync {
     /// [`Instance::remove_placeholder`]. Returns the text.
     ///
     /// Fails with [`ErrorKind::InvalidRequest`] if no rule at this level allows one of its hosts.
-    fn add_placeholder(&self, secret: PlaceholderSecret) -> Result<String> {
+    async fn add_placeholder(&self, secret: PlaceholderSecret) -> Result<String> {
         let _ = secret;
         Err(unsupported("use secret for hosts", "this backend"))
     }
@@ -312,4 +340,13 @@ pub trait Instance: Send + Sync {
     /// Ends the sandbox and all its processes at once, and removes what it left on the host. Does
     /// nothing if it has ended.
     async fn kill(&self) -> Result<()>;
+}
+
+/// What connections out of a sandbox have carried since it was created, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EgressTraffic {
+    /// From code to servers.
+    pub sent: u64,
+    /// From servers to code.
+    pub received: u64,
 }

@@ -18,7 +18,7 @@ pub use adopt::Adopt;
 pub use backend::{Backend, Finding};
 pub use detached::{Detached, Found, RecordedSandbox};
 pub use images::Images;
-pub use instance::Instance;
+pub use instance::{EgressTraffic, Instance};
 pub use output::{Flow, OutputSink, OutputStream};
 pub use starter::ExecutionStarter;
 

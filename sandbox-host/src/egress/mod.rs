@@ -53,8 +53,8 @@ use tokio::sync::Semaphore;
 
 pub use end::{Carried, CarryEnd, CarryEvent, ConnectionDenial, EndReason};
 pub use name_servers::{NAME_SERVERS, NameServers};
-pub use options::EgressOptions;
-pub use report::{DETACHED_RULES, gaps, with_rules};
+pub use options::{EgressConfig, EgressOptions};
+pub use report::{gaps, with_rules};
 pub use resolver::{HostsResolver, Resolver, SystemResolver};
 pub use target::{CodeTarget, TargetHost};
 

@@ -19,15 +19,27 @@ pub struct EgressOptions {
     pub certificates: Option<PathBuf>,
 }
 
+/// What a backend's configuration says about servers.
+#[derive(Debug, Clone, Copy)]
+pub struct EgressConfig<'a> {
+    /// Addresses of names, before this host's resolver is asked.
+    pub hosts: &'a BTreeMap<String, IpAddr>,
+    /// See [`EgressOptions::certificates`].
+    pub certificates: Option<&'a Path>,
+}
+
 impl EgressOptions {
-    /// These names have these addresses, and servers may have certificates of the authorities in
-    /// `certificates`. Other names have those of the name servers that [`super::NAME_SERVERS`] of
-    /// this process lists, or of the host's resolver.
+    /// Those of a configuration. Names that it does not have are asked of the name servers that
+    /// [`super::NAME_SERVERS`] of this process lists, or of the host's resolver.
     ///
     /// # Errors
     ///
     /// As [`NameServers::from_environment`].
-    pub fn new(hosts: &BTreeMap<String, IpAddr>, certificates: Option<&Path>) -> Result<Self> {
+    pub fn new(config: EgressConfig<'_>) -> Result<Self> {
+        let EgressConfig {
+            hosts,
+            certificates,
+        } = config;
         let others: Arc<dyn Resolver> = match NameServers::from_environment()? {
             Some(servers) => Arc::new(servers),
             None => Arc::new(SystemResolver::default()),

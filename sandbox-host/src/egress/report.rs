@@ -29,10 +29,6 @@ pub fn gaps(rules: &EgressRules) -> Vec<&'static str> {
     gaps
 }
 
-/// Why a detached sandbox has no rules.
-pub const DETACHED_RULES: &str = "rules take the process that created the sandbox, which dials its \
-                                  connections, and a detached sandbox outlives it: there is no network at all";
-
 /// Why a build has no level `http`.
 pub(super) const NO_HTTP: &str = "this build leaves out rules at level http (the feature http)";
 

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -9,20 +10,21 @@ use sandbox_agent::protocol::{Builtin, ExecProgram, FrameKind, LogRequest};
 use sandbox_core::audit::Auditor;
 use sandbox_core::policy::EgressRules;
 use sandbox_core::spi::{
-    Flow, Input, Instance, OutputSink, OutputStream, PlaceholderSecret, Source,
+    EgressTraffic, Flow, Input, Instance, OutputSink, OutputStream, PlaceholderSecret, Source,
     TrustedCertificates, unsupported,
 };
 use sandbox_core::{
-    ArtifactLimits, Copied, EnforcementReport, ExecEnd, ExecRequest, Export, FileEntry, Forward,
-    ImageInfo, ImageReference, Result, SandboxStats, Synced, WorkspaceCopies,
+    ArtifactLimits, Copied, EnforcementReport, Error, ExecEnd, ExecRequest, Export, FileEntry,
+    Forward, ImageInfo, ImageReference, Result, SandboxStats, Synced, WorkspaceCopies,
 };
 
 use super::outcome::HostAction;
 use super::{AgentInstance, DiscardSink, user};
+use crate::carrier::Carrying;
 use crate::entries::{self, Entry};
 use crate::execution::{Finish, follow};
 use crate::failure::failure_error;
-use crate::tcp::{self, code};
+use crate::tcp;
 use crate::{agent_timeouts, copy, egress, export};
 
 #[async_trait]
@@ -150,44 +152,67 @@ impl Instance for AgentInstance {
     }
 
     async fn trusted_certificates(&self) -> Result<Option<TrustedCertificates>> {
-        match &self.egress {
-            Some(egress) => egress.trusted_certificates().await,
+        match self.carrier() {
+            Some(carrier) => carrier.egress.trusted_certificates().await,
             None => Ok(None),
         }
     }
 
-    fn add_placeholder(&self, secret: PlaceholderSecret) -> Result<String> {
-        match &self.egress {
-            Some(egress) => egress.add_placeholder(secret),
-            None => Err(egress::no_level_http(&secret)),
+    async fn add_placeholder(&self, secret: PlaceholderSecret) -> Result<String> {
+        match (self.carrier(), &self.remote) {
+            (Some(carrier), _) => carrier.egress.add_placeholder(secret),
+            (None, Some(remote)) => remote.add_placeholder(secret).await,
+            (None, None) => Err(egress::no_level_http(&secret)),
         }
     }
 
     fn remove_placeholder(&self, text: &str) {
-        if let Some(egress) = &self.egress {
-            egress.remove_placeholder(text);
+        match (self.carrier(), &self.remote) {
+            (Some(carrier), _) => carrier.egress.remove_placeholder(text),
+            (None, Some(remote)) => remote.remove_placeholder(text),
+            (None, None) => {}
+        }
+    }
+
+    async fn egress_rules(&self) -> Result<EgressRules> {
+        match (self.carrier(), &self.remote) {
+            (Some(carrier), _) => Ok(carrier.egress.rules()),
+            (None, Some(remote)) => remote.rules().await,
+            (None, None) => Err(no_rules("read egress rules")),
         }
     }
 
     async fn set_egress(&self, rules: EgressRules) -> Result<()> {
-        let Some(egress) = &self.egress else {
-            let error = unsupported("change egress rules", "this sandbox");
-            return Err(error.with_fix("create the sandbox with egress rules"));
-        };
-        let _turn = self.changing_egress.lock().await;
-        // First, so that nothing that was revoked is carried any more.
-        egress.set(rules).await?;
-        let shared = self.connection.shared();
-        let number = shared.code.ask();
-        let table = code::table(egress.rules().rules());
-        self.connection.control(FrameKind::Egress, &table.encode());
-        tokio::select! {
-            () = shared.code.answer(number) => Ok(()),
-            _ = self.connection.watch_end() => {
-                let ended = self.connection.ended();
-                Err(self.ended_error(ended.map_or_else(String::new, |ended| ended.reason)))
-            }
+        match (self.carrier(), &self.remote) {
+            (Some(carrier), _) => carrier.set(rules).await,
+            (None, Some(remote)) => remote.set(&rules).await,
+            (None, None) => Err(no_rules("change egress rules")),
         }
+    }
+
+    async fn carry_egress(&self, rules: Option<EgressRules>) -> Result<()> {
+        let _turn = self.becoming_carrier.lock().await;
+        if let Some(carrier) = self.carrier() {
+            return match rules {
+                Some(rules) => carrier.set(rules).await,
+                None => Ok(()),
+            };
+        }
+        let (Some(remote), Some(egress)) = (&self.remote, &self.sandbox.egress) else {
+            return Err(no_rules("carry connections"));
+        };
+        let connection = self.connection.shared();
+        let (egress, told) = (Arc::clone(egress), self.told.clone());
+        let carrying = Carrying::client(remote.files(), egress, connection, told, rules).await?;
+        // Nothing else sets it meanwhile.
+        let _ = self.carrying.set(carrying);
+        Ok(())
+    }
+
+    async fn ended(&self) -> Result<String> {
+        self.connection.watch_end().await;
+        let ended = self.connection.ended();
+        Ok(ended.map_or_else(String::new, |ended| ended.reason))
     }
 
     async fn forward(&self, address: SocketAddr, port: u16) -> Result<Forward> {
@@ -212,7 +237,7 @@ impl Instance for AgentInstance {
             [] => self.isolator.stats().await,
             paths => self.stats_inside(paths).await?,
         };
-        if let Some((sent, received)) = self.carried() {
+        if let Some(EgressTraffic { sent, received }) = self.carried().await {
             stats.egress_sent = Some(sent);
             stats.egress_received = Some(received);
         }
@@ -304,4 +329,8 @@ impl OutputSink for LogText {
             Flow::Continue
         }
     }
+}
+
+fn no_rules(operation: &'static str) -> Error {
+    unsupported(operation, "this sandbox").with_fix("create the sandbox with egress rules")
 }

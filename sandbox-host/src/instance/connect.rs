@@ -1,19 +1,19 @@
 //! Creates instances, as the first or as a later client of an agent.
 
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use sandbox_agent::protocol::{ClientKey, Welcome};
 use sandbox_core::Result;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::AgentInstance;
+use crate::carrier::{Carrier, CarrierFiles, Carrying, RemoteCarrier};
 use crate::connection::{Connection, EndCause};
-use crate::egress::Egress;
 use crate::greeting::Greeting;
 use crate::link::{self, Connector, Unreachable};
 use crate::sandbox::{AttachedSandbox, Sandbox};
-use crate::tcp::code::{Told, carry_all};
+use crate::tcp::code::Told;
 use crate::{Counters, Isolator};
 
 /// Destroys the sandbox on drop, unless the agent has answered.
@@ -101,7 +101,12 @@ impl AgentInstance {
                 let owned = !sandbox.detached;
                 let egress = sandbox.egress.clone();
                 let mut instance = Self::over(connection, sandbox.into(), owned, isolator);
-                instance.carry_code(egress);
+                if let Some(egress) = egress {
+                    let shared = instance.connection.shared();
+                    let carrier = Carrier::start(egress, shared, instance.told.clone())?;
+                    // It is the first one.
+                    let _ = instance.carrying.set(Carrying::owner(carrier));
+                }
                 instance.welcome = welcome;
                 Ok(instance)
             }
@@ -153,7 +158,7 @@ impl AgentInstance {
         let isolator: Arc<dyn Isolator> = Arc::from(isolator);
         let (connection, welcome) =
             Connection::open(isolator.tier(), stream, Greeting::Attach(key)).await?;
-        Ok(Self::attached(connection, &welcome, sandbox, isolator).await)
+        Ok(Self::attached(connection, &welcome, sandbox, isolator, key).await)
     }
 
     /// As [`AgentInstance::attach`], for streams that may break: see [`AgentInstance::connect_by`].
@@ -174,7 +179,7 @@ impl AgentInstance {
         let greeting = Greeting::Attach(key);
         let (connection, welcome) =
             Connection::open_linked(isolator.tier(), stream, greeting).await?;
-        Ok(Self::attached(connection, &welcome, sandbox, isolator).await)
+        Ok(Self::attached(connection, &welcome, sandbox, isolator, key).await)
     }
 
     async fn attached(
@@ -182,10 +187,13 @@ impl AgentInstance {
         welcome: &Welcome,
         sandbox: AttachedSandbox,
         isolator: Arc<dyn Isolator>,
+        key: &ClientKey,
     ) -> Self {
         // Earlier denials are not this client's to report.
         let before = isolator.counters().await;
+        let has_rules = sandbox.egress.is_some();
         let mut instance = Self::over(connection, sandbox, false, isolator);
+        instance.remote = has_rules.then(|| RemoteCarrier::new(CarrierFiles::new(key)));
         instance.welcome = *welcome;
         *instance.known_counters() = before;
         instance
@@ -216,26 +224,10 @@ impl AgentInstance {
             running: AtomicUsize::new(0),
             counters: Mutex::new(Counters::FRESH),
             workspace: None,
-            egress: None,
-            changing_egress: tokio::sync::Mutex::new(()),
+            carrying: OnceLock::new(),
+            becoming_carrier: tokio::sync::Mutex::new(()),
+            remote: None,
             told: Told::default(),
         }
-    }
-
-    /// Carries the connections of code, if rules allow any.
-    fn carry_code(&mut self, egress: Option<Arc<Egress>>) {
-        let shared = self.connection.shared();
-        let (Some(egress), Some(arriving)) = (&egress, shared.code.carrier()) else {
-            return;
-        };
-        let carrying = carry_all(Arc::clone(egress), self.told.clone(), arriving);
-        let ended = shared.watch_end();
-        tokio::spawn(async move {
-            tokio::select! {
-                _ = ended => {}
-                () = carrying => {}
-            }
-        });
-        self.egress = Some(Arc::clone(egress));
     }
 }

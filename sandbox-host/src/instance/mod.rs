@@ -9,7 +9,7 @@ mod user;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -19,8 +19,8 @@ use sandbox_agent::protocol::{
 use sandbox_core::spi::{Flow, Instance, OutputSink, OutputStream, Source};
 use sandbox_core::{ByteSize, EnforcementReport, Error, ErrorKind, ExecRequest, Result, Workspace};
 
+use crate::carrier::{Carrier, Carrying, RemoteCarrier};
 use crate::connection::Connection;
-use crate::egress::Egress;
 use crate::execution::{Finish, follow};
 use crate::failure::failure_error;
 use crate::open_stream::OpenStream;
@@ -49,10 +49,12 @@ pub struct AgentInstance {
     running: AtomicUsize,
     /// The counters at the last end of an execution.
     counters: Mutex<Counters>,
-    /// The connections of code, if rules allow any.
-    egress: Option<Arc<Egress>>,
-    /// Held while rules change.
-    changing_egress: tokio::sync::Mutex<()>,
+    /// This process's part in the connections of code, once it carries them.
+    carrying: OnceLock<Carrying>,
+    /// Held while this process becomes the carrier.
+    becoming_carrier: tokio::sync::Mutex<()>,
+    /// The carrier of a detached sandbox with rules, while this process is not.
+    remote: Option<RemoteCarrier>,
     /// Receives the ends of connections of code.
     told: Told,
     /// The workspace, if the sandbox works on a copy.
@@ -220,6 +222,11 @@ impl AgentInstance {
             Finish::Failed(failure) => Err(failure_error(tier, &failure)),
             Finish::Lost { reason, .. } => Err(self.ended_error(reason)),
         }
+    }
+
+    /// The carrier of the connections of code, if it is this process.
+    fn carrier(&self) -> Option<&Carrier> {
+        self.carrying.get().map(|carrying| &*carrying.carrier)
     }
 
     fn ended_error(&self, reason: String) -> Error {

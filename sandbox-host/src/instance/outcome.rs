@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use sandbox_agent::protocol::{ExitKind, ExitReport};
-use sandbox_core::{ExecEnd, Outcome, Refusal};
+use sandbox_core::spi::EgressTraffic;
+use sandbox_core::{Denials, ErrorKind, ExecEnd, Outcome, Refusal, Result};
 
 use super::AgentInstance;
 use crate::{Counters, lock};
@@ -22,7 +23,7 @@ pub(super) struct ExecutionStart<'a> {
     memory_kills: Option<u64>,
     counters: Counters,
     /// Bytes that connections under rules had sent and received; `None` without rules.
-    carried: Option<(u64, u64)>,
+    carried: Option<EgressTraffic>,
     _running: RunningCount<'a>,
 }
 
@@ -62,14 +63,27 @@ impl AgentInstance {
             } else {
                 self.isolator.counters().await
             },
-            carried: self.carried(),
+            carried: self.carried().await,
             _running: running,
         }
     }
 
-    /// Bytes that connections under rules have sent and received; `None` without rules.
-    pub(super) fn carried(&self) -> Option<(u64, u64)> {
-        self.egress.as_ref().map(|egress| egress.carried())
+    /// What connections under rules have carried; `None` without rules, or if nothing carries them.
+    pub(super) async fn carried(&self) -> Option<EgressTraffic> {
+        match (self.carrier(), &self.remote) {
+            (Some(carrier), _) => Some(carrier.traffic()),
+            (None, Some(remote)) => answered(remote.traffic().await),
+            (None, None) => None,
+        }
+    }
+
+    /// Connections that were denied since the last end of an execution.
+    async fn denied_connections(&self) -> Denials {
+        match (self.carrier(), &self.remote) {
+            (Some(carrier), _) => carrier.take_denials(),
+            (None, Some(remote)) => answered(remote.take_denials().await).unwrap_or_default(),
+            (None, None) => Denials::default(),
+        }
     }
 
     /// Processes killed for memory since the execution began; `None` if unknown. The host's count
@@ -138,15 +152,15 @@ impl AgentInstance {
         end.max_rss = report.max_rss_kib.checked_mul(1024);
         let [read, written] = report.disk;
         (end.read, end.written) = (Some(read), Some(written));
-        if let (Some(before), Some(now)) = (start.carried, self.carried()) {
-            end.egress_sent = Some(now.0.saturating_sub(before.0));
-            end.egress_received = Some(now.1.saturating_sub(before.1));
+        if let (Some(before), Some(now)) = (start.carried, self.carried().await) {
+            end.egress_sent = Some(now.sent.saturating_sub(before.sent));
+            end.egress_received = Some(now.received.saturating_sub(before.received));
         }
         end.refused.extend(refused(report));
         end.refused
             .extend(memory_kills.map(|kills| (Refusal::Memory, kills)));
         end.refused.extend(self.refused_since(start).await);
-        end.denials = std::mem::take(&mut *lock(&self.told.denied));
+        end.denials = self.denied_connections().await;
         if report.drain_cut {
             end.incomplete =
                 Some("a process held the output open after the program had ended".into());
@@ -177,6 +191,16 @@ impl AgentInstance {
         end.incomplete = Some(incomplete);
         end
     }
+}
+
+/// What the carrier has answered. Without a carrier there is nothing to report.
+fn answered<T>(answer: Result<T>) -> Option<T> {
+    if let Err(error) = &answer
+        && error.kind() != ErrorKind::NotCarried
+    {
+        tracing::warn!(%error, "what connections have carried is unknown");
+    }
+    answer.ok()
 }
 
 /// Denials that the agent reports. A false report misleads but frees nothing.

@@ -18,6 +18,7 @@ pub struct HandOver<'a> {
     plan: &'a Plan,
     env: BTreeMap<String, String>,
     key: ClientKey,
+    has_egress: bool,
 }
 
 impl<'a> HandOver<'a> {
@@ -29,6 +30,7 @@ impl<'a> HandOver<'a> {
             plan,
             env: sandbox.env.clone(),
             key: sandbox.settings.key.clone(),
+            has_egress: sandbox.egress.is_some(),
         }
     }
 
@@ -53,6 +55,10 @@ impl<'a> HandOver<'a> {
         write_record(&record, &self.key).await?;
         let instance = attach(&record, &self.key).await?;
         drop(first);
+        if self.has_egress {
+            // As long as its handle lives; another process can follow it.
+            instance.carry_egress(None).await?;
+        }
         Ok(instance)
     }
 }

@@ -17,7 +17,7 @@ use sandbox_core::{
     CapabilityPolicy, EnforcementReport, ErrorKind, ExecEnd, ExecRequest, Outcome, Plan, Result,
     SandboxSpec,
 };
-use sandbox_host::egress::EgressOptions;
+use sandbox_host::egress::EgressConfig;
 use sandbox_host::{AgentInstance, AttachedSandbox, ClientKey, Isolator, Sandbox};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
@@ -230,7 +230,11 @@ where
     policy.network = Some(NetworkPolicy::Allow(rules.into_rules()));
     let plan = Plan::resolve(&SandboxSpec::new("hostile"), &policy).unwrap();
     let sandbox = Sandbox::new(&plan, Confinement::default(), EnforcementReport::new()).unwrap();
-    let sandbox = sandbox.with_egress(&plan, EgressOptions::default());
+    let config = EgressConfig {
+        hosts: &BTreeMap::new(),
+        certificates: None,
+    };
+    let sandbox = sandbox.with_egress(&plan, config).expect("options");
     let destroyed = Destroyed::default();
     let (host, guest) = tokio::io::duplex(PIPE);
     let mut fake = FakeAgent::new(guest);

@@ -2,6 +2,7 @@
 
 use k8s_openapi::api::core::v1::Pod;
 use sandbox_core::Result;
+use sandbox_host::egress::EgressConfig;
 use sandbox_host::state::HandOver;
 use sandbox_host::{AgentInstance, Isolator as _};
 
@@ -20,6 +21,7 @@ pub(crate) struct NewDetachedPod<'a> {
     pub(crate) hand_over: HandOver<'a>,
     /// Its guard removes the pod until the hand-over is complete.
     pub(crate) isolator: PodIsolator,
+    pub(crate) egress: EgressConfig<'a>,
 }
 
 impl NewDetachedPod<'_> {
@@ -35,6 +37,7 @@ impl NewDetachedPod<'_> {
             pod,
             hand_over,
             isolator,
+            egress,
         } = self;
         let write_record = async |record: &_, key: &_| {
             let secret = secret::encode(record, key)?;
@@ -43,8 +46,9 @@ impl NewDetachedPod<'_> {
             created.map_err(|error| cluster_error(ClusterOperation::CreateSecret, error))?;
             Ok(())
         };
-        let attach =
-            async |record: &_, key: &_| reconnect::attach(cluster, &isolator, record, key).await;
+        let attach = async |record: &_, key: &_| {
+            reconnect::attach(cluster, &isolator, record, key, egress).await
+        };
         let handed_over = async {
             let location = PodLocation::of(pod)?;
             hand_over

@@ -16,6 +16,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 use sandbox_core::spi::Found;
 use sandbox_core::{Error, ErrorKind, Result, SandboxInfo, SandboxOwner, SandboxState};
+use sandbox_host::egress::EgressConfig;
 use sandbox_host::state::{ended, name_is_taken, not_found};
 use tokio::time::{Instant, sleep};
 
@@ -39,6 +40,7 @@ const POLL: Duration = Duration::from_millis(200);
 #[derive(Debug)]
 pub(crate) struct DetachedPods<'a> {
     pub(crate) cluster: &'a Cluster,
+    pub(crate) egress: EgressConfig<'a>,
 }
 
 /// The state of a detached sandbox's pod.
@@ -87,7 +89,7 @@ impl DetachedPods<'_> {
         let secret = secret.ok_or_else(|| incomplete(name))?;
         let (record, key) = secret::decode(&secret, &location)?;
         let isolator = PodIsolator::new(self.cluster.clone(), pod::reference(&pod)?, None);
-        match reconnect::attach(self.cluster, &isolator, &record, &key).await {
+        match reconnect::attach(self.cluster, &isolator, &record, &key, self.egress).await {
             Ok(instance) => Ok(Found {
                 plan: record.plan,
                 instance: Box::new(instance),

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use sandbox_core::Result;
-use sandbox_host::{AgentInstance, ClientKey};
+use sandbox_host::egress::EgressConfig;
+use sandbox_host::{AgentInstance, AttachedSandbox, ClientKey};
 
 use super::secret::PodRecord;
 use crate::cluster::Cluster;
@@ -20,8 +21,10 @@ pub(super) async fn attach(
     isolator: &PodIsolator,
     record: &PodRecord,
     key: &ClientKey,
+    egress: EgressConfig<'_>,
 ) -> Result<AgentInstance> {
     let connector = PodConnector::new(cluster.pods(), isolator);
     let boxed = Box::new(isolator.clone());
-    AgentInstance::attach_by(Arc::new(connector), key, record.into(), boxed).await
+    let sandbox = AttachedSandbox::from(record).with_egress(&record.plan, egress)?;
+    AgentInstance::attach_by(Arc::new(connector), key, sandbox, boxed).await
 }

@@ -12,6 +12,7 @@ use rustix::process::{Pid as KernelPid, PidfdFlags, pidfd_open};
 use sandbox_agent::protocol::keep::{Answer, Charge, GO, Keep, next_message};
 use sandbox_agent::runtime::Pid;
 use sandbox_core::{Error, ErrorKind, Plan, Result};
+use sandbox_host::egress::EgressConfig;
 use sandbox_host::process::{Era, ProcessId};
 use sandbox_host::state::{HandOver, lifetime};
 use sandbox_host::{AgentInstance, ClientKey, Sandbox, failure_error};
@@ -155,6 +156,7 @@ impl DetachedLaunch<'_> {
         self,
         stream: UnixStream,
         sandbox: Sandbox,
+        egress: EgressConfig<'_>,
     ) -> Result<AgentInstance> {
         let DetachedStart {
             sandboxes,
@@ -210,7 +212,7 @@ impl DetachedLaunch<'_> {
             Ok(())
         };
         let attach = async |record: &LocalRecord, _: &ClientKey| {
-            super::attach(sandboxes, record, self.isolator.clone()).await
+            super::attach(sandboxes, record, self.isolator.clone(), egress).await
         };
         let instance = hand_over
             .finish(first, resources, write_record, attach)

@@ -23,8 +23,9 @@ use async_trait::async_trait;
 use sandbox_agent::protocol::keep::files;
 use sandbox_core::spi::{Detached, Found, RecordedSandbox};
 use sandbox_core::{Error, ErrorKind, Result, SandboxInfo, SandboxState};
+use sandbox_host::egress::EgressConfig;
 use sandbox_host::state::{ended, read_private};
-use sandbox_host::{AgentInstance, ClientKey};
+use sandbox_host::{AgentInstance, AttachedSandbox, ClientKey};
 use tokio::net::UnixStream;
 
 use folder::{SandboxEntry, SandboxesFolder, SupervisorState, name_of};
@@ -76,7 +77,7 @@ impl DetachedSandboxes {
 #[async_trait]
 impl Detached for DetachedSandboxes {
     async fn get(&self, name: &str) -> Result<Found> {
-        get(&self.folder_with(name)?, name).await
+        get(&self.folder_with(name)?, name, self.config.egress()).await
     }
 
     async fn list(&self) -> Result<Vec<SandboxInfo>> {
@@ -105,7 +106,7 @@ impl Detached for DetachedSandboxes {
     }
 }
 
-async fn get(sandboxes: &SandboxesFolder, name: &str) -> Result<Found> {
+async fn get(sandboxes: &SandboxesFolder, name: &str, egress: EgressConfig<'_>) -> Result<Found> {
     let tier = sandboxes.tier.as_str();
     let entry = sandboxes.entry(name)?;
     let entry = entry.ok_or_else(|| sandboxes.not_found(name))?;
@@ -123,7 +124,7 @@ async fn get(sandboxes: &SandboxesFolder, name: &str) -> Result<Found> {
     let supervisor = supervisor.ok_or_else(|| ended(tier, name))?;
     let isolator = DetachedIsolator::for_existing(sandboxes.clone(), record.clone(), supervisor);
     Ok(Found {
-        instance: Box::new(attach(sandboxes, &record, isolator).await?),
+        instance: Box::new(attach(sandboxes, &record, isolator, egress).await?),
         plan: record.plan,
     })
 }
@@ -149,6 +150,7 @@ async fn attach(
     sandboxes: &SandboxesFolder,
     record: &LocalRecord,
     isolator: DetachedIsolator,
+    egress: EgressConfig<'_>,
 ) -> Result<AgentInstance> {
     let tier = sandboxes.tier.as_str();
     let name = &record.plan.name;
@@ -176,7 +178,7 @@ async fn attach(
     AgentInstance::attach(
         stream,
         &ClientKey::new(key),
-        record.into(),
+        AttachedSandbox::from(record).with_egress(&record.plan, egress)?,
         Box::new(isolator),
     )
     .await

@@ -10,6 +10,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use sandbox_agent::protocol::keep::files;
 use sandbox_agent::runtime::namespace::CLONE_NEWNET;
 use sandbox_core::{Plan, Result};
+use sandbox_host::egress::EgressConfig;
 use sandbox_host::{AgentInstance, Isolator as _, Sandbox};
 use tokio::net::UnixStream;
 
@@ -34,6 +35,7 @@ pub(crate) async fn start(request: &CreationRequest<'_>) -> Result<AgentInstance
         host,
         state,
         lowered,
+        egress,
         ..
     } = *request;
     let sandboxes = prepare(tier, state, plan)?;
@@ -92,7 +94,11 @@ pub(crate) async fn start(request: &CreationRequest<'_>) -> Result<AgentInstance
             let folder = sandboxes.folder_of(&plan.name);
             in_host_namespaces(request, &folder.join(name_of(files::PRIVATE)), agent)?
         };
-        started.hand_over(stream, sandbox).await
+        let sandbox = match &lowered.setup.egress {
+            Some(_) => sandbox.with_egress(plan, egress)?,
+            None => sandbox,
+        };
+        started.hand_over(stream, sandbox, egress).await
     };
     match finished.await {
         Err(failed) => Err(isolator.destroy_after(failed).await),
@@ -112,6 +118,7 @@ pub(crate) struct UnconfinedStart<'a> {
     pub(crate) stream: StdUnixStream,
     pub(crate) group: Option<Arc<Group>>,
     pub(crate) sandbox: Sandbox,
+    pub(crate) egress: EgressConfig<'a>,
 }
 
 /// Like [`start`].
@@ -124,6 +131,7 @@ pub(crate) async fn start_unconfined(sandbox: UnconfinedStart<'_>) -> Result<Age
         stream,
         group,
         sandbox,
+        egress,
     } = sandbox;
     let sandboxes = prepare(tier, state, plan)?;
     launch.listen = Some(listening_socket(tier)?);
@@ -135,7 +143,8 @@ pub(crate) async fn start_unconfined(sandbox: UnconfinedStart<'_>) -> Result<Age
     };
     let started = start.launch_with_supervisor(launch, &stream, None).await?;
     let isolator = started.isolator();
-    let finished = async { started.hand_over(into_tokio(tier, stream)?, sandbox).await };
+    let stream = into_tokio(tier, stream);
+    let finished = async { started.hand_over(stream?, sandbox, egress).await };
     match finished.await {
         Err(failed) => Err(isolator.destroy_after(failed).await),
         created => created,

@@ -173,11 +173,10 @@ fn namespaces(plan: &Plan, context: &LoweringContext<'_>) -> u64 {
     }
 }
 
-/// Whether the agent carries connections that rules allow. It takes a network namespace, and a
-/// creator that stays.
+/// Whether the agent carries connections that rules allow. It takes a network namespace.
 fn carries_rules(plan: &Plan, context: &LoweringContext<'_>) -> bool {
     let has_rules = matches!(plan.network, NetworkPolicy::Allow(_));
-    has_rules && context.isolation != Isolation::Landlock && !plan.detached
+    has_rules && context.isolation != Isolation::Landlock
 }
 
 fn full_network(plan: &Plan) -> bool {

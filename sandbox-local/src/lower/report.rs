@@ -7,7 +7,7 @@ use sandbox_core::{
 };
 use sandbox_host::WORK_FOLDER;
 use sandbox_host::confinement::{self as executions, Mode, export_folders};
-use sandbox_host::egress::{DETACHED_RULES, with_rules};
+use sandbox_host::egress::with_rules;
 use sandbox_lang::packages;
 
 use super::LoweringContext;
@@ -139,9 +139,6 @@ fn network(plan: &Plan, context: &LoweringContext<'_>) -> Enforcement {
             return Enforcement::unenforced(
                 "rules take a network namespace, which this host does not give: there is no network at all",
             );
-        }
-        if plan.detached {
-            return Enforcement::unenforced(DETACHED_RULES);
         }
         return with_rules(isolated(context), rules);
     }

@@ -38,7 +38,9 @@ shared! {
     connections_end_with_the_owner
     connections_and_rules_are_audited
     requests_are_judged_by_rules_at_level_http
-    detached_sandbox_with_rules_is_refused
+    detached_sandbox_has_one_carrier_at_a_time
+    carrier_of_a_detached_sandbox_obeys_other_clients
+    carrier_of_a_detached_sandbox_reads_requests
 }
 
 const _: () = assert!(

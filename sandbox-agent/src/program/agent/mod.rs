@@ -13,7 +13,7 @@ use super::{
     client::{Client, ClientEvent},
     connection::{Connection, ReadBuffer},
     control_listener::{ControlListener, ListenerEvent},
-    egress::{Egress, EgressEvent},
+    egress::{CodeConnection, Egress, EgressEvent},
     exec::{Execution, PreforkedExec, Sweep, drain},
     exit_reason::ExitReason,
     failures::{failure, refusal},
@@ -26,7 +26,7 @@ use super::{
 use crate::protocol::{AgentSettings, FailStep, Failure, FrameKind, Welcome};
 
 /// The number of the client that started the agent.
-const FIRST_CLIENT: u32 = 0;
+pub(super) const FIRST_CLIENT: u32 = 0;
 
 #[derive(Debug, Clone, Copy)]
 enum AgentEvent {
@@ -200,11 +200,9 @@ impl Agent {
             listener.register(set, AgentEvent::Listener);
         }
         if let Some(egress) = &self.shared.egress {
-            let owner = self
-                .clients
-                .iter()
-                .find(|client| client.number == FIRST_CLIENT);
-            let accepts = owner.is_some_and(|owner| owner.room_for_connections() > 0);
+            let carrier = self.clients.iter().find(|client| carries(client, egress));
+            // Without a carrier, connections are reset at once.
+            let accepts = carrier.is_none_or(|carrier| carrier.room_for_connections() > 0);
             egress.register(accepts, set, AgentEvent::Egress);
         }
     }
@@ -229,17 +227,24 @@ impl Agent {
             .min()
     }
 
-    /// A descriptor of the way out is ready. The owner's connection carries what arrives.
+    /// A descriptor of the way out is ready. The carrier's connection takes what arrives.
     fn egress_ready(&mut self, event: EgressEvent) {
-        let owner = self
-            .clients
-            .iter_mut()
-            .find(|client| client.number == FIRST_CLIENT);
-        let (Some(egress), Some(owner)) = (&mut self.shared.egress, owner) else {
+        let Some(egress) = &mut self.shared.egress else {
             return;
         };
-        for connection in egress.ready(event, owner.room_for_connections()) {
-            owner.carry(connection);
+        let carrier = self
+            .clients
+            .iter_mut()
+            .find(|client| carries(client, egress));
+        let room = carrier
+            .as_ref()
+            .map_or(usize::MAX, |carrier| carrier.room_for_connections());
+        let connections = egress.ready(event, room);
+        match carrier {
+            Some(carrier) => connections
+                .into_iter()
+                .for_each(|connection| carrier.carry(connection)),
+            None => connections.into_iter().for_each(CodeConnection::reset),
         }
     }
 
@@ -355,4 +360,9 @@ impl Agent {
             }
         }
     }
+}
+
+/// Whether the client carries the connections of code now.
+fn carries(client: &Client, egress: &Egress) -> bool {
+    client.number == egress.carrier() && client.connection.is_alive()
 }

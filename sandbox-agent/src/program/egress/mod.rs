@@ -27,6 +27,7 @@ use self::{
     names::Names,
 };
 use super::{
+    agent::FIRST_CLIENT,
     failures::failure,
     poll_set::{MonotonicMicros, POLLIN, PollSet, after, now},
 };
@@ -57,9 +58,18 @@ pub(super) struct CodeConnection {
     pub(super) socket: Fd,
 }
 
+impl CodeConnection {
+    /// Refuses it. Only costs the reset if it fails.
+    pub(super) fn reset(self) {
+        let _ = socket::reset_on_close(&self.socket);
+    }
+}
+
 /// The way out of a sandbox.
 #[derive(Debug)]
 pub(super) struct Egress {
+    /// The number of the client that carries connections. It may have disconnected.
+    carrier: u32,
     directory: NameDirectory,
     server: NameServer,
     last_stream: u32,
@@ -98,6 +108,7 @@ impl Egress {
             failure(FailStep::Settings, errno, what)
         })?;
         Ok(Self {
+            carrier: FIRST_CLIENT,
             directory,
             server,
             last_stream: 0,
@@ -105,8 +116,15 @@ impl Egress {
         })
     }
 
-    /// Replaces the rules. Names keep their addresses.
-    pub(super) fn set(&mut self, table: EgressTable) {
+    /// The number of the client that carries connections.
+    pub(super) fn carrier(&self) -> u32 {
+        self.carrier
+    }
+
+    /// Replaces the rules. Names keep their addresses. From now on, this client carries connections:
+    /// it answers for them, so nothing passes that it does not know of.
+    pub(super) fn set(&mut self, table: EgressTable, carrier: u32) {
+        self.carrier = carrier;
         self.directory.table = table;
         let places = self.directory.places();
         // Where code listens itself, its connections to the address reach it instead of the host.
@@ -166,7 +184,9 @@ impl Egress {
                         socket,
                     }),
                     // Its address is no destination. Only costs the reset if it fails.
-                    None => drop(socket::reset_on_close(&socket)),
+                    None => {
+                        let _ = socket::reset_on_close(&socket);
+                    }
                 },
                 Err(Errno::EAGAIN) => break,
                 Err(Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM | Errno::ENOBUFS) => {

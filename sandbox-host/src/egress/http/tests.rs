@@ -13,7 +13,9 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 
 use super::*;
-use crate::egress::{CarryEnd, CodeTarget, Egress, EgressOptions, EndReason, TargetHost};
+use crate::egress::{
+    CarryEnd, CodeTarget, Egress, EgressConfig, EgressOptions, EndReason, TargetHost,
+};
 use crate::lock;
 
 const NAME: &str = "a.test";
@@ -79,7 +81,10 @@ impl TestServer {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), &self.certificate).unwrap();
         let hosts = [NAME, "b.test"].map(|name| (name.to_owned(), IpAddr::from([127, 0, 0, 1])));
-        let options = EgressOptions::new(&hosts.into(), trusts.then_some(file.path()));
+        let options = EgressOptions::new(EgressConfig {
+            hosts: &hosts.into(),
+            certificates: trusts.then_some(file.path()),
+        });
         let rules = EgressRules::parse(rules).unwrap();
         let egress = Egress::with_options(rules, NetworkPolicy::Full, options.unwrap());
         (egress, file)

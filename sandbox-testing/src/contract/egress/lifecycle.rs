@@ -7,13 +7,13 @@ use sandbox_core::policy::EgressRules;
 use sandbox_core::{ErrorKind, Outcome};
 
 use super::servers::{accepted, assert_reset, endless_server, listener, web_server};
-use super::{EgressBackend, ONE, OTHER, shell, spec, until};
+use super::{EgressBackend, ONE, OTHER, shell, until};
 use crate::contract::{TestResult, run, run_within};
 use crate::owner::{OwnerProcess, exit_code};
 use crate::wait::wait_until;
 
 /// Reads from a server until the connection breaks, and says `reset` or `end`.
-fn reading(name: &str, port: u16) -> String {
+pub(super) fn reading(name: &str, port: u16) -> String {
     format!(
         "
 import socket
@@ -163,19 +163,4 @@ pub fn connections_end_with_the_owner(_: &'static dyn EgressBackend) -> TestResu
     owner.kill();
     assert_reset(peer);
     Ok(())
-}
-
-/// Nobody would carry the connections of a detached sandbox.
-///
-/// # Errors
-///
-/// The backend's.
-pub fn detached_sandbox_with_rules_is_refused(backend: &'static dyn EgressBackend) -> TestResult {
-    run(async {
-        let spec = spec().detached(true).lifetime(Duration::from_secs(60));
-        let refused = backend.client(&[ONE]).create(&spec).await;
-        let error = refused.expect_err("refused");
-        assert_eq!(error.kind(), ErrorKind::NotEnforceable, "{error}");
-        Ok(())
-    })
 }

@@ -2,6 +2,7 @@
 //! loopback, so the rules say `private`.
 
 mod audited;
+mod detached;
 mod http;
 mod lifecycle;
 mod reach;
@@ -25,11 +26,15 @@ use super::{TestResult, client_of};
 pub use audited::connections_and_rules_are_audited;
 pub(crate) use tls_server::TlsServer;
 
+pub use detached::{
+    carrier_of_a_detached_sandbox_obeys_other_clients,
+    carrier_of_a_detached_sandbox_reads_requests, detached_sandbox_has_one_carrier_at_a_time,
+};
 pub use http::requests_are_judged_by_rules_at_level_http;
 pub use lifecycle::{
     connections_end_with_the_owner, connections_end_with_the_sandbox,
-    detached_sandbox_with_rules_is_refused, revoked_connections_end_and_others_live_on,
-    run_owner_if_asked, short_connections_leave_no_descriptors,
+    revoked_connections_end_and_others_live_on, run_owner_if_asked,
+    short_connections_leave_no_descriptors,
 };
 pub use reach::{
     address_that_a_rule_allows_is_reached, code_gets_no_capability_by_rules,
@@ -114,8 +119,16 @@ pub const TESTS: &[EgressTest] = &[
         requests_are_judged_by_rules_at_level_http,
     ),
     (
-        "egress::detached_sandbox_with_rules_is_refused",
-        detached_sandbox_with_rules_is_refused,
+        "egress::detached_sandbox_has_one_carrier_at_a_time",
+        detached_sandbox_has_one_carrier_at_a_time,
+    ),
+    (
+        "egress::carrier_of_a_detached_sandbox_obeys_other_clients",
+        carrier_of_a_detached_sandbox_obeys_other_clients,
+    ),
+    (
+        "egress::carrier_of_a_detached_sandbox_reads_requests",
+        carrier_of_a_detached_sandbox_reads_requests,
     ),
 ];
 
