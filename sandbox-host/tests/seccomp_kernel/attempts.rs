@@ -389,23 +389,28 @@ fn terminals() {
 fn schedulers() {
     // Real-time classes have no such priority, so the call changes nothing.
     let parameters = libc::sched_param { sched_priority: 0 };
-    let set = |policy: i32| {
+    let set_of = |thread: i32, policy: i32| {
         // SAFETY: the record outlives the call.
         unsafe {
             syscall(
                 libc::SYS_sched_setscheduler,
-                0,
+                thread,
                 policy,
                 &raw const parameters,
             )
         }
     };
+    let set = |policy: i32| set_of(0, policy);
     report("scheduler FIFO", set(libc::SCHED_FIFO));
     report(
         "scheduler FIFO with reset on fork",
         set(libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK),
     );
     report("scheduler BATCH", set(libc::SCHED_BATCH));
+    // SAFETY: it has no arguments.
+    let own = unsafe { libc::gettid() };
+    report("scheduler BATCH by number", set_of(own, libc::SCHED_BATCH));
+    report("scheduler OTHER by number", set_of(own, libc::SCHED_OTHER));
 }
 
 /// Attempts whose results differ between own namespaces and the host's.

@@ -83,6 +83,8 @@ fn kernel_surface_is_closed_and_programs_run() {
             ("scheduler FIFO", Refused(EPERM)),
             ("scheduler FIFO with reset on fork", Refused(EPERM)),
             ("scheduler BATCH", Works),
+            ("scheduler BATCH by number", Refused(EPERM)),
+            ("scheduler OTHER by number", Works),
             ("socket AF_VSOCK", Unavailable(EAFNOSUPPORT)),
             ("socket AF_ALG", Unavailable(EAFNOSUPPORT)),
             ("socket AF_PACKET", Refused(EAFNOSUPPORT)),
