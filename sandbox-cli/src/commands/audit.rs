@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use sandbox::SandboxClient;
-use sandbox::audit::AuditLog;
+use sandbox::audit::{Audit as _, AuditLog, AuditRecord, AuditTracing};
 
 use crate::command_error::CommandError;
 use crate::print_status;
@@ -19,7 +19,7 @@ const LIMIT: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone, Default, Args)]
 pub struct AuditOption {
     /// Append what happens in the sandbox to FILE, one JSON object a line: decisions, executions,
-    /// denials, connections, copies. What cannot be written is told, and stops nothing
+    /// denials, connections, copies. A record that cannot be written is reported, and stops nothing
     #[arg(long, value_name = "FILE")]
     audit: Option<PathBuf>,
 }
@@ -44,11 +44,21 @@ impl AuditOption {
     }
 }
 
-/// The client, with records to the file.
+/// The client, with records to the file, and with `--verbose` to standard error.
 pub fn audited(client: SandboxClient, file: Option<&AuditFile>) -> SandboxClient {
-    match file {
-        Some(file) => client.audited(file.log.clone()),
-        None => client,
+    // Most of them have this level.
+    let is_shown = tracing::enabled!(target: "sandbox::audit", tracing::Level::INFO);
+    match (file, is_shown) {
+        (Some(file), false) => client.audited(file.log.clone()),
+        (Some(file), true) => {
+            let log = Arc::clone(&file.log);
+            client.audited(Arc::new(move |record: AuditRecord| {
+                AuditTracing.record(record.clone());
+                log.record(record);
+            }))
+        }
+        (None, true) => client.audited(Arc::new(AuditTracing)),
+        (None, false) => client,
     }
 }
 
