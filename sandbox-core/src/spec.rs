@@ -23,56 +23,86 @@ use crate::{
 /// let spec = SandboxSpec::new("grader-7").memory(ByteSize::mib(256)).env("LANG", "C.UTF-8");
 /// assert_eq!(spec.name, "grader-7");
 /// ```
-#[derive(Debug, Clone, PartialEq)]
+///
+/// It can be stored. Fields that a text leaves out have their defaults, and unknown ones are errors:
+///
+/// ```
+/// use sandbox_core::SandboxSpec;
+///
+/// let spec: SandboxSpec = serde_json::from_str(r#"{"name": "grader-7", "memory": "256MiB"}"#)?;
+/// let text = serde_json::to_string(&spec)?;
+/// assert_eq!(serde_json::from_str::<SandboxSpec>(&text)?, spec);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct SandboxSpec {
     /// Name of the sandbox: 1 to 63 of `a-z`, `0-9`, `-`, `_`, `.`, starting with a letter or digit.
     pub name: String,
     /// Image; the backend's default for `None`. Backends without images refuse one.
+    #[serde(default)]
     pub image: Option<String>,
     /// When the image is pulled; for `None` as the backend is configured, which is never by default.
+    #[serde(default)]
     pub pull: Option<PullPolicy>,
     /// Whether an image that was pulled for this sandbox is kept.
+    #[serde(default)]
     pub image_retention: ImageRetention,
     /// Whether the code may change the image's files, in a layer that ends with the sandbox.
     /// [`crate::SandboxHandle::commit`] needs it. Few engines can limit the layer's size: the
     /// enforcement report says whether `disk` still holds.
+    #[serde(default)]
     pub writable_root: bool,
     /// Memory of the whole sandbox; for `None` the policy's, else 512 MiB.
+    #[serde(default)]
     pub memory: Option<ByteSize>,
     /// Processors of the whole sandbox; for `None` the policy's, else 1.
+    #[serde(default)]
     pub cpus: Option<Cpus>,
     /// A folder of the host that appears at `/workspace`.
+    #[serde(default)]
     pub workspace: Option<Workspace>,
     /// More folders and files of the host, each at a path of its own: at most [`crate::MAX_MOUNTS`].
     /// Their targets do not overlap. The policy must allow each source: see
     /// [`crate::CapabilityPolicy::allows_mount`]. Pods have none.
+    #[serde(default)]
     pub mounts: Vec<HostMount>,
     /// Storage that the policy's `storage` names, each at a path of its own.
+    #[serde(default)]
     pub storage: Vec<StorageMount>,
     /// Packages to install before code runs, in addition to the policy's. The policy must
     /// name them too or have `package_installation = true`.
+    #[serde(default)]
     pub packages: Vec<String>,
     /// Names of secrets that executions may get: see [`crate::ExecRequest::secret`].
+    #[serde(default)]
     pub secrets: Vec<String>,
     /// Destinations that the code may reach, written as in the policy's `egress`, which must allow
     /// each of them. An empty list denies all; for `None`, the policy's network applies.
+    #[serde(default)]
     pub egress: Option<Vec<String>>,
     /// Labels for audit and billing.
+    #[serde(default)]
     pub labels: BTreeMap<String, String>,
     /// Environment variables. The host's are not added.
+    #[serde(default)]
     pub env: BTreeMap<String, String>,
     /// Working folder inside the sandbox; for `None` `/workspace` if the sandbox has a workspace,
     /// else the sandbox's work folder.
+    #[serde(default)]
     pub workdir: Option<String>,
     /// User inside the sandbox as `uid`, `uid:gid` or `root`; for `None` the backend's unprivileged
     /// default.
+    #[serde(default)]
     pub user: Option<String>,
     /// How long the sandbox may live; for `None` as long as its handle, or
     /// [`crate::plan::defaults::DETACHED_LIFETIME`] if it is detached.
+    #[serde(default)]
     pub lifetime: Option<Duration>,
     /// Whether the sandbox outlives its handle and the process that created it, until its lifetime
     /// ends or a client ends it. [`crate::SandboxClient::get`] finds it by its name.
+    #[serde(default)]
     pub detached: bool,
 }
 

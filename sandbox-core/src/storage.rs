@@ -139,7 +139,8 @@ impl Storage {
 }
 
 /// A request to mount storage that the policy names.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct StorageMount {
     /// The name in the policy's `storage`.
