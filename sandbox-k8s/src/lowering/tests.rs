@@ -183,15 +183,13 @@ fn with_egress_rules() {
         .command
         .clone_from(&plain.containers[0].command);
     assert_eq!(same_spec, plain);
-    let detached = spec.clone().detached(true);
     let template = PodTemplate::parse("spec: {runtimeClassName: gvisor}").expect("a template");
-    for (spec, profile, template) in [
-        (&spec, PodProfile::Restricted, None),
-        (&detached, PodProfile::Hardened, None),
-        (&spec, PodProfile::Hardened, Some(&template)),
+    for (profile, template) in [
+        (PodProfile::Restricted, None),
+        (PodProfile::Hardened, Some(&template)),
     ] {
-        let pod = lowered_with(spec, &policy, profile, template).expect("a pod");
-        let plain = lowered_with(spec, &CapabilityPolicy::new(), profile, template);
+        let pod = lowered_with(&spec, &policy, profile, template).expect("a pod");
+        let plain = lowered_with(&spec, &CapabilityPolicy::new(), profile, template);
         assert_eq!(parts(&pod), parts(&plain.expect("a pod")));
     }
 }
