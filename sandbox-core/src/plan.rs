@@ -480,7 +480,7 @@ fn demands(plan: &Plan, policy: &CapabilityPolicy, memory: bool, cpus: bool) -> 
         push(
             Capability::PackageInstallation,
             false,
-            "from the registry alone, before the code runs".into(),
+            "only from the registry, before the code runs".into(),
         );
     } else if policy.package_installation == Some(false) {
         push(Capability::PackageInstallation, true, "false".into());

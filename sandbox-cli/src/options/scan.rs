@@ -8,7 +8,7 @@ use sandbox::scan::{Pattern, Preset, ScanPolicy, Severity};
 #[derive(Debug, Clone, Args)]
 pub struct RunScanOptions {
     /// Scan the code first, and refuse what fails; production if only another --scan option is
-    /// given. A scan is advisory and isolates nothing. FILE is then copied into the sandbox alone
+    /// given. A scan is advisory and isolates nothing. Only FILE is then copied into the sandbox
     #[arg(long, value_name = "NAME", value_parser = preset(), help_heading = "Scan")]
     scan_preset: Option<Preset>,
 

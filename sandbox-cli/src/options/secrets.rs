@@ -58,7 +58,7 @@ impl SecretOptions {
         match self.all()?.find(is_more) {
             None => Ok(()),
             Some(SecretOption { name, .. }) => Err(CommandError::argument(format!(
-                "--secret {name}: a sandbox has the name alone, and no value"
+                "--secret {name}: a sandbox has only the name, and no value"
             ))
             .with_fix("say where the value is when a program runs: sandbox exec --secret …")),
         }

@@ -23,7 +23,7 @@ pub(super) fn check(name: &str, value: &[u8], hosts: &[String]) -> Result<(), St
     }
     if value.is_empty() || value.iter().any(|byte| !(b' '..=b'~').contains(byte)) {
         return Err(of_secret(
-            "a value for hosts has printable ASCII characters alone, and no line break".into(),
+            "a value for hosts has only printable ASCII characters, and no line break".into(),
         ));
     }
     for host in hosts {

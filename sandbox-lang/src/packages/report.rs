@@ -18,10 +18,10 @@ pub fn installed() -> Enforcement {
 pub fn provisioned(network: &ProvisionNetwork<'_>) -> Enforcement {
     let gap = match network {
         ProvisionNetwork::Full => {
-            "that sandbox reaches the whole network, not the registry alone".to_owned()
+            "that sandbox reaches the whole network, not only the registry".to_owned()
         }
         ProvisionNetwork::Named(network) => format!(
-            "that sandbox reaches whatever is in the network {network:?}, not the registry alone"
+            "that sandbox reaches whatever is in the network {network:?}, not only the registry"
         ),
         ProvisionNetwork::Rules(rules) if rules.is_empty() => {
             return Enforcement::enforced(Mechanism::ProvisionSandbox);
@@ -37,7 +37,7 @@ pub fn provisioned(network: &ProvisionNetwork<'_>) -> Enforcement {
             let hosts = rules.iter().map(|rule| rule.destination().to_string());
             let hosts = hosts.collect::<Vec<_>>().join(", ");
             let gap = format!(
-                "that sandbox reaches the servers of {hosts} alone, which may have other names"
+                "that sandbox reaches only the servers of {hosts}, which may have other names"
             );
             let mechanisms = [
                 Mechanism::ProvisionSandbox,

@@ -82,7 +82,7 @@ pub struct RunArguments {
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 
-    /// Copy FILE into the sandbox alone. Otherwise its folder is readable if it has modules that
+    /// Copy only FILE into the sandbox. Otherwise its folder is readable if it has modules that
     /// FILE may import, and neither --policy nor --preset is given
     #[arg(long)]
     no_siblings: bool,

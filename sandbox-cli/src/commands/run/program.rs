@@ -91,9 +91,12 @@ impl Program {
         if language.is_none() && !is_executable {
             let path = path.display();
             let message = format!("{path}: no known extension, no #! line and no program");
+            let fix = format!(
+                "say its --language, which `sandbox languages` lists, or name its interpreter: sandbox run --read {path} -- INTERPRETER {path}"
+            );
             return Err(
                 Error::new(ErrorKind::NotExecutable, "choose interpreter", message)
-                    .with_fix("say its --language: `sandbox languages` lists them")
+                    .with_fix(fix)
                     .into(),
             );
         }

@@ -157,7 +157,7 @@ impl Placeholders {
 pub(super) fn check(server: Server<'_>, secret: &PlaceholderSecret) -> Result<(), String> {
     let name = &secret.name;
     if !server.is_tls {
-        return Err(format!("the secret {name} is sent with TLS alone"));
+        return Err(format!("the secret {name} is sent only with TLS"));
     }
     let target = EgressTarget::new(server.name)?;
     match secret

@@ -108,7 +108,7 @@ fn classify(stderr: &str, home: Home) -> RecipeFailure {
             ErrorKind::PackageNeedsBuild,
             "a package would run its own code with the network while it is installed",
         )
-        .fix("name a version in Ruby alone, or use an image that has it"),
+        .fix("name a version that is only Ruby, or use an image that has it"),
         Some("not-found") => RecipeFailure::new(
             ErrorKind::PackageNotFound,
             "the registry has no such package for this Ruby and machine",

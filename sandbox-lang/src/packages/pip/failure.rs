@@ -44,7 +44,7 @@ pub(super) fn classify(stderr: &str, log: &str, home: Home) -> RecipeFailure {
         package_name(&missing)
     )) {
         let what = format!(
-            "{missing} is there as source alone, and building it would run its code with the network"
+            "{missing} is there only as source, and building it would run its code with the network"
         );
         return RecipeFailure::new(ErrorKind::PackageNeedsBuild, what)
             .fix("name a version that has wheels, or build a wheel elsewhere");
