@@ -96,10 +96,13 @@ pub async fn take_over(
     }
 }
 
-/// Tells the command that has started this process that it carries, and leaves its terminal.
+/// Tells the command that has started this process that it carries, and leaves its terminal and its
+/// folder, which could not be unmounted.
 pub fn tell_ready() {
     // Fails for the first process of a group, which a shell or a service manager has started.
     let _ = rustix::process::setsid();
+    // Only keeps the folder busy if it fails.
+    let _ = std::env::set_current_dir("/");
     // Nobody may listen.
     let _ = writeln!(std::io::stdout(), "{READY}");
 }
