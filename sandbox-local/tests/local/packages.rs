@@ -184,7 +184,10 @@ async fn provision_sandbox_reaches_the_hosts_of_its_registries_alone() {
     let sandbox = created(&place).await.expect("installed");
     let report = sandbox.enforcement().get(Capability::PackageInstallation);
     let report = report.expect("reported").to_string();
-    assert!(report.contains("files.test, index.test alone"), "{report}");
+    assert!(
+        report.contains("only the servers of files.test, index.test"),
+        "{report}"
+    );
     let result = sandbox.exec(&python(SHOW)).await.expect("it runs");
     assert_eq!(result.stdout_text(), "1.0\n", "{}", result.stderr_text());
 }

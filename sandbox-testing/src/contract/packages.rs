@@ -310,7 +310,10 @@ fn registries(backend: &'static dyn PackageBackend) -> TestResult {
         let sandbox = client(&cache).create(&backend.spec()).await?;
         let report = sandbox.enforcement().get(Capability::PackageInstallation);
         let report = report.expect("reported").to_string();
-        assert!(report.contains("files.test, index.test alone"), "{report}");
+        assert!(
+            report.contains("only the servers of files.test, index.test"),
+            "{report}"
+        );
         assert_eq!(python(&sandbox, SHOW).await?, "1.0\n");
         sandbox.kill().await
     })

@@ -3,8 +3,7 @@
 use std::time::{Duration, Instant};
 
 use sandbox_container::ContainerConfig;
-use sandbox_core::policy::NetworkPolicy;
-use sandbox_core::{Capability, CapabilityPolicy, Error, ErrorKind};
+use sandbox_core::{ByteSize, Capability, CapabilityPolicy, Enforcement, Error, ErrorKind};
 
 use super::{EngineTest, TestEngine};
 use crate::contract::{TestBackend, TestResult, run};
@@ -170,21 +169,25 @@ fn missing_root(engine: &'static TestEngine) -> TestResult {
 fn refused(engine: &'static TestEngine) -> TestResult {
     run(async {
         let mut policy = CapabilityPolicy::new();
-        policy.network = Some(NetworkPolicy::Allow(vec![
-            "example.org".parse().expect("a rule"),
-        ]));
-        let error = engine
-            .client(policy)
-            .create(&engine.spec().detached(true))
-            .await
-            .expect_err("the creator may end");
-        assert_eq!(error.kind(), ErrorKind::NotEnforceable, "{error}");
-        let unmet = error.unmet().iter().map(|unmet| unmet.demand.capability);
-        assert!(
-            unmet.collect::<Vec<_>>().contains(&Capability::Egress),
-            "{error}"
-        );
-        Ok(())
+        policy.disk = Some(ByteSize::mib(64));
+        // Most engines have no quotas for it.
+        let spec = engine.spec().writable_root(true);
+        match engine.client(policy).create(&spec).await {
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::NotEnforceable, "{error}");
+                let mut unmet = error.unmet().iter().map(|unmet| unmet.demand.capability);
+                assert!(
+                    unmet.any(|capability| capability == Capability::Disk),
+                    "{error}"
+                );
+                Ok(())
+            }
+            Ok(sandbox) => {
+                let disk = sandbox.enforcement().get(Capability::Disk);
+                assert!(disk.is_some_and(Enforcement::is_enforced), "{disk:?}");
+                sandbox.kill().await
+            }
+        }
     })
 }
 
