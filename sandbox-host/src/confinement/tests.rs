@@ -3,7 +3,9 @@ use std::path::PathBuf;
 
 use sandbox_agent::protocol::Confinement;
 use sandbox_core::policy::NetworkPolicy;
-use sandbox_core::{CapabilityPolicy, Plan, SandboxSpec, Workspace};
+use sandbox_core::{
+    CapabilityPolicy, HostMount, Plan, SandboxSpec, Storage, StorageMount, Workspace,
+};
 
 use super::*;
 use crate::seccomp::{Action, Arch, EngineProfile, Errno, Syscall};
@@ -419,6 +421,44 @@ fn full_network_without_landlock_scopes_has_no_unix_sockets() {
     assert_eq!(socket(Isolation::Namespaces, 0), refused);
     // A container has a network namespace of its own.
     assert_eq!(socket(Isolation::Container, 0), Action::Allow);
+}
+
+/// A host's daemon may listen in each of them, and a read-only mount does not hinder `connect`.
+#[test]
+fn visible_folders_and_storage_leave_no_unix_sockets() {
+    let policy = || {
+        let storage = Storage::volume("shared");
+        CapabilityPolicy::new().storage("lab", storage)
+    };
+    let decision = |spec: SandboxSpec, policy: &CapabilityPolicy| {
+        let plan = Plan::resolve(&spec, policy).expect("a plan");
+        let profile = profile(&plan, Isolation::Container);
+        let filter = filter(&plan, &kernel(Arch::X86_64), SPLIT, &profile);
+        // socket(AF_UNIX, SOCK_STREAM, 0)
+        filter.decide(41, &[1, 1, 0, 0, 0, 0])
+    };
+    let spec = || SandboxSpec::new("any");
+    assert_eq!(decision(spec(), &policy()), Action::Allow);
+    let mut roots = policy();
+    roots.filesystem_read_roots = Some(vec!["/srv/data".into()]);
+    for (spec, policy) in [
+        (spec(), roots),
+        (
+            spec().workspace(Workspace::read_only("/srv/data")),
+            policy(),
+        ),
+        (
+            spec().mount(HostMount::read_only("/srv/data", "/data")),
+            policy(),
+        ),
+        (
+            spec().storage(StorageMount::read_only("lab", "/lab")),
+            policy(),
+        ),
+    ] {
+        let refused = Action::Errno(Errno::EAFNOSUPPORT);
+        assert_eq!(decision(spec.clone(), &policy), refused, "{spec:?}");
+    }
 }
 
 #[test]

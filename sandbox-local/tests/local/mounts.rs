@@ -3,13 +3,16 @@
 use std::os::unix::fs::PermissionsExt as _;
 
 use sandbox_core::{ErrorKind, HostMount};
-use sandbox_testing::contract::assert_mounts_appear_at_their_targets;
+use sandbox_testing::contract::{
+    assert_mounts_appear_at_their_targets, assert_no_socket_in_a_mount_is_reached,
+};
 
 use crate::harness::{Need, Test, test};
 use crate::support::{client, namespaces, policy, sh, spec};
 
 pub const TESTS: &[Test] = &[
     test!(async mounts_appear_at_their_targets, Need::Namespaces),
+    test!(async mounts_lead_to_no_socket_of_the_host, Need::Namespaces),
     test!(async private_source_is_readable_for_code, Need::Namespaces),
     test!(async mount_in_a_folder_of_exported_files_stays_visible, Need::Namespaces),
     test!(async targets_in_the_platform_and_odd_sources_are_refused),
@@ -17,6 +20,12 @@ pub const TESTS: &[Test] = &[
 
 async fn mounts_appear_at_their_targets() {
     assert_mounts_appear_at_their_targets(&client(policy()), spec())
+        .await
+        .expect("a sandbox");
+}
+
+async fn mounts_lead_to_no_socket_of_the_host() {
+    assert_no_socket_in_a_mount_is_reached(&client(policy()), spec)
         .await
         .expect("a sandbox");
 }

@@ -36,7 +36,7 @@ use sandbox_core::{
 pub use hostile::{assert_agent_is_untouchable, attack_request};
 #[cfg(feature = "engine")]
 pub(crate) use limits::assert_memory_kills_are_attributed;
-pub use mounts::assert_mounts_appear_at_their_targets;
+pub use mounts::{assert_mounts_appear_at_their_targets, assert_no_socket_in_a_mount_is_reached};
 pub use secrets::assert_one_execution_gets_a_secret;
 pub use stats::assert_stats_are_those_of_the_processes;
 pub use user::{assert_own_user_may_be_named, assert_users_are_refused};

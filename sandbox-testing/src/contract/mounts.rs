@@ -1,6 +1,8 @@
 //! Host folders and files at targets.
 
+use std::io::{Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
 use sandbox_core::{Capability, ExecRequest, HostMount, SandboxClient, SandboxSpec, Workspace};
@@ -80,6 +82,62 @@ pub async fn assert_mounts_appear_at_their_targets(
     assert_eq!(flags_of("/results"), flags_of("/workspace"));
     let read_only = flags_of("/workspace").replacen("rw", "ro", 1);
     assert_eq!(flags_of("/data/in\\040put"), read_only);
+    sandbox.kill().await
+}
+
+/// Asserts that code reaches no socket of the host in a mounted folder, whatever its access.
+///
+/// # Errors
+///
+/// What the backend reports.
+///
+/// # Panics
+///
+/// If code reaches one, or if the controls fail: the host itself reaches it, and code may have
+/// sockets where no folder is mounted.
+pub async fn assert_no_socket_in_a_mount_is_reached(
+    client: &SandboxClient,
+    spec: impl Fn() -> SandboxSpec,
+) -> sandbox_core::Result<()> {
+    let place = tempfile::tempdir().expect("a folder");
+    set_mode(place.path(), 0o777);
+    let path = place.path().join("daemon");
+    let listener = UnixListener::bind(&path).expect("a socket");
+    set_mode(&path, 0o777);
+    std::thread::spawn(move || {
+        for peer in listener.incoming() {
+            // The client may be gone.
+            let _ = peer.and_then(|mut peer| peer.write_all(b"reached"));
+        }
+    });
+    let mut text = String::new();
+    let peer = UnixStream::connect(&path).and_then(|mut peer| peer.read_to_string(&mut text));
+    assert!(peer.is_ok() && text == "reached", "{peer:?} {text}");
+
+    let connect = "python3 -c '
+import socket, sys
+for place in sys.argv[1:]:
+    try:
+        peer = socket.socket(socket.AF_UNIX)
+        peer.connect(place)
+        print(peer.recv(10))
+    except OSError as error:
+        print(type(error).__name__)
+'";
+    let sandbox = client.create(&spec()).await?;
+    let own = output(&sandbox, &format!("{connect} /tmp/none")).await?;
+    assert_eq!(own, "FileNotFoundError\n", "a socket can be made");
+    sandbox.kill().await?;
+    let mounted = spec()
+        .mount(HostMount::read_only(place.path(), "/mnt/read"))
+        .mount(HostMount::read_write(place.path(), "/mnt/write"));
+    let sandbox = client.create(&mounted).await?;
+    let script = format!(
+        "ls /mnt/read/daemon /mnt/write/daemon; {connect} /mnt/read/daemon /mnt/write/daemon"
+    );
+    let printed = output(&sandbox, &script).await?;
+    let seen = "/mnt/read/daemon\n/mnt/write/daemon\n";
+    assert_eq!(printed, format!("{seen}OSError\nOSError\n"));
     sandbox.kill().await
 }
 

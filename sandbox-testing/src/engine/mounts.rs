@@ -10,10 +10,14 @@ use sandbox_core::{
 };
 
 use super::{EngineTest, TestEngine};
-use crate::contract::{TestResult, assert_mounts_appear_at_their_targets, output, run};
+use crate::contract::{
+    TestResult, assert_mounts_appear_at_their_targets, assert_no_socket_in_a_mount_is_reached,
+    output, run,
+};
 
 pub const TESTS: &[EngineTest] = &[
     ("mounts::appear_at_their_targets", targets),
+    ("mounts::lead_to_no_socket_of_the_host", no_sockets),
     ("mounts::of_a_file_can_be_below_etc", below_etc),
     ("mounts::of_a_socket_is_refused", socket),
     ("mounts::volume_of_the_operator_keeps_files", volume),
@@ -25,6 +29,15 @@ fn targets(engine: &'static TestEngine) -> TestResult {
         let mut policy = CapabilityPolicy::new();
         policy.allow_partial = vec![Capability::Disk];
         assert_mounts_appear_at_their_targets(&engine.client(policy), engine.spec()).await
+    })
+}
+
+fn no_sockets(engine: &'static TestEngine) -> TestResult {
+    run(async {
+        let mut policy = CapabilityPolicy::new();
+        policy.allow_partial = vec![Capability::Disk];
+        let client = engine.client(policy);
+        assert_no_socket_in_a_mount_is_reached(&client, || engine.spec()).await
     })
 }
 

@@ -30,8 +30,8 @@ const SOCK_SEQPACKET: u64 = 5;
 ///
 /// - In separate namespaces: unix, IPv4, IPv6 and netlink routes, whatever the network policy is.
 ///   Without a network, `connect` fails, as programs expect.
-/// - In separate namespaces with folders of the host, without the full network: unix sockets only
-///   as connected pairs. A socket in such a folder would lead out of any network namespace, even on
+/// - In separate namespaces with folders of the host or storage, without the full network: unix
+///   sockets only as connected pairs. A socket in such a folder would lead out of any network namespace, even on
 ///   a read-only mount.
 /// - In separate namespaces with the full network, which is the host's network namespace: that
 ///   namespace contains the abstract sockets of the host's desktop, session buses and editors. If
@@ -45,7 +45,7 @@ pub(super) fn rules(plan: &Plan, kernel: &Kernel, isolation: Isolation) -> Vec<R
         (Isolation::Host, _) => false,
         (Isolation::Namespaces, true) => kernel.landlock_abi >= SCOPES_ABI,
         (Isolation::Container, true) => true,
-        (Isolation::Namespaces | Isolation::Container, false) => !sees_host_folders(plan),
+        (Isolation::Namespaces | Isolation::Container, false) => !sees_shared_folders(plan),
     };
     let mut rules = match (isolation, full) {
         (Isolation::Namespaces | Isolation::Container, _) => return namespaced(unix),
@@ -87,9 +87,13 @@ fn no_family(syscall: Syscall) -> Rule {
     Rule::refuse(syscall, Errno::EAFNOSUPPORT)
 }
 
-/// Whether code sees folders of the host, which may contain sockets.
-fn sees_host_folders(plan: &Plan) -> bool {
-    !plan.read_roots.is_empty() || !plan.write_roots.is_empty() || plan.workspace.is_some()
+/// Whether code sees folders of the host, or storage that others use, which may contain sockets.
+fn sees_shared_folders(plan: &Plan) -> bool {
+    let roots = [&plan.read_roots, &plan.write_roots];
+    roots.iter().any(|roots| !roots.is_empty())
+        || plan.workspace.is_some()
+        || !plan.mounts.is_empty()
+        || !plan.volumes.is_empty()
 }
 
 fn unknown_protocol(family: u64, known: &[u64]) -> Rule {
