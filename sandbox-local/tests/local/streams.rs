@@ -201,7 +201,7 @@ async fn endless_stdin_is_read_on_demand() {
 async fn writing_to_closed_stdin_is_a_broken_pipe() {
     let sandbox = create(policy()).await;
     // During the execution and after it.
-    for script in ["exec 0<&-; echo closed; sleep 20", "echo closed; exit 5"] {
+    for script in ["echo closed; exec 0<&-; sleep 20", "echo closed; exit 5"] {
         let (mut execution, mut stdin) = piped(&sandbox, script).await;
         let piece = vec![b'x'; 64 * 1024];
         let write = async {
