@@ -10,7 +10,7 @@ use crate::arguments;
 use crate::commands::run::hints;
 use crate::exit::Exit;
 use crate::output::{self, Format};
-use crate::print_status;
+use crate::{print_error, print_status};
 use sandbox::spi::escape;
 
 /// The result of a subcommand.
@@ -174,7 +174,7 @@ impl CommandError {
                     print_status(self);
                 }
             }
-            Format::Text if self.refused.unmet.is_empty() => print_status(self),
+            Format::Text if self.refused.unmet.is_empty() => print_error(self),
             Format::Text => self.print_unmet_demands(),
         }
         self.exit
@@ -206,7 +206,7 @@ impl CommandError {
                 Enforcement::Partial { .. } => "--allow-partial",
                 _ => "--allow-unenforced",
             };
-            print_status(escape(&format!(
+            print_error(escape(&format!(
                 "refused: {tier} cannot guarantee {capability} = {}: {} ({flag} {capability} accepts that)",
                 unmet.demand.value, unmet.enforcement
             )));

@@ -1,10 +1,9 @@
 //! Events of the library on standard error.
 
-use std::io::IsTerminal as _;
-
 use tracing_subscriber::EnvFilter;
 
 use crate::command_error::CommandError;
+use crate::output::has_colors;
 
 /// The environment variable with a filter, such as `debug` or `sandbox_docker=trace`.
 const VARIABLE: &str = "SANDBOX_LOG";
@@ -24,12 +23,10 @@ pub fn start(verbose: bool) -> Result<(), CommandError> {
         CommandError::argument(format!("{VARIABLE}={filter}: {error}"))
             .with_fix("write a level like debug, or sandbox_docker=trace")
     })?;
-    let colors = std::io::stderr().is_terminal()
-        && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
-        .with_ansi(colors)
+        .with_ansi(has_colors(&std::io::stderr()))
         .without_time()
         .init();
     Ok(())

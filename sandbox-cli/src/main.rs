@@ -16,6 +16,7 @@ mod user_config;
 use std::ffi::OsString;
 use std::io::Write as _;
 
+use clap::builder::StyledStr;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser as _};
 
 use arguments::{CliArguments, Command, FrequentArguments};
@@ -109,13 +110,29 @@ fn dispatch(command: Command) -> Outcome {
 
 /// The help, for a command line without anything.
 fn print_overview() -> Outcome {
-    output::print(&CliArguments::command().render_help().to_string())?;
-    Ok(Exit::SUCCESS)
+    print_styled(&CliArguments::command().render_help())
 }
 
 fn print_help(help: &clap::Error) -> Outcome {
-    output::print(&help.render().to_string())?;
+    print_styled(&help.render())
+}
+
+fn print_styled(text: &StyledStr) -> Outcome {
+    let text = match output::has_colors(&std::io::stdout()) {
+        true => text.ansi().to_string(),
+        false => text.to_string(),
+    };
+    output::print(&text)?;
     Ok(Exit::SUCCESS)
+}
+
+/// Writes an error with the prefix `sandbox: `, which is red on a terminal, to standard error.
+fn print_error(line: impl std::fmt::Display) {
+    if !output::has_colors(&std::io::stderr()) {
+        return print_status(line);
+    }
+    // If standard error is closed, the line cannot be reported elsewhere.
+    let _ = writeln!(std::io::stderr(), "\x1b[1;31msandbox:\x1b[0m {line}");
 }
 
 /// Writes a line with the prefix `sandbox: ` to standard error.

@@ -1,7 +1,7 @@
 //! Output formats.
 
 use std::ffi::OsString;
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal, Write as _};
 
 use clap::Args;
 use serde::Serialize;
@@ -105,6 +105,11 @@ pub fn print(text: &str) -> Result<(), CommandError> {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(CommandError::broken_pipe()),
         Err(error) => Err(CommandError::io("writing standard output", &error)),
     }
+}
+
+/// Whether text on a stream may have colors: on a terminal, unless `NO_COLOR` is set.
+pub fn has_colors(stream: &impl IsTerminal) -> bool {
+    stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 /// Writes one JSON object and a line's end to standard output.
