@@ -67,6 +67,7 @@ fn wait_until_ready(mut carrier: Child) -> Result<(), CommandError> {
     }
     let mut why = String::new();
     if let Some(errors) = carrier.stderr.take() {
+        // What cannot be read is said by the exit status.
         let _ = errors.take(ERROR_LIMIT).read_to_string(&mut why);
     }
     let status = carrier.wait();
@@ -96,8 +97,8 @@ pub async fn take_over(
     }
 }
 
-/// Tells the command that has started this process that it carries, and leaves its terminal and its
-/// folder, which could not be unmounted.
+/// Tells the command that has started this process that it carries. Leaves the terminal and the
+/// working folder, which could not be unmounted otherwise.
 pub fn tell_ready() {
     // Fails for the first process of a group, which a shell or a service manager has started.
     let _ = rustix::process::setsid();
@@ -107,17 +108,21 @@ pub fn tell_ready() {
     let _ = writeln!(std::io::stdout(), "{READY}");
 }
 
-/// Warns if code cannot connect to anything, since the sandbox has rules and no carrier.
+/// Warns if code cannot connect to anything: the sandbox has rules, and no carrier that answers.
 pub async fn warn_if_missing(sandbox: &SandboxHandle) {
     if !matches!(sandbox.plan().network, NetworkPolicy::Allow(_)) {
         return;
     }
-    if let Err(error) = sandbox.egress_rules().await
-        && error.kind() == ErrorKind::NotCarried
-    {
-        let name = sandbox.name();
-        print_status(format_args!(
-            "warning: no process carries the connections of {name:?}, so each is refused: start one with `sandbox egress {name} --carry`"
-        ));
+    match sandbox.egress_rules().await {
+        // Rules that are not enforced were accepted when the sandbox was created.
+        Err(error) if error.kind() == ErrorKind::Unsupported => {}
+        Err(error) if error.kind() == ErrorKind::NotCarried => {
+            let name = sandbox.name();
+            print_status(format_args!(
+                "warning: no process carries the connections of {name:?}, so each is refused: start one with `sandbox egress {name} --carry`"
+            ));
+        }
+        Err(error) => print_status(format_args!("warning: {error}")),
+        Ok(_) => {}
     }
 }

@@ -15,9 +15,12 @@ use super::claim::CarrierFiles;
 use super::messages::{self, Answer, OPERATION, Request};
 use crate::lock;
 
-/// How long the carrier may take. It answers at once, but changes of rules wait until the
-/// connections that they revoke have ended.
-const ANSWER_TIME_LIMIT: Duration = Duration::from_secs(30);
+/// How long the carrier may take to answer. Executions wait for it, so a stopped carrier must not
+/// delay them for long.
+const ANSWER_TIME_LIMIT: Duration = Duration::from_secs(2);
+
+/// How long it may take to change the rules: until the connections that they revoke have ended.
+const CHANGE_TIME_LIMIT: Duration = Duration::from_secs(30);
 
 /// The carrier of a detached sandbox, as far as there is one.
 pub(crate) struct RemoteCarrier {
@@ -101,7 +104,11 @@ impl RemoteCarrier {
             let answer = answer.ok_or(io::ErrorKind::UnexpectedEof)?;
             Ok::<_, io::Error>((answer, stream.into_inner()))
         };
-        match tokio::time::timeout(ANSWER_TIME_LIMIT, asked).await {
+        let limit = match request {
+            Request::SetRules { .. } => CHANGE_TIME_LIMIT,
+            _ => ANSWER_TIME_LIMIT,
+        };
+        match tokio::time::timeout(limit, asked).await {
             Ok(Ok((
                 Answer::Failed {
                     kind,
@@ -119,7 +126,7 @@ impl RemoteCarrier {
                 _ => Error::new(ErrorKind::Io, OPERATION, "its socket").with_source(error),
             }),
             Err(_) => {
-                let context = format!("it did not answer within {ANSWER_TIME_LIMIT:?}");
+                let context = format!("it did not answer within {limit:?}");
                 Err(Error::new(ErrorKind::Io, OPERATION, context))
             }
         }

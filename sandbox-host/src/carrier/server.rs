@@ -26,7 +26,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(super) struct Server {
     task: AbortHandle,
-    /// Dropped after the task has ended.
+    /// Dropped after the task was told to end.
     _claim: Claim,
 }
 

@@ -57,7 +57,8 @@ impl<'a> HandOver<'a> {
         drop(first);
         if self.has_egress {
             // As long as its handle lives; another process can follow it.
-            instance.carry_egress(None).await?;
+            let carried = instance.carry_egress(None).await;
+            carried.map_err(|error| error.on(self.tier))?;
         }
         Ok(instance)
     }

@@ -121,8 +121,8 @@ impl Egress {
         self.carrier
     }
 
-    /// Replaces the rules. Names keep their addresses. From now on, this client carries connections:
-    /// it answers for them, so nothing passes that it does not know of.
+    /// Replaces the rules. Names keep their addresses. From now on, this client carries connections,
+    /// and decides about each of them.
     pub(super) fn set(&mut self, table: EgressTable, carrier: u32) {
         self.carrier = carrier;
         self.directory.table = table;
