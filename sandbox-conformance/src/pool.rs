@@ -5,7 +5,7 @@ mod unshared;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sandbox_core::spi::unique_name;
 use sandbox_core::{
@@ -155,19 +155,10 @@ impl SandboxPool {
     }
 
     async fn create_within_capacity(&self, setup: &SandboxSetup) -> Result<ProbeSandbox, Error> {
-        let Some(capacity) = self.capacity else {
-            return self.create(setup, &|_| ()).await;
-        };
-        self.evict_idle(capacity.sandboxes).await?;
-        loop {
-            match self.create(setup, &|_| ()).await {
-                Err(error) if error.to_string().contains(UNSCHEDULABLE) => {
-                    self.evict_idle(0).await?;
-                    tokio::time::sleep(PAUSE).await;
-                }
-                done => return done,
-            }
+        if let Some(capacity) = self.capacity {
+            self.evict_idle(capacity.sandboxes).await?;
         }
+        self.create(setup, &|_| ()).await
     }
 
     /// Ends the least recently used idle sandbox, if there are `most` or more.
@@ -337,6 +328,7 @@ impl SandboxPool {
         sandbox.kill().await
     }
 
+    /// Creates a sandbox. While it fits on no node, ends idle ones and tries again.
     async fn attempt(
         &self,
         policy: CapabilityPolicy,
@@ -344,7 +336,21 @@ impl SandboxPool {
         change: &(dyn Fn(&mut SandboxSpec) + Sync),
     ) -> Result<SandboxHandle, Error> {
         let spec = self.spec(setup, change);
-        self.target.client(policy)?.create(&spec).await
+        let client = self.target.client(policy)?;
+        let deadline = Instant::now() + BUILD_LIMIT;
+        loop {
+            match client.create(&spec).await {
+                Err(error)
+                    if self.is_cluster()
+                        && error.to_string().contains(UNSCHEDULABLE)
+                        && Instant::now() < deadline =>
+                {
+                    self.evict_idle(0).await?;
+                    tokio::time::sleep(PAUSE).await;
+                }
+                done => return done,
+            }
+        }
     }
 
     fn spec(
