@@ -39,10 +39,7 @@ pub(super) fn classify(stderr: &str, log: &str, home: Home) -> RecipeFailure {
         let what = format!("no version of {missing} will do for this Python");
         return RecipeFailure::new(ErrorKind::PackageNotFound, what);
     }
-    if log.contains(&format!(
-        "No sources permitted for {}:",
-        package_name(&missing)
-    )) {
+    if has_source(log, package_name(&missing)) {
         let what = format!(
             "{missing} is there only as source, and building it would run its code with the network"
         );
@@ -62,6 +59,28 @@ fn missing_requirement(stderr: &str) -> Option<String> {
     let (_, rest) = stderr.rsplit_once("No matching distribution found for ")?;
     let word = rest.split_whitespace().next()?;
     Some(word.trim_end_matches(';').chars().take(80).collect())
+}
+
+/// Whether pip skipped a source of this package. It writes the same about the sources of other
+/// packages in a folder.
+fn has_source(log: &str, package: &str) -> bool {
+    let before = format!("No sources permitted for {package}:");
+    let package = normalized(package);
+    let links = log.lines().filter_map(|line| line.split_once(&before));
+    links.map(|(_, link)| link).any(|link| {
+        let path = link.split(['#', '?']).next().unwrap_or(link);
+        let file = normalized(path.rsplit('/').next().unwrap_or(path));
+        let version = file
+            .strip_prefix(&*package)
+            .and_then(|rest| rest.strip_prefix('-'));
+        version.is_some_and(|version| version.starts_with(|first: char| first.is_ascii_digit()))
+    })
+}
+
+/// A name in the form in which Python's packages are compared.
+fn normalized(name: &str) -> String {
+    let words = name.split(['-', '_', '.']).filter(|word| !word.is_empty());
+    words.collect::<Vec<_>>().join("-").to_ascii_lowercase()
 }
 
 /// The name in a requirement, as pip writes it.
@@ -132,6 +151,16 @@ mod tests {
         assert_eq!(kind(MISSING, ""), ErrorKind::PackageNotFound);
         let other = "No sources permitted for docopt-ng: https://r.example/x.tar.gz";
         assert_eq!(kind(MISSING, other), ErrorKind::PackageNotFound);
+        for others in ["other-1.0.tar.gz", "docopt-ng-1.0.tar.gz", "docopt.py"] {
+            let other = format!("No sources permitted for docopt: file:///wheels/{others}");
+            assert_eq!(
+                kind(MISSING, &other),
+                ErrorKind::PackageNotFound,
+                "{others}"
+            );
+        }
+        let spelled = "No sources permitted for docopt: https://r.example/Docopt-2.0.zip#sha256=0";
+        assert_eq!(kind(MISSING, spelled), ErrorKind::PackageNeedsBuild);
         let retried = format!(
             "WARNING: Retrying (Retry(total=0)) after connection broken by 'NewConnectionError: [Errno -3] Temporary failure in name resolution'\n{MISSING}"
         );
