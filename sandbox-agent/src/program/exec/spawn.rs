@@ -229,7 +229,6 @@ fn channels(
 pub(super) fn input_pipe() -> Result<(Fd, Fd), Errno> {
     let (child_ends, agent_ends) = io::pipe(O_CLOEXEC)?;
     io::set_nonblocking(&agent_ends, true)?;
-    enlarge(&agent_ends)?;
     Ok((agent_ends, child_ends))
 }
 
@@ -245,14 +244,29 @@ pub(super) fn no_stdin(sandbox: &PreparedSandbox) -> Result<Fd, Errno> {
 fn output_pipe() -> Result<(Fd, Fd), Errno> {
     let (agent_ends, child_ends) = io::pipe(O_CLOEXEC)?;
     io::set_nonblocking(&agent_ends, true)?;
-    enlarge(&agent_ends)?;
     Ok((agent_ends, child_ends))
 }
 
-fn enlarge(pipe: &Fd) -> Result<(), Errno> {
-    match io::set_pipe_capacity(pipe, PIPE_CAPACITY) {
-        // Above the system's or the user's limit, the default capacity works too.
-        Ok(_) | Err(Errno::EPERM) => Ok(()),
-        Err(errno) => Err(errno),
+impl Spawned {
+    /// Enlarges the pipes of the standard streams. Only a running execution needs it: all pipes of
+    /// an ordinary user have 64 MiB together, and smaller ones are made beyond that.
+    ///
+    /// # Errors
+    ///
+    /// `EBADF` if a stream is not a pipe.
+    pub(super) fn enlarge_pipes(&self) -> Result<(), Errno> {
+        let pipes = [
+            self.stdin.as_ref(),
+            Some(&self.stdout),
+            self.stderr.as_ref(),
+        ];
+        for pipe in pipes.into_iter().flatten() {
+            match io::set_pipe_capacity(pipe, PIPE_CAPACITY) {
+                // Above the system's or the user's limit, the default capacity works too.
+                Ok(_) | Err(Errno::EPERM) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(())
     }
 }

@@ -20,6 +20,7 @@ use super::{
 };
 use crate::{
     program::{
+        failures::failure,
         memory_kills::{KillCount, KillsSince},
         outgoing_frames::OutgoingFrames,
         output_log::OutputLog,
@@ -27,7 +28,7 @@ use crate::{
         prepared_sandbox::PreparedSandbox,
     },
     protocol::{
-        Channel, ExecProgram, ExecRequest, ExitKind, Failure, FrameKind, ProtocolError,
+        Channel, ExecProgram, ExecRequest, ExitKind, FailStep, Failure, FrameKind, ProtocolError,
         TerminalSize,
     },
 };
@@ -139,6 +140,10 @@ impl Execution {
             Some(spawned) => spawned,
             None => spawn(sandbox, request)?,
         };
+        if request.terminal.is_none() {
+            let failed = |errno| failure(FailStep::Spawn, errno, "pipes of an execution");
+            spawned.enlarge_pipes().map_err(failed)?;
+        }
         let builtin = matches!(request.program, ExecProgram::Builtin(_));
         let deadline = (request.timeout_ms > 0).then(|| after(started_at, request.timeout_ms));
         Ok(Self {
