@@ -4,6 +4,7 @@ use alloc::ffi::CString;
 use alloc::format;
 use alloc::string::ToString;
 use alloc::vec::Vec;
+use core::cell::Cell;
 use core::ffi::CStr;
 
 use crate::runtime::Errno;
@@ -117,6 +118,7 @@ fn change(path: &CStr, file: i32, way: usize, mode: usize) -> Result<(), Errno> 
 pub fn mark(folder: &str) -> CallResult {
     let mut errors = Vec::new();
     let mut left = 0;
+    let made = Cell::new(0);
     let mut try_one =
         |name: &str, attempt: &dyn Fn(&CStr) -> Result<i32, Errno>| -> Result<(), Errno> {
             let path = CString::new(format!("{folder}/{name}")).map_err(|_| Errno::EINVAL)?;
@@ -154,12 +156,15 @@ pub fn mark(folder: &str) -> CallResult {
         for (number, way) in ways.into_iter().enumerate() {
             try_one(&format!("made-{mark:o}-{number}"), &|path| {
                 let file = make(path, way, mark)?;
+                // Newer kernels clear the bits of a file that is written to.
+                let (mode, _) = mode_and_size(file)?;
+                made.set(made.get() + usize::from(mode & MARKS != 0));
                 fill(file)?;
                 Ok(file)
             })?;
         }
     }
-    match (left, errors.is_empty()) {
+    match (left + made.get(), errors.is_empty()) {
         (1.., _) => Ok(left.to_string()),
         (_, true) => Err(Denied::Word("cleared")),
         (_, false) => Err(Denied::Errors(errors)),

@@ -5,8 +5,12 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
+use tokio_rustls::rustls::{ServerConnection, StreamOwned};
+
 use crate::host_leftovers::TOKEN;
 use crate::name_server::ANOTHER_ADDRESS;
+
+pub(crate) mod certificate;
 
 /// How long a client may take to send its message.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -44,6 +48,8 @@ pub struct EgressServer {
     pub named: u16,
     /// For a rule at level `http`. It answers each request, and the others one message.
     pub read: u16,
+    /// The same with TLS.
+    pub secure: u16,
 }
 
 impl EgressServer {
@@ -71,6 +77,16 @@ impl EgressServer {
         with_text.count()
     }
 
+    /// The messages with this text that have arrived.
+    #[must_use]
+    pub fn messages(text: &str) -> Vec<String> {
+        let received = RECEIVED.lock().unwrap_or_else(PoisonError::into_inner);
+        let with_text = received.iter().filter(|message| contains(message, text));
+        with_text
+            .map(|message| String::from_utf8_lossy(message).into_owned())
+            .collect()
+    }
+
     /// Whether a message that contains this text has arrived at [`ANOTHER_ADDRESS`].
     #[must_use]
     pub fn has_received_at_another(text: &str) -> bool {
@@ -94,6 +110,7 @@ impl EgressServer {
             of_another: serve(listen()?, answer)?,
             named: serve(listen()?, answer)?,
             read: serve(listen()?, answer_requests)?,
+            secure: serve(listen()?, answer_with_tls)?,
         })
     }
 }
@@ -181,16 +198,28 @@ fn read_message(peer: &mut TcpStream) -> io::Result<Vec<u8>> {
 }
 
 /// Answers requests without a body, until one asks to close the connection.
-fn answer_requests(mut peer: TcpStream) -> io::Result<()> {
+fn answer_requests(peer: TcpStream) -> io::Result<()> {
     peer.set_read_timeout(Some(PATIENCE))?;
+    let mut head = [0; 4];
+    // The preface of HTTP/2, whose frames are one message.
+    if peer.peek(&mut head)? == head.len() && &head == b"PRI " {
+        return answer(peer);
+    }
+    answer_heads(peer)
+}
+
+/// The same with TLS.
+fn answer_with_tls(peer: TcpStream) -> io::Result<()> {
+    peer.set_read_timeout(Some(PATIENCE))?;
+    let connection = ServerConnection::new(certificate::server()).map_err(io::Error::other)?;
+    answer_heads(StreamOwned::new(connection, peer))
+}
+
+fn answer_heads(mut peer: impl Read + Write) -> io::Result<()> {
     let mut head = Vec::new();
     let mut byte = [0];
     while peer.read(&mut byte)? == 1 && head.len() < MAX_MESSAGE {
         head.push(byte[0]);
-        // The preface of HTTP/2, whose frames are one message.
-        if head == b"PRI " {
-            return answer(peer);
-        }
         if !head.ends_with(b"\r\n\r\n") {
             continue;
         }

@@ -1,4 +1,4 @@
-//! The limits that control groups (cgroups) put on a process of this host.
+//! The control groups (cgroups) of a process of this host, and their limits.
 
 use std::path::{Path, PathBuf};
 
@@ -62,23 +62,59 @@ fn limit_file(mounts: &str, groups: &str, limit: GroupLimit) -> Option<LimitFile
         Some(path) => ("cgroup", path, limit.first),
         None => ("cgroup2", group("")?, limit.second),
     };
+    let (mount, folder) = folder(mounts, (kind == "cgroup").then_some(limit.controller), path)?;
+    Some(LimitFile {
+        mount,
+        folder,
+        file,
+    })
+}
+
+/// The mount point of a hierarchy, and the folder of a group in it. The hierarchy of v2 names no
+/// controller.
+fn folder(mounts: &str, controller: Option<&str>, path: &str) -> Option<(PathBuf, PathBuf)> {
+    let kind = if controller.is_some() {
+        "cgroup"
+    } else {
+        "cgroup2"
+    };
     mounts.lines().find_map(|line| {
         let (mount, system) = line.split_once(" - ")?;
         let mut system = system.split(' ');
         let mut options = (system.next()? == kind).then(|| system.nth(1))??.split(',');
-        if kind == "cgroup" && !options.any(|name| name == limit.controller) {
+        if controller.is_some_and(|controller| !options.any(|name| name == controller)) {
             return None;
         }
         let mut fields = mount.split(' ').skip(3);
         let (root, mount) = (fields.next()?, fields.next()?);
         let below = Path::new(path).strip_prefix(root).ok()?;
         let mount = PathBuf::from(mount);
-        Some(LimitFile {
-            folder: mount.join(below),
-            mount,
-            file,
-        })
+        let folder = mount.join(below);
+        Some((mount, folder))
     })
+}
+
+/// The folders of the process's groups in which this process is not.
+///
+/// # Errors
+///
+/// If the kernel's tables cannot be read.
+pub fn own_folders(pid: i32) -> Result<Vec<PathBuf>, ProbeError> {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo")?;
+    let of_suite = std::fs::read_to_string("/proc/self/cgroup")?;
+    let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup"))?;
+    let own = groups
+        .lines()
+        .filter(|line| !of_suite.lines().any(|other| other == *line));
+    let folders = own.filter_map(|line| {
+        let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+        let controller = controllers
+            .split(',')
+            .next()
+            .filter(|name| !name.is_empty());
+        Some(folder(&mounts, controller, path)?.1)
+    });
+    Ok(folders.collect())
 }
 
 #[cfg(test)]

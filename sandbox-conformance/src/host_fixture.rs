@@ -11,6 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use sandbox_core::CapabilityPolicy;
 use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use crate::egress_server::certificate;
 use crate::host_leftovers::{self, name_with_pid};
 use crate::probe::{ProbeError, SandboxSetup};
 use crate::{program, wheel};
@@ -19,9 +20,9 @@ use crate::{program, wheel};
 /// never one of the platform's roots.
 const PARENT: &str = "/var/tmp";
 
-/// The folder with the suite's own Python package and the package cache of this process. Installers
-/// find it through variables that must be set before the process starts; see [`package_variables`].
-fn package_folder() -> PathBuf {
+/// The folder with the suite's own Python packages, the package cache and the certificate of this
+/// process. Installers find it through variables that must be set before the process starts; see [`package_variables`].
+pub(crate) fn package_folder() -> PathBuf {
     Path::new(PARENT).join(name_with_pid(host_leftovers::FIXTURE, "packages"))
 }
 
@@ -63,6 +64,8 @@ impl Packages {
         make_folder(&package_folder())?;
         make_folder(&wheels)?;
         wheel::write(&wheels, &package_token())?;
+        wheel::write_source(&wheels)?;
+        certificate::write()?;
         *count += 1;
         Ok(Self)
     }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// The prefix of the fixture's folder; see [`crate::host_fixture`].
@@ -75,6 +76,7 @@ pub(crate) fn remove_from_dead_runs() {
 fn remove(of: &dyn Fn(i32) -> bool) -> Vec<String> {
     let mut failures = kill_programs(of);
     for path in files(of) {
+        unmount_below(&path);
         // One of the two calls fits.
         let removed = std::fs::remove_dir_all(&path).or_else(|_| std::fs::remove_file(&path));
         if let Err(error) = removed
@@ -84,6 +86,16 @@ fn remove(of: &dyn Fn(i32) -> bool) -> Vec<String> {
         }
     }
     failures
+}
+
+/// Unmounts what a probe has mounted in a folder of the suite.
+fn unmount_below(folder: &Path) {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let targets = mounts.lines().filter_map(|line| line.split(' ').nth(4));
+    for target in targets.filter(|target| Path::new(target).starts_with(folder)) {
+        // Otherwise the folder cannot be removed, which is told.
+        let _ = rustix::mount::unmount(target, UnmountFlags::DETACH);
+    }
 }
 
 /// Ends programs, and those that they start in the meantime.

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 use sandbox_host::egress::{NAME_SERVERS, NameServers};
@@ -27,6 +27,42 @@ pub const UNSPECIFIED: &str = "unspecified.test";
 
 /// Names below it have the loopback's address in the form of IPv6.
 pub const MAPPED: &str = "mapped.test";
+
+/// The names `0.special.test`, `1.special.test` and so on have these addresses. None is for everybody:
+/// the registries of IANA for special addresses, and those at which clouds serve metadata.
+pub const SPECIAL: &str = "special.test";
+pub const SPECIAL_ADDRESSES: [&str; 30] = [
+    "0.0.0.1",
+    "10.255.255.254",
+    "100.64.0.1",
+    "100.100.100.200",
+    "127.0.0.3",
+    "168.63.129.16",
+    "169.254.0.1",
+    "169.254.169.254",
+    "172.16.0.1",
+    "172.31.255.254",
+    "192.0.0.192",
+    "192.0.2.1",
+    "192.168.0.1",
+    "198.18.0.1",
+    "198.51.100.1",
+    "203.0.113.1",
+    "224.0.0.251",
+    "240.0.0.1",
+    "255.255.255.255",
+    "::",
+    "::1",
+    "::127.0.0.1",
+    "64:ff9b::127.0.0.1",
+    "100::1",
+    "2001:db8::1",
+    "2002:7f00:1::1",
+    "fc00::1",
+    "fd00:ec2::254",
+    "fe80::1",
+    "ff02::1",
+];
 
 /// Another address of the loopback.
 pub const ANOTHER_ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
@@ -167,6 +203,15 @@ fn records(name: &str, question: &Question<'_>) -> Option<Vec<RData<'static>>> {
             true => Ipv4Addr::LOCALHOST,
             false => ANOTHER_ADDRESS,
         }))
+    } else if below(SPECIAL) {
+        let number: usize = name.split('.').next()?.parse().ok()?;
+        Some(match SPECIAL_ADDRESSES.get(number)?.parse().ok()? {
+            IpAddr::V4(address) => ipv4(address),
+            IpAddr::V6(_) if is_ipv4 => Vec::new(),
+            IpAddr::V6(address) => vec![RData::AAAA(AAAA {
+                address: address.into(),
+            })],
+        })
     } else if below(UNSPECIFIED) {
         Some(ipv4(Ipv4Addr::UNSPECIFIED))
     } else if below(MAPPED) {

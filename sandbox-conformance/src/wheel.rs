@@ -31,6 +31,41 @@ pub fn write(folder: &Path, token: &str) -> std::io::Result<()> {
     )
 }
 
+/// The name of a package that only exists as a source, and of its module.
+pub const SOURCE: &str = "sandbox_conformance_source";
+
+/// Writes that package into a folder. To install it, code of it must run: its build backend, which
+/// needs no other package.
+///
+/// # Errors
+///
+/// If the file cannot be written.
+pub fn write_source(folder: &Path) -> std::io::Result<()> {
+    let top = format!("{SOURCE}-1.0");
+    let metadata = format!("Metadata-Version: 2.1\nName: {SOURCE}\nVersion: 1.0\n");
+    let project =
+        "[build-system]\nrequires = []\nbuild-backend = 'backend'\nbackend-path = ['.']\n";
+    let backend = format!(
+        "
+import zipfile
+def build_wheel(folder, *_):
+    name, info = '{SOURCE}-1.0-py3-none-any.whl', '{SOURCE}-1.0.dist-info'
+    with zipfile.ZipFile(f'{{folder}}/{{name}}', 'w') as wheel:
+        wheel.writestr('{SOURCE}.py', 'token = 0')
+        wheel.writestr(f'{{info}}/METADATA', {metadata:?})
+        wheel.writestr(f'{{info}}/WHEEL', 'Wheel-Version: 1.0\\nTag: py3-none-any\\n')
+        wheel.writestr(f'{{info}}/RECORD', '')
+    return name
+"
+    );
+    let files = [
+        (format!("{top}/PKG-INFO"), metadata.clone()),
+        (format!("{top}/pyproject.toml"), project.to_owned()),
+        (format!("{top}/backend.py"), backend),
+    ];
+    std::fs::write(folder.join(format!("{top}.zip")), archive(&files))
+}
+
 /// A ZIP archive of uncompressed files.
 fn archive(files: &[(String, String)]) -> Vec<u8> {
     let mut archive = Vec::new();
@@ -71,7 +106,7 @@ fn archive(files: &[(String, String)]) -> Vec<u8> {
     archive
 }
 
-/// Lengths here are a few hundred bytes.
+/// Lengths here are at most some thousand bytes.
 fn small(length: usize) -> u32 {
     u32::try_from(length).unwrap_or(u32::MAX)
 }

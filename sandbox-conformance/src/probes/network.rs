@@ -1,7 +1,11 @@
 //! Network access.
 
+use std::path::Path;
+
 use sandbox_core::policy::NetworkPolicy;
 
+use crate::canary::Canary;
+use crate::pool::MOUNTED;
 use crate::probes::prelude::*;
 
 /// The probes of this area.
@@ -110,6 +114,15 @@ pub static PROBES: &[Probe] = &[
         |context| Box::pin(unix_pair_read_root(context)),
     )
     .setup(reading),
+    // A read-only mount does not prevent connecting.
+    Probe::behavior(
+        "network::unix_path_mount",
+        NETWORK_ACCESS,
+        "reads a file in a folder of the host that is mounted at another path, and connects to a unix \
+         socket in it",
+        |context| Box::pin(unix_path_mount(context)),
+    )
+    .setup(mounting),
     // Such as the socket of an engine.
     Probe::isolation(
         "network::unix_path_outside",
@@ -228,6 +241,39 @@ async fn unix_pair_read_root(context: &mut ProbeContext) -> Result<(), ProbeErro
     let before = listener.hits();
     context.allow_control(&Call::new(["tcp-loopback"])).await;
     context.attack(&call).await;
+    context.check_host("messages at the host's listener", listener.hits() == before);
+    Ok(())
+}
+
+async fn unix_path_mount(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let folder = context.read_folder()?;
+    let path = folder.join("socket");
+    let listener = Listener::unix(&path)?;
+    let visible = Canary::plant(&folder.join("visible"), 0o644)?;
+    let root = context.fixture().read_root();
+    let inside = Path::new(MOUNTED).join(folder.strip_prefix(&root)?);
+    context
+        .host_control(&Call::new(["unix"]).and(&path))
+        .await?;
+    let before = listener.hits();
+    let read = Call::new(["read"])
+        .and(inside.join("visible"))
+        .expect(visible.fingerprint());
+    let connect = Call::new(["unix"]).and(inside.join("socket"));
+    feature(context, "read a file, and connect", async |sandbox| {
+        let read = sandbox.run(&read).await?.attempt(read.expected.as_deref());
+        let connected = sandbox.run(&connect).await?.attempt(None);
+        let accepted = |sign: &String| signs::NO_SUCH_PEER.iter().any(|it| it.sign == sign);
+        Ok(match (&read, &connected) {
+            (Attempt::Succeeded { .. }, Attempt::Blocked { signature })
+                if signature.iter().all(accepted) =>
+            {
+                None
+            }
+            _ => Some(format!("reading: {read:?}, connecting: {connected:?}")),
+        })
+    })
+    .await;
     context.check_host("messages at the host's listener", listener.hits() == before);
     Ok(())
 }

@@ -23,6 +23,13 @@ pub static PROBES: &[Probe] = &[
         |context| Box::pin(incomplete(context)),
     ),
     Probe::behavior(
+        "output::logged",
+        EXEC,
+        "writes to both streams, with the log and without it, and reads the log",
+        |context| Box::pin(logged(context)),
+    )
+    .setup(|_| SandboxSetup::default().fresh()),
+    Probe::behavior(
         "output::stderr_cap",
         STDERR_MAX_BYTES,
         "writes up to twice as many bytes to stderr as caps of 1 byte to 3 MiB allow",
@@ -113,6 +120,36 @@ async fn capped(
     }
     context.record_attack(behavior("write around each cap", deviation));
     context.no_host_effect("output does not affect the host");
+    Ok(())
+}
+
+async fn logged(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let write =
+        |word: &str| Call::new(["both", &format!("{word}-out\n"), &format!("{word}-err\n")]);
+    context.host_control(&Call::new(["alive"])).await?;
+    feature(context, "write with and without the log", async |sandbox| {
+        // The second execution of a sandbox may be prepared before it is asked for.
+        for word in ["hidden-first", "hidden-second"] {
+            let request = sandbox.request(&write(word)).log(false);
+            sandbox.handle().exec(&request).await?;
+        }
+        for word in ["shown-first", "shown-second"] {
+            let request = sandbox.request(&write(word));
+            sandbox.handle().exec(&request).await?;
+        }
+        let log = sandbox.handle().logs(None).await?;
+        let log = String::from_utf8_lossy(&log);
+        let shown = [
+            "shown-first-out",
+            "shown-first-err",
+            "shown-second-out",
+            "shown-second-err",
+        ];
+        let is_right = shown.iter().all(|line| log.contains(line)) && !log.contains("hidden");
+        Ok((!is_right).then(|| format!("the log is {log:?}")))
+    })
+    .await;
+    context.no_host_effect("the log belongs to the sandbox");
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use sandbox_core::ErrorKind;
+use sandbox_core::{ErrorKind, MountSource};
 
 use crate::context::ProbeContext;
 use crate::evidence::{Attempt, Step};
@@ -29,6 +29,13 @@ pub fn rooted(fixture: &HostFixture) -> SandboxSetup {
 #[must_use]
 pub fn rooted_if_supported(fixture: &HostFixture) -> SandboxSetup {
     fixture.rooted().roots_if_supported()
+}
+
+/// A setup whose specification mounts the read root; see [`crate::pool::MOUNTED`].
+#[must_use]
+pub fn mounting(fixture: &HostFixture) -> SandboxSetup {
+    let source = MountSource::read_only(fixture.read_root());
+    SandboxSetup::with(|policy| policy.mount_sources = Some(vec![source]))
 }
 
 /// Runs a call that reaches a host listener without a sandbox, and must not reach it from the

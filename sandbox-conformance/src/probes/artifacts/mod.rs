@@ -60,6 +60,7 @@ pub static PROBES: &[Probe] = &[
         "exports hidden files and files with unusual names",
         |context| Box::pin(names::run(context)),
     )
+    .version(2)
     .setup(|fixture| exporting_all(fixture).fresh()),
     Probe::isolation(
         "artifacts::output_link",

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use sandbox_core::ExecRequest;
+
 use crate::probes::prelude::*;
 
 const NAMES: [&str; 10] = [
@@ -32,6 +34,12 @@ pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
     }
     let deviation = context
         .with_sandbox(async |sandbox| {
+            // A name that is no text cannot be exported, and must not be lost.
+            let script = ExecRequest::shell(": > \"$0/$(printf 'no\\377text')\"");
+            match sandbox.handle().exec(&script.arg(&folder)).await {
+                Ok(made) if made.success() => {}
+                other => return Some(format!("{other:?}")),
+            }
             let export = match sandbox.handle().export(&output).await {
                 Ok(export) => export,
                 Err(error) => return Some(error.to_string()),
@@ -48,7 +56,8 @@ pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
                     written.insert((name, index));
                 }
             }
-            (written.len() != NAMES.len() || sources != written)
+            let told = export.skipped.len() == 1 && export.skipped[0].source.contains("text");
+            (written.len() != NAMES.len() || sources != written || !told)
                 .then(|| format!("{sources:?}; written {written:?}; {:?}", export.skipped))
         })
         .await;

@@ -1,16 +1,27 @@
 //! Sandboxes that outlive their handle.
 
 use sandbox_core::{ErrorKind, SandboxClient, Stdin};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::evidence::Attempt;
+use crate::host_cgroups::own_folders;
 use crate::pool::ProbeSandbox;
 use crate::probes::prelude::*;
 
+mod clients;
 mod ends_in_time;
 
 /// The probes of this area.
 pub static PROBES: &[Probe] = &[
+    // As the end of its process does.
+    Probe::behavior(
+        "detached::client_is_gone",
+        DETACHED,
+        "starts a program through a second client whose connections end at once, and looks for it",
+        |context| Box::pin(clients::is_gone(context)),
+    )
+    .setup(|_| SandboxSetup::with(|policy| policy.timeout = Some(clients::LONG))),
     Probe::behavior(
         "detached::ends_in_time",
         DETACHED,
@@ -37,7 +48,16 @@ pub static PROBES: &[Probe] = &[
         DETACHED,
         "removes a detached sandbox while a program runs in it, and looks for leftovers",
         |context| Box::pin(removed(context)),
-    ),
+    )
+    .version(2),
+    Probe::behavior(
+        "detached::same_outcomes",
+        DETACHED,
+        "ends programs in eight ways through a second client, and compares what it is told with what \
+         the owner of a sandbox is told",
+        |context| Box::pin(clients::same_outcomes(context)),
+    )
+    .setup(|_| SandboxSetup::with(|policy| policy.memory = Some(ByteSize::mib(64)))),
 ];
 
 /// Such an end removes the sandboxes of a killed suite.
@@ -132,6 +152,21 @@ async fn remains(
     Ok(listed.then(|| "it is still listed".to_owned()))
 }
 
+/// How long the groups of a removed sandbox may stay. A kubelet removes them after the pod.
+const GROUPS_GONE: Duration = Duration::from_secs(20);
+
+/// The control groups that are left.
+async fn left_of(groups: &[PathBuf]) -> Option<String> {
+    let end = tokio::time::Instant::now() + GROUPS_GONE;
+    loop {
+        let left = groups.iter().find(|group| group.exists())?;
+        if tokio::time::Instant::now() >= end {
+            return Some(format!("the control group {} is left", left.display()));
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
 /// Starts a process that runs for half a minute, and waits until the host sees it.
 async fn busy(sandbox: &ProbeSandbox, token: &str) -> Result<sandbox_core::Execution, ProbeError> {
     let request = sandbox.request(&Call::new(["sleep", token, "30000"]));
@@ -185,8 +220,15 @@ async fn removed(context: &mut ProbeContext) -> Result<(), ProbeError> {
     let token = format!("{}-attack", context.token());
     with_detached(context, "remove it", async |sandbox, name, client| {
         let _execution = busy(&sandbox, &token).await?;
+        let mut groups = Vec::new();
+        for pid in host::processes_with(&token)? {
+            groups.extend(own_folders(pid)?);
+        }
         client.remove(name).await?;
-        remains(client, name, &token).await
+        if let Some(remains) = remains(client, name, &token).await? {
+            return Ok(Some(remains));
+        }
+        Ok(left_of(&groups).await)
     })
     .await?;
     context.check_host(

@@ -3,15 +3,17 @@
 //! The name `localhost` is the one that every host resolves, and its addresses are private. So the
 //! rules say `private` where a connection must work.
 
+mod detached;
 mod messages;
 mod names;
 mod redirected;
 mod revoked;
+mod secrets;
 
 use sandbox_core::policy::{EgressRules, NetworkPolicy};
 
 use crate::egress_server::EgressServer;
-use crate::name_server::{ANOTHER_ADDRESS, MANY, MAPPED, OPEN, REBOUND, UNSPECIFIED};
+use crate::name_server::{ANOTHER_ADDRESS, MANY, MAPPED, OPEN, REBOUND, SPECIAL, UNSPECIFIED};
 use crate::probes::prelude::*;
 use messages::{Attempted, FirstMessage, Hello};
 
@@ -42,8 +44,9 @@ pub static PROBES: &[Probe] = &[
         EGRESS,
         "asks, at level http, for a path that leaves the allowed one for servers that decode it",
         REFUSED_REQUEST,
-        |context| judged(context, &[("GET /allowed/%2e%2e/denied", NAME)]),
+        |context| Box::pin(climb(context)),
     )
+    .version(2)
     .setup(|_| with_requests()),
     Probe::isolation(
         "egress::connect_method",
@@ -62,6 +65,14 @@ pub static PROBES: &[Probe] = &[
         |context| Box::pin(names::denied_lookup(context)),
     )
     .setup(|_| with_names()),
+    Probe::behavior(
+        "egress::detached",
+        EGRESS,
+        "connects from a detached sandbox to a port of another rule, and to one whose rule another \
+         client has revoked",
+        |context| Box::pin(detached::connect(context)),
+    )
+    .setup(|_| with_rules()),
     Probe::isolation(
         "egress::encrypted_hello",
         EGRESS,
@@ -236,13 +247,54 @@ pub static PROBES: &[Probe] = &[
     )
     .setup(|_| with_rules()),
     Probe::isolation(
+        "egress::revoked_address",
+        EGRESS,
+        "holds a connection and opens another one after a new rule has denied its address",
+        revoked::ENDED,
+        |context| Box::pin(revoked::hold(context, revoked::Revoked::Address)),
+    )
+    .setup(|_| with_rules().fresh()),
+    Probe::isolation(
         "egress::revoked_rule",
         EGRESS,
         "holds a connection and opens another one after its rule was revoked",
         revoked::ENDED,
-        |context| Box::pin(revoked::hold(context)),
+        |context| Box::pin(revoked::hold(context, revoked::Revoked::Name)),
     )
     .setup(|_| with_rules().fresh()),
+    Probe::behavior(
+        "egress::secret_for_a_host",
+        EGRESS,
+        "sends a secret for one host to it and to another one, and reads what arrives",
+        |context| Box::pin(secrets::arrives_at_its_host(context, secrets::Use::Header)),
+    )
+    .setup(|_| secrets::with_secret()),
+    Probe::behavior(
+        "egress::secret_of_earlier",
+        EGRESS,
+        "keeps the text that stands for a secret, and sends it after the end of its execution, also \
+         as a second client",
+        |context| Box::pin(secrets::ends_with_its_execution(context)),
+    )
+    .setup(|_| secrets::with_secret()),
+    Probe::behavior(
+        "egress::secret_for_signatures",
+        EGRESS,
+        "signs requests, as SDKs of AWS do, with a secret for one host, to it and to another one",
+        |context| {
+            let kind = secrets::Use::Signature;
+            Box::pin(secrets::arrives_at_its_host(context, kind))
+        },
+    )
+    .setup(|_| secrets::with_secret()),
+    Probe::behavior(
+        "egress::special_addresses",
+        EGRESS,
+        "connects to allowed names whose addresses are private or special, and reads what is told as \
+         denied",
+        |context| Box::pin(names::special_addresses(context)),
+    )
+    .setup(|_| with_names().fresh()),
     Probe::isolation(
         "egress::udp",
         EGRESS,
@@ -317,6 +369,7 @@ fn with_names() -> SandboxSetup {
         format!("!{ANOTHER_ADDRESS}:{open}"),
         format!("*.{UNSPECIFIED}:{public} tcp"),
         format!("*.{MAPPED}:{public} tcp"),
+        format!("*.{SPECIAL}:{public} tcp"),
     ])
 }
 
@@ -346,6 +399,29 @@ fn judged<'a>(
     let attack = permitted.saying(FirstMessage::Requests(requests));
     let permitted = permitted.saying(FirstMessage::Requests(&[("GET /allowed/", NAME)]));
     Box::pin(connect(context, permitted, attack))
+}
+
+/// Each leads out of `/allowed/` on a server that decodes it, takes a backslash for a separator, or
+/// cuts parameters off.
+const CLIMBING: [&[(&str, &str)]; 7] = [
+    &[("GET /allowed/../denied", NAME)],
+    &[("GET /allowed/%2e%2e/denied", NAME)],
+    &[("GET /allowed/%252e%252e/denied", NAME)],
+    &[("GET /allowed/..%2fdenied", NAME)],
+    &[("GET /allowed/x\\..\\..\\denied", NAME)],
+    &[("GET /allowed/x%5c..%5c..%5cdenied", NAME)],
+    &[("GET /allowed/..;x/denied", NAME)],
+];
+
+/// Asks for each of these paths, until one is not denied.
+async fn climb(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    for requests in CLIMBING {
+        judged(context, requests).await?;
+        if !context.attack_ended_by("EACCES") {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// At level `name`: a request for the allowed name, and one with this hello.

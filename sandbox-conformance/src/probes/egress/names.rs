@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use super::messages::{digits, message_call};
 use super::{OWN_LOOPBACK, offered};
 use crate::egress_server::EgressServer;
-use crate::name_server::{self, ANOTHER_ADDRESS, MANY, MAPPED, OPEN, REBOUND, UNSPECIFIED};
+use crate::name_server::{
+    self, ANOTHER_ADDRESS, MANY, MAPPED, OPEN, REBOUND, SPECIAL, SPECIAL_ADDRESSES, UNSPECIFIED,
+};
 use crate::probes::prelude::*;
 
 pub(super) const NOT_ASKED: &[ExpectedDenial] = &[
@@ -108,6 +110,34 @@ impl Markers {
         let call = self.call("permitted", &name, open);
         context.allow_control(&call).await;
     }
+}
+
+/// The host must refuse each address itself. That one cannot be reached from here shows nothing.
+pub(super) async fn special_addresses(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let markers = Markers::of(context);
+    markers.host_control(context)?;
+    if !offered(context).await {
+        return Ok(());
+    }
+    markers.allow_control(context, OPEN).await;
+    let names: Vec<String> = (0..SPECIAL_ADDRESSES.len())
+        .map(|number| format!("{number}.{SPECIAL}"))
+        .collect();
+    let none = (Ipv4Addr::LOCALHOST, EgressServer::get().public);
+    let call = markers.call("special", &names.join(","), none);
+    let deviation = context.execute(&call).await.map(|result| {
+        let told: Vec<&str> = result.denials.iter().map(|denial| &*denial.what).collect();
+        let is_told = |name: &String| told.iter().any(|what| what.contains(&format!(" {name}")));
+        let missing = names.iter().zip(SPECIAL_ADDRESSES);
+        let mut missing = missing.filter(|(name, _)| !is_told(name));
+        missing
+            .next()
+            .map(|(name, address)| format!("{name} ({address}): {told:?}"))
+    });
+    context.record_attack(behavior("connect to special addresses", deviation));
+    let untouched = !markers.received("special");
+    context.check_host("messages at the host's server", untouched);
+    Ok(())
 }
 
 pub(super) async fn denied_lookup(context: &mut ProbeContext) -> Result<(), ProbeError> {

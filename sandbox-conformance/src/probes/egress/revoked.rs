@@ -31,7 +31,27 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// What was sent before the revocation has arrived after this time.
 const SETTLED: Duration = Duration::from_millis(500);
 
-pub(super) async fn hold(context: &mut ProbeContext) -> Result<(), ProbeError> {
+/// What the new rules say of the held connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Revoked {
+    /// None is for its name.
+    Name,
+    /// One is for its name, and one denies its address.
+    Address,
+}
+
+impl Revoked {
+    fn rules(self, server: &EgressServer) -> Vec<String> {
+        let mut rules = vec![format!("{NAME}:{} tcp private", server.open)];
+        if self == Self::Address {
+            rules.push(format!("{NAME}:{} tcp private", server.held));
+            rules.push(format!("!{}:{}", Ipv4Addr::LOCALHOST, server.held));
+        }
+        rules
+    }
+}
+
+pub(super) async fn hold(context: &mut ProbeContext, revoked: Revoked) -> Result<(), ProbeError> {
     let token = context.token().to_owned();
     let server = EgressServer::get();
     let held = |times: &str, name: &str, word: &str| {
@@ -59,7 +79,7 @@ pub(super) async fn hold(context: &mut ProbeContext) -> Result<(), ProbeError> {
                 tokio::time::sleep(SETTLED / 10).await;
                 waited += SETTLED / 10;
             }
-            let rules = EgressRules::parse([format!("{NAME}:{} tcp private", server.open)])?;
+            let rules = EgressRules::parse(revoked.rules(server))?;
             match sandbox.handle().set_egress(rules).await {
                 // The rule stays in force.
                 Err(error) if error.kind() == ErrorKind::Unsupported => {

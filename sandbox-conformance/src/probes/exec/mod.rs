@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::probes::prelude::*;
 use crate::program::Run;
 
+mod stop;
 mod usage;
 
 /// The probes of this area.
@@ -57,6 +58,13 @@ pub static PROBES: &[Probe] = &[
         |context| Box::pin(signals(context)),
     )
     .version(2),
+    Probe::behavior(
+        "exec::stop",
+        EXEC,
+        "stops a sandbox whose program needs half a second to end after SIGTERM",
+        |context| Box::pin(stop::run(context)),
+    )
+    .setup(|_| SandboxSetup::default().fresh()),
     Probe::behavior(
         "exec::umask",
         EXEC,

@@ -36,7 +36,8 @@ pub static PROBES: &[Probe] = &[
         FILES,
         "uploads and copies files with seven modes, and compares the modes inside and outside",
         |context| Box::pin(modes::run(context)),
-    ),
+    )
+    .version(2),
     Probe::behavior(
         "files::names",
         FILES,

@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use sandbox_core::ErrorKind;
+use sandbox_core::{ErrorKind, ExecRequest};
 
 use crate::pool::ProbeSandbox;
 use crate::probes::prelude::*;
@@ -39,7 +39,7 @@ pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
                     return Ok(copied);
                 }
             }
-            Ok(None)
+            special_bits(sandbox, &folder, &own).await
         })
         .await
         .map(|result: Result<_, sandbox_core::Error>| match result {
@@ -91,6 +91,36 @@ async fn copied(
         Ok(found) => Some(format!("{mode:o} came back as {found:o}")),
         Err(error) => Some(format!("{mode:o} did not come back: {error}")),
     })
+}
+
+/// Files with special bits that code may make come back without them.
+async fn special_bits(
+    sandbox: &ProbeSandbox,
+    folder: &str,
+    own: &Path,
+) -> sandbox_core::Result<Option<String>> {
+    for bits in [0o4000, 0o2000, 0o1000] {
+        let name = format!("special-{bits:o}");
+        let path = format!("{folder}/{name}");
+        let content = std::io::Cursor::new(b"content");
+        sandbox.handle().upload(&path, 0o644, content).await?;
+        let mode = format!("{:o}", bits | 0o700);
+        // Where the sandbox denies such bits, the file has none.
+        let script = ExecRequest::shell("chmod \"$1\" \"$0\" 2>/dev/null || chmod 700 \"$0\"");
+        let made = sandbox.handle().exec(&script.args([&path, &mode])).await?;
+        if !made.success() {
+            return Ok(Some(format!("chmod {mode}: {}", made.output())));
+        }
+        let back = own.join(name);
+        sandbox.handle().copy_out(&path, &back).await?;
+        let found = std::fs::metadata(&back).map(|file| file.permissions().mode() & 0o7777);
+        match found {
+            Ok(0o700) => {}
+            Ok(found) => return Ok(Some(format!("{mode} came back as {found:o}"))),
+            Err(error) => return Ok(Some(format!("{mode} did not come back: {error}"))),
+        }
+    }
+    Ok(None)
 }
 
 async fn inside(

@@ -1,11 +1,10 @@
 //! Access to host files.
 
-use sandbox_core::MountSource;
-
 use crate::canary::Canary;
 use crate::probes::prelude::*;
 
 mod read_access;
+mod submount;
 mod write_access;
 
 /// The probes of this area.
@@ -139,7 +138,16 @@ pub static PROBES: &[Probe] = &[
         write_access::UNMARKED,
         |context| Box::pin(write_access::set_group_id(context)),
     )
+    .version(2)
     .setup(rooted),
+    Probe::isolation(
+        "filesystem::submount",
+        FILESYSTEM_READ_ROOTS,
+        "opens a device in a file system that is mounted below a read root",
+        submount::NO_DEVICE,
+        |context| Box::pin(submount::open_device(context)),
+    )
+    .setup(|fixture| fixture.rooted().fresh()),
     Probe::isolation(
         "filesystem::symlink",
         FILESYSTEM_READ_ROOTS,
@@ -209,11 +217,4 @@ async fn read(context: &mut ProbeContext, canary: &Canary) -> Result<(), ProbeEr
     context.attack(&read).await;
     context.host_check(canary.host_check());
     Ok(())
-}
-
-/// A setup whose specification mounts the read root; see [`crate::pool::MOUNTED`].
-fn mounting(fixture: &HostFixture) -> SandboxSetup {
-    SandboxSetup::with(|policy| {
-        policy.mount_sources = Some(vec![MountSource::read_only(fixture.read_root())]);
-    })
 }

@@ -1,9 +1,10 @@
 //! Packages that a policy names.
 
+use std::path::Path;
+
 use sandbox_core::ErrorKind;
 
 use crate::context::ProbeContext;
-use crate::evidence::Step;
 use crate::probes::prelude::*;
 use crate::wheel;
 
@@ -50,6 +51,14 @@ pub static PROBES: &[Probe] = &[
     )
     .version(2)
     .setup(requiring),
+    // A build backend is code of the package, and an installation may use the network.
+    Probe::behavior(
+        "packages::only_source",
+        PACKAGES,
+        "requests a package whose installation runs code of it, and expects a typed error",
+        |context| Box::pin(only_source(context)),
+    )
+    .setup(with_package),
     Probe::behavior(
         "packages::read_only",
         PACKAGES,
@@ -64,20 +73,18 @@ fn with_package(_: &HostFixture) -> SandboxSetup {
     SandboxSetup::with(|policy| policy.packages = vec![wheel::NAME.replace('_', "-")])
 }
 
+/// The host's pip, which needs no package of the host.
+fn pip(command: &str) -> tokio::process::Command {
+    let mut pip = tokio::process::Command::new("/usr/bin/python3");
+    pip.args(["-m", "pip", command, "--quiet", "--no-deps"]);
+    pip.args(["--disable-pip-version-check", "--no-cache-dir"]);
+    pip
+}
+
 /// Host control: the host's pip finds the package.
 async fn pip_finds_it(context: &mut ProbeContext) {
-    let found = tokio::process::Command::new("/usr/bin/python3")
-        .args([
-            "-m",
-            "pip",
-            "download",
-            "--quiet",
-            "--no-deps",
-            "--dest",
-            "/dev/null",
-            wheel::NAME,
-        ])
-        .args(["--disable-pip-version-check", "--no-cache-dir"])
+    let found = pip("download")
+        .args(["--dest", "/dev/null", wheel::NAME])
         .output()
         .await;
     let failure = match found {
@@ -91,8 +98,7 @@ async fn pip_finds_it(context: &mut ProbeContext) {
         Ok(_) => None,
         Err(error) => Some(error.to_string()),
     };
-    let step: Step = super::procedures::control("the host's pip looks for the package", failure);
-    context.record_host_control(step);
+    context.record_host_control(control("the host's pip looks for the package", failure));
 }
 
 async fn installed(context: &mut ProbeContext) -> Result<(), ProbeError> {
@@ -117,22 +123,48 @@ async fn installed(context: &mut ProbeContext) -> Result<(), ProbeError> {
 }
 
 async fn missing(context: &mut ProbeContext) -> Result<(), ProbeError> {
-    let _cache = crate::host_fixture::with_packages().await;
     pip_finds_it(context).await;
-    context.allow_control(&Call::new(["alive"])).await;
     let missing = context.token().to_owned();
+    refused(context, missing, ErrorKind::PackageNotFound).await
+}
+
+async fn only_source(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let output = pip("wheel")
+        .arg("--wheel-dir")
+        .args([&*context.outside()?, Path::new(wheel::SOURCE)])
+        .output()
+        .await;
+    let failure = match output {
+        Ok(output) if output.status.success() => None,
+        Ok(output) => Some(String::from_utf8_lossy(&output.stderr).into_owned()),
+        Err(error) => Some(error.to_string()),
+    };
+    context.record_host_control(control("the host's pip builds the package", failure));
+    let package = wheel::SOURCE.replace('_', "-");
+    refused(context, package, ErrorKind::PackageNeedsBuild).await
+}
+
+/// Creates a sandbox with this package, and expects an error of this kind.
+async fn refused(
+    context: &mut ProbeContext,
+    package: String,
+    kind: ErrorKind,
+) -> Result<(), ProbeError> {
+    let _cache = crate::host_fixture::with_packages().await;
+    context.allow_control(&Call::new(["alive"])).await;
+    let action = format!("request {package}");
     let deviation = match context.with_sandbox(async |_| ()).await {
         Err(declined) => Err(declined),
         Ok(()) => match context
-            .create(|policy| policy.packages = vec![missing])
+            .create(|policy| policy.packages = vec![package])
             .await
         {
-            Err(error) if error.kind() == ErrorKind::PackageNotFound => Ok(None),
+            Err(error) if error.kind() == kind => Ok(None),
             Err(error) => Ok(Some(error.to_string())),
-            Ok(()) => Ok(Some("a sandbox without the package".to_owned())),
+            Ok(()) => Ok(Some("a sandbox with the package".to_owned())),
         },
     };
-    context.record_attack(behavior("request a package that does not exist", deviation));
+    context.record_attack(behavior(&action, deviation));
     context.no_host_effect("nothing is created");
     Ok(())
 }

@@ -52,6 +52,18 @@ pub static PROBES: &[Probe] = &[
         |context| Box::pin(pool::run(context)),
     ),
     Probe::behavior(
+        "sessions::lower_limits",
+        SESSIONS,
+        "asks for more time for a cell than its session has",
+        |context| Box::pin(behaves(context, "ask for more time", lower_limits)),
+    ),
+    Probe::behavior(
+        "sessions::pool_lifetime",
+        SESSIONS,
+        "claims one sandbox more than a pool may have, and keeps both claims beyond their lifetime",
+        |context| Box::pin(pool::lifetime(context)),
+    ),
+    Probe::behavior(
         "sessions::state",
         SESSIONS,
         "runs cells that use the variables of earlier ones, and compares values, output and errors",
@@ -173,6 +185,19 @@ async fn time_limit(sandbox: &SandboxHandle) -> Deviation {
         ("without interrupts", ending(&deaf), "timed out, restarted"),
         ("whether the loss names it", names.to_string(), "true"),
         ("what is left", left, "False"),
+    ]))
+}
+
+async fn lower_limits(sandbox: &SandboxHandle) -> Deviation {
+    let request = SessionRequest::new("python").timeout(LIMIT);
+    let session = sandbox.session(request).await?;
+    let slow = "import time\ntime.sleep(5)";
+    let cell = CellRequest::new(slow).timeout(LIMIT * 60);
+    let longer = session.run_with(cell, |_| ()).await?;
+    let usual = session.run(slow).await?;
+    Ok(first([
+        ("a longer limit", ending(&longer), "timed out, kept"),
+        ("no limit", ending(&usual), "timed out, kept"),
     ]))
 }
 

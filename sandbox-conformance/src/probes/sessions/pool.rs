@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sandbox_core::{PoolSettings, SandboxClient, SandboxSpec};
+use sandbox_core::{ExecRequest, Exhausted, PoolSettings, SandboxClient, SandboxPool, SandboxSpec};
 use sandbox_lang::{PooledSession, SessionPool, SessionRequest};
 
 use super::{host_runs, value};
@@ -78,6 +78,54 @@ async fn claims(
     second.end().await?;
     pool.close().await?;
     Ok([own, later])
+}
+
+/// How long a claim lasts, and how long its end may take.
+const LIFETIME: Duration = Duration::from_secs(2);
+const LATE: Duration = Duration::from_secs(20);
+
+pub(super) async fn lifetime(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    context.host_control(&Call::new(["alive"])).await?;
+    context.allow_control(&Call::new(["alive"])).await;
+    let deviation = match context.client_and_spec().await {
+        Err(declined) => Err(declined),
+        Ok((client, spec)) => kept(&client, &spec)
+            .await
+            .map_err(|error| Attempt::unclear(error.to_string())),
+    };
+    context.record_attack(behavior("keep two claims", deviation));
+    context.no_host_effect("the attack asks the claimed sandboxes");
+    Ok(())
+}
+
+/// The second claim is beyond the pool's size.
+async fn kept(client: &SandboxClient, spec: &SandboxSpec) -> Deviation {
+    let settings = PoolSettings::new(0)
+        .most(1)
+        .lifetime(LIFETIME)
+        .exhausted(Exhausted::Temporary);
+    let pool = SandboxPool::new(client, spec, settings)?;
+    let claims = [pool.claim().await?, pool.claim().await?];
+    if claims.each_ref().map(|claim| claim.is_temporary()) != [false, true] {
+        return Ok(Some("the second claim is not a temporary one".to_owned()));
+    }
+    let request = ExecRequest::shell("true");
+    let mut deviation = None;
+    for (which, claim) in ["a claim", "a temporary claim"].iter().zip(&claims) {
+        let end = tokio::time::Instant::now() + LIFETIME + LATE;
+        while claim.sandbox().exec(&request).await.is_ok() {
+            if tokio::time::Instant::now() >= end {
+                deviation = Some(format!("{which} is there after {:?}", LIFETIME + LATE));
+                break;
+            }
+            tokio::time::sleep(LIFETIME / 10).await;
+        }
+    }
+    for claim in claims {
+        claim.end().await?;
+    }
+    pool.close().await?;
+    Ok(deviation)
 }
 
 async fn claim(pool: &SessionPool) -> sandbox_core::Result<PooledSession> {

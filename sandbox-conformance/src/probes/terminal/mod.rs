@@ -12,6 +12,12 @@ use crate::probes::prelude::*;
 /// The probes of this area.
 pub static PROBES: &[Probe] = &[
     Probe::behavior(
+        "terminal::end_of_input",
+        TERMINAL,
+        "ends the input of a program on a terminal after a whole line and after an unfinished one",
+        |context| Box::pin(behaves(context, "end the input", end_of_input)),
+    ),
+    Probe::behavior(
         "terminal::interrupt",
         TERMINAL,
         "presses Ctrl-C while a shell waits for a program, and expects only the program to end",
@@ -110,6 +116,24 @@ async fn size(sandbox: &SandboxHandle) -> Deviation {
     let is_right = text.contains("33 101\r\n") && text.contains("11 222\r\n");
     let is_right = is_right && outcome == Outcome::Exited { code: 7 };
     Ok((!is_right).then(|| format!("{text:?}, {outcome}")))
+}
+
+async fn end_of_input(sandbox: &SandboxHandle) -> Deviation {
+    for (input, read) in [("whole\n", "whole\n"), ("unfinished", "unfinished")] {
+        let mut screen = Screen::start(sandbox, "stty -echo; echo ready; cat; echo ended").await?;
+        screen.until("ready").await?;
+        if let Err(error) = screen.keyboard.write_all(input.as_bytes()).await {
+            return Ok(Some(format!("the input is not taken: {error}")));
+        }
+        drop(screen.keyboard);
+        let result = screen.execution.wait().await?;
+        let text = (screen.text + &result.stdout_text()).replace('\r', "");
+        let is_right = text == format!("ready\n{read}ended\n") && result.success();
+        if !is_right {
+            return Ok(Some(format!("{input:?}: {text:?}, {}", result.outcome)));
+        }
+    }
+    Ok(None)
 }
 
 async fn interrupt(sandbox: &SandboxHandle) -> Deviation {

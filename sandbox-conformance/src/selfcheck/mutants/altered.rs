@@ -49,6 +49,17 @@ pub(super) enum ExportAlteration {
     NotHidden,
 }
 
+/// How secrets for hosts are altered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SecretAlteration {
+    /// Unaltered.
+    Straight,
+    /// Code gets the value.
+    Told,
+    /// Every host with a rule at level `http` gets it.
+    ForAllHosts,
+}
+
 /// The alterations of a backend.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Alteration {
@@ -62,6 +73,8 @@ pub(super) struct Alteration {
     pub(super) exec: ExecAlteration,
     /// Alters exports.
     pub(super) exports: ExportAlteration,
+    /// Alters secrets for hosts.
+    pub(super) secrets: SecretAlteration,
     /// Whether ending a sandbox is only reported.
     pub(super) immortal: bool,
     /// Whether every sandbox is the first one.
@@ -78,6 +91,7 @@ impl Alteration {
         end: |_| (),
         exec: ExecAlteration::Straight,
         exports: ExportAlteration::Straight,
+        secrets: SecretAlteration::Straight,
         immortal: false,
         recycled: false,
         keeps_rules: false,

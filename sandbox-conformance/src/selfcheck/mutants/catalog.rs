@@ -482,18 +482,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ExecAlteration::SameMode,
         &["files::modes"],
     ),
-    altered(
-        "time to live ignored",
-        Alteration {
-            plan: |plan| plan.lifetime = plan.lifetime.map(|_| Duration::from_secs(60)),
-            ..Alteration::NONE
-        },
-        &["detached::ends_in_time"],
-    ),
+    feature_mutants::LONG_LIFETIME,
     feature_mutants::DEAF,
     feature_mutants::ONE_TERMINAL_SIZE,
     feature_mutants::NO_TERMINALS,
     feature_mutants::WRITABLE_MOUNTS,
     feature_mutants::KEPT_VARIABLES,
+    feature_mutants::SECRETS_FOR_CODE,
+    feature_mutants::SECRETS_FOR_ALL,
     feature_mutants::RECYCLED,
 ];

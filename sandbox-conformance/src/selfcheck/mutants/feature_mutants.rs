@@ -1,8 +1,10 @@
-//! Faults of terminals, sessions, mounts and secrets.
+//! Faults of terminals, sessions, lifetimes, mounts and secrets.
+
+use std::time::Duration;
 
 use sandbox_core::TerminalSize;
 
-use super::altered::{Alteration, ExecAlteration};
+use super::altered::{Alteration, ExecAlteration, SecretAlteration};
 use super::catalog::{Mutant, altered, exec};
 
 pub(super) const DEAF: Mutant = exec(
@@ -50,6 +52,35 @@ pub(super) const KEPT_VARIABLES: Mutant = exec(
     ExecAlteration::KeepsVariables,
     &["environment::secret_of_earlier"],
 );
+
+pub(super) const LONG_LIFETIME: Mutant = altered(
+    "time to live ignored",
+    Alteration {
+        plan: |plan| plan.lifetime = plan.lifetime.map(|_| Duration::from_secs(60)),
+        ..Alteration::NONE
+    },
+    &["detached::ends_in_time"],
+);
+
+pub(super) const SECRETS_FOR_CODE: Mutant = altered(
+    "code gets secrets for hosts",
+    Alteration {
+        secrets: SecretAlteration::Told,
+        ..Alteration::NONE
+    },
+    SECRET_PROBES,
+);
+
+pub(super) const SECRETS_FOR_ALL: Mutant = altered(
+    "all hosts get secrets for hosts",
+    Alteration {
+        secrets: SecretAlteration::ForAllHosts,
+        ..Alteration::NONE
+    },
+    SECRET_PROBES,
+);
+
+const SECRET_PROBES: &[&str] = &["egress::secret_for_a_host", "egress::secret_for_signatures"];
 
 /// Every sandbox of the run is the same one, whatever was asked for.
 pub(super) const RECYCLED: Mutant = altered(

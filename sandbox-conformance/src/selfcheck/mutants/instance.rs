@@ -8,14 +8,18 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use sandbox_core::policy::EgressRules;
-use sandbox_core::spi::{ControlReceiver, Input, Instance, OutputSink, Source};
+use sandbox_core::spi::{
+    ControlReceiver, Input, Instance, OutputSink, PlaceholderSecret, Source, TrustedCertificates,
+};
 use sandbox_core::{
     ArtifactLimits, Copied, EnforcementReport, Error, ErrorKind, ExecEnd, ExecRequest, Export,
     FileEntry, Outcome, Result,
 };
 
-use super::altered::{Alteration, ExecAlteration, ExportAlteration};
+use super::altered::{Alteration, ExecAlteration, ExportAlteration, SecretAlteration};
 use super::sinks::{AlteredSink, ForwardingSink, forward};
+use crate::egress_server::EgressServer;
+use crate::name_server::OPEN;
 
 /// The extra time of an execution that must not end at its limit.
 const LONGER: Duration = Duration::from_secs(8);
@@ -249,6 +253,30 @@ impl Instance for AlteredInstance {
             true => Ok(()),
             false => self.instance.set_egress(rules).await,
         }
+    }
+
+    async fn trusted_certificates(&self) -> Result<Option<TrustedCertificates>> {
+        self.instance.trusted_certificates().await
+    }
+
+    async fn add_placeholder(&self, mut secret: PlaceholderSecret) -> Result<String> {
+        match self.alteration.secrets {
+            SecretAlteration::Straight => (),
+            SecretAlteration::Told => {
+                let value = secret.value.expose().to_vec();
+                return String::from_utf8(value)
+                    .map_err(|error| Error::new(ErrorKind::Io, "use secret", error.to_string()));
+            }
+            SecretAlteration::ForAllHosts => {
+                let others = format!("*.{OPEN}:{}", EgressServer::get().secure);
+                secret.hosts.push(others.parse()?);
+            }
+        }
+        self.instance.add_placeholder(secret).await
+    }
+
+    fn remove_placeholder(&self, text: &str) {
+        self.instance.remove_placeholder(text);
     }
 
     async fn stop(&self, grace: Duration) -> Result<()> {
