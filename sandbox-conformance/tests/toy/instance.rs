@@ -34,14 +34,21 @@ const BUSY: std::io::ErrorKind = std::io::ErrorKind::ExecutableFileBusy;
 pub struct ToyInstance {
     report: EnforcementReport,
     env: BTreeMap<String, String>,
+    /// Turns true when the sandbox is stopped.
+    stopped: watch::Sender<bool>,
     /// Turns true when the sandbox ends.
     ended: watch::Sender<bool>,
 }
 
 impl ToyInstance {
     pub fn new(report: EnforcementReport, env: BTreeMap<String, String>) -> Self {
-        let ended = watch::Sender::new(false);
-        Self { report, env, ended }
+        let [stopped, ended] = [(); 2].map(|()| watch::Sender::new(false));
+        Self {
+            report,
+            env,
+            stopped,
+            ended,
+        }
     }
 
     async fn spawn(&self, request: &ExecRequest, mark: &str) -> Result<Child> {
@@ -175,6 +182,8 @@ impl Instance for ToyInstance {
         let limit = tokio::time::sleep(request.timeout.unwrap_or(Duration::MAX));
         tokio::pin!(limit);
         let mut ended = self.ended.subscribe();
+        let mut stopped = self.stopped.subscribe();
+        let mut is_stopped = false;
         let mut forced = None;
         let status = loop {
             tokio::select! {
@@ -200,6 +209,10 @@ impl Instance for ToyInstance {
                 () = &mut limit, if forced.is_none() => {
                     forced = Some(Outcome::TimedOut);
                     let _ = kill_process_group(pid, Signal::KILL);
+                }
+                () = end_of(&mut stopped), if !is_stopped => {
+                    is_stopped = true;
+                    let _ = kill_process_group(pid, Signal::TERM);
                 }
                 () = end_of(&mut ended) => {
                     return Err(Error::new(ErrorKind::SandboxEnded, "execute", "it was killed").on("toy"));
@@ -270,7 +283,10 @@ impl Instance for ToyInstance {
         Err(unsupported("read the log", "toy"))
     }
 
-    async fn stop(&self, _: Duration) -> Result<()> {
+    async fn stop(&self, grace: Duration) -> Result<()> {
+        self.stopped.send_replace(true);
+        // It is closed when no execution runs. After the grace, they are killed.
+        let _ = tokio::time::timeout(grace, self.stopped.closed()).await;
         self.kill().await
     }
 
