@@ -21,7 +21,8 @@ use crate::{program, wheel};
 const PARENT: &str = "/var/tmp";
 
 /// The folder with the suite's own Python packages, the package cache and the certificate of this
-/// process. Installers find it through variables that must be set before the process starts; see [`package_variables`].
+/// process. Installers find it through variables that must be set before the process starts; see
+/// [`package_variables`].
 pub(crate) fn package_folder() -> PathBuf {
     Path::new(PARENT).join(name_with_pid(host_leftovers::FIXTURE, "packages"))
 }

@@ -28,9 +28,11 @@ pub const UNSPECIFIED: &str = "unspecified.test";
 /// Names below it have the loopback's address in the form of IPv6.
 pub const MAPPED: &str = "mapped.test";
 
-/// The names `0.special.test`, `1.special.test` and so on have these addresses. None is for everybody:
-/// the registries of IANA for special addresses, and those at which clouds serve metadata.
+/// The names `0.special.test`, `1.special.test` and so on have the [`SPECIAL_ADDRESSES`].
 pub const SPECIAL: &str = "special.test";
+
+/// Addresses that no rule without `private` allows: of IANA's registries of special-purpose
+/// addresses, and those at which clouds serve metadata.
 pub const SPECIAL_ADDRESSES: [&str; 30] = [
     "0.0.0.1",
     "10.255.255.254",

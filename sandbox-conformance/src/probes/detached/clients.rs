@@ -8,10 +8,10 @@ use super::{LIFETIME, in_detached};
 use crate::pool::ProbeSandbox;
 use crate::probes::prelude::*;
 
-/// How long the end of a client may take to reach its executions.
+/// How long executions may run on after the end of their client.
 const GONE: Duration = Duration::from_secs(10);
 
-/// The same where a client whose connection is lost may come back: the agent waits for a minute.
+/// The same where a client may come back after its connection was lost: the agent waits a minute.
 const GONE_FOR_GOOD: Duration = Duration::from_secs(75);
 
 /// The time limit of the program, and the lifetime of its sandbox. Neither may end it.

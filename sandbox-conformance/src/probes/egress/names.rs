@@ -112,7 +112,8 @@ impl Markers {
     }
 }
 
-/// The host must refuse each address itself. That one cannot be reached from here shows nothing.
+/// The host must deny each address. A failed connection is not enough: most of these addresses cannot
+/// be reached from a test host anyway.
 pub(super) async fn special_addresses(context: &mut ProbeContext) -> Result<(), ProbeError> {
     let markers = Markers::of(context);
     markers.host_control(context)?;

@@ -14,8 +14,8 @@ use crate::probes::prelude::*;
 const SECRET: &str = "PROBE_KEY";
 
 /// Sends one request with the secret to each host, as a header or as the key of a signature, and
-/// prints the status of the answers and the variable. The name server of the host does not know the
-/// names, so that control names the server.
+/// prints the status of each answer and the variable. Only sandboxes know the names of the hosts, so
+/// the host control sets `PROBE_SERVER`.
 const PROGRAM: &str = "
 import hashlib, hmac, http.client, os, socket, sys
 kind, port = sys.argv[1:3]
