@@ -68,7 +68,9 @@ fn has_source(log: &str, package: &str) -> bool {
     let package = normalized(package);
     let links = log.lines().filter_map(|line| line.split_once(&before));
     links.map(|(_, link)| link).any(|link| {
-        let path = link.split(['#', '?']).next().unwrap_or(link);
+        // The page with the link follows in parentheses.
+        let path = link.trim_start().split(['#', '?', ' ']).next();
+        let path = path.unwrap_or(link);
         let file = normalized(path.rsplit('/').next().unwrap_or(path));
         let version = file
             .strip_prefix(&*package)
@@ -145,8 +147,8 @@ mod tests {
 
     #[test]
     fn pip_output_determines_the_error_kind() {
-        let log =
-            "Skipping link: No sources permitted for docopt: https://r.example/docopt-0.1.tar.gz";
+        let log = "Skipping link: No sources permitted for docopt: \
+                   https://r.example/files/docopt-0.1.tar.gz (from https://r.example/simple/docopt/)";
         assert_eq!(kind(MISSING, log), ErrorKind::PackageNeedsBuild);
         assert_eq!(kind(MISSING, ""), ErrorKind::PackageNotFound);
         let other = "No sources permitted for docopt-ng: https://r.example/x.tar.gz";
