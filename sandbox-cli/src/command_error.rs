@@ -109,7 +109,7 @@ impl CommandError {
             Some("run") => {
                 "sandbox run --help shows the options; options of the program go after --".into()
             }
-            Some("create") if error.kind() == clap::error::ErrorKind::UnknownArgument => {
+            Some("create") if is_unknown_word(error) => {
                 "sandbox create --help shows the options; --name names the sandbox".to_owned()
             }
             None => "sandbox --help lists the commands".to_owned(),
@@ -212,6 +212,13 @@ impl CommandError {
             )));
         }
     }
+}
+
+/// Whether an argument that is no option was not expected, such as the name of a sandbox.
+fn is_unknown_word(error: &clap::Error) -> bool {
+    let argument = error.get(clap::error::ContextKind::InvalidArg);
+    error.kind() == clap::error::ErrorKind::UnknownArgument
+        && argument.is_some_and(|argument| !argument.to_string().starts_with('-'))
 }
 
 impl fmt::Display for CommandError {

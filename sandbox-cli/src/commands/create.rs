@@ -43,7 +43,7 @@ pub struct CreateArguments {
     name: Option<String>,
 
     /// Lifetime, such as 10m, 2h or a number of seconds [default: 1h]
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, alias = "lifetime", value_name = "TIME", value_parser = duration)]
     ttl: Option<Duration>,
 
     /// Print only warnings and errors
