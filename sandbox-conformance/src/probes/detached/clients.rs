@@ -86,7 +86,7 @@ async fn start_and_vanish(
     }
 }
 
-/// What a client is told of the end of a program.
+/// How a program ended, as reported to a client, or why it did not start.
 type Told = Result<(Outcome, Vec<DenialKind>), ErrorKind>;
 
 pub(super) async fn same_outcomes(context: &mut ProbeContext) -> Result<(), ProbeError> {
