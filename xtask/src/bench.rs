@@ -1,5 +1,6 @@
 //! `cargo xtask bench`: builds and runs `benches/backends`.
 
+use std::env;
 use std::path::PathBuf;
 use std::process::{ExitCode, Stdio};
 
@@ -47,27 +48,7 @@ pub fn run(arguments: &BenchArguments) -> Result<ExitCode, Failure> {
     if arguments.smoke {
         cargo.args(["--profile", "dev"]);
     }
-    cargo.arg("--");
-    if arguments.smoke {
-        cargo.arg("--smoke");
-    }
-    if let Some(iterations) = arguments.iterations {
-        cargo.args(["--iterations", &iterations.to_string()]);
-    }
-    if !arguments.only.is_empty() {
-        cargo.args(["--only", &arguments.only.join(",")]);
-    }
-    if let Some(program) = &arguments.program {
-        cargo.arg("--program").arg(program);
-    }
-    if let Some(python) = &arguments.python {
-        cargo.arg("--python").arg(python);
-    }
-    if let Some(image) = &arguments.image {
-        cargo.args(["--image", image]);
-    }
-    if !arguments.modules.is_empty() {
-        cargo.args(["--modules", &arguments.modules.join(",")]);
-    }
+    // The benchmark has the same options, so it gets the words behind `cargo xtask bench`.
+    cargo.arg("--").args(env::args_os().skip(2));
     engines::finish(cargo.stdin(Stdio::null()))
 }
