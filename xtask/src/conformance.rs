@@ -2,11 +2,11 @@
 //!
 //! The suite is a separate program, so that this one links no backend and compiles fast.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
-use crate::cargo::{Executable, Workspace, program};
+use crate::cargo::{Executable, PROGRAMS, Workspace, program};
 use crate::engines::{self, ScriptArguments};
 use crate::failure::Failure;
 use crate::interrupt;
@@ -37,22 +37,19 @@ pub fn run(arguments: &ScriptArguments) -> Result<ExitCode, Failure> {
         return engines::run("mutation-score.sh", arguments);
     }
     let suite = Suite::build()?;
-    let code = suite.run("conformance", &arguments.arguments)?;
     let measures_nothing =
         |word: &String| MEASURES_NOTHING.contains(&word.split('=').next().unwrap_or(word));
-    if arguments.arguments.iter().any(measures_nothing) {
-        return Ok(code);
+    match arguments.arguments.iter().any(measures_nothing) {
+        true => suite.run(&arguments.arguments),
+        false => suite.measure(&arguments.arguments),
     }
-    let other = suite.run_other_pods(&arguments.arguments)?;
-    Ok(worse(code, other))
 }
 
 /// The exit code of two runs: the first failure.
 pub fn worse(first: ExitCode, second: ExitCode) -> ExitCode {
-    if first == ExitCode::SUCCESS {
-        second
-    } else {
-        first
+    match first == ExitCode::SUCCESS {
+        true => second,
+        false => first,
     }
 }
 
@@ -60,12 +57,12 @@ pub fn worse(first: ExitCode, second: ExitCode) -> ExitCode {
 pub fn named(arguments: &[String], option: &str) -> Vec<String> {
     let with_equals = format!("{option}=");
     let after = arguments.windows(2).filter(|pair| pair[0] == option);
-    let values = after.map(|pair| pair[1].as_str()).chain(
-        arguments
-            .iter()
-            .filter_map(|word| word.strip_prefix(&with_equals)),
-    );
-    values
+    let joined = arguments
+        .iter()
+        .filter_map(|word| word.strip_prefix(&with_equals));
+    after
+        .map(|pair| pair[1].as_str())
+        .chain(joined)
         .flat_map(|list| list.split(',').map(str::to_owned))
         .collect()
 }
@@ -87,7 +84,7 @@ impl Suite {
     /// If cargo fails.
     pub fn build() -> Result<Self, Failure> {
         let workspace = Workspace::find()?;
-        let built = workspace.build_programs()?;
+        let built = workspace.build(PROGRAMS)?;
         Ok(Self { workspace, built })
     }
 
@@ -98,43 +95,39 @@ impl Suite {
     }
 
     /// Runs the suite on this workspace's profiles and documents, and passes its exit code on.
-    /// Interrupted, it waits until the suite has cleaned up. `reports` is below the target folder.
+    /// Interrupted, it waits until the suite has cleaned up.
     ///
     /// # Errors
     ///
     /// If the suite cannot be started.
-    pub fn run(&self, reports: &str, arguments: &[String]) -> Result<ExitCode, Failure> {
-        interrupt::run(&mut self.command(reports, arguments)?, CLEAN_UP)
+    pub fn run(&self, arguments: &[String]) -> Result<ExitCode, Failure> {
+        interrupt::run(self.command("conformance", arguments)?, CLEAN_UP)
     }
 
-    /// Measures the pod profile that is not the default, if the arguments include the backend and a
-    /// cluster answers.
+    /// Runs the suite, and then on the pod profile that is not the default, if the arguments
+    /// include the backend and a cluster answers.
     ///
     /// # Errors
     ///
     /// If the suite cannot be started.
-    pub fn run_other_pods(&self, arguments: &[String]) -> Result<ExitCode, Failure> {
+    pub fn measure(&self, arguments: &[String]) -> Result<ExitCode, Failure> {
+        let code = self.run(arguments)?;
         let (variable, profile) = OTHER_PODS;
         let tiers = named(arguments, "--tier");
         let is_measured = tiers.is_empty() || tiers.iter().any(|tier| tier == CLUSTER);
         if !is_measured || std::env::var_os(variable).is_some() || !engines::has_cluster() {
-            return Ok(ExitCode::SUCCESS);
+            return Ok(code);
         }
         let reports = format!("conformance/{CLUSTER}-{profile}");
         let mut command = self.command(&reports, &only_cluster(arguments))?;
-        interrupt::run(command.env(variable, profile), CLEAN_UP)
+        command.env(variable, profile);
+        Ok(worse(code, interrupt::run(command, CLEAN_UP)?))
     }
 
+    /// The suite with its reports in a folder below the target folder.
     fn command(&self, reports: &str, arguments: &[String]) -> Result<Command, Failure> {
-        let root = &self.workspace.root;
-        let mut command = Command::new(program(&self.built, PACKAGE)?);
+        let mut command = command(program(&self.built, PACKAGE)?, &self.workspace.root);
         command
-            .arg("--matrix")
-            .arg(root.join(PROFILES))
-            .arg("--document")
-            .arg(root.join("docs/matrix.md"))
-            .arg("--summary")
-            .arg(root.join("README.md"))
             .arg("--reports")
             .arg(self.workspace.target.join(reports))
             .args(arguments)
@@ -151,13 +144,23 @@ impl Suite {
     }
 }
 
+/// The suite with the profiles and documents of the workspace at `root`.
+pub fn command(program: &Path, root: &Path) -> Command {
+    let mut command = Command::new(program);
+    command
+        .arg("--matrix")
+        .arg(root.join(PROFILES))
+        .arg("--document")
+        .arg(root.join("docs/matrix.md"))
+        .arg("--summary")
+        .arg(root.join("README.md"));
+    command
+}
+
 /// The arguments for a run on the cluster only, without the self-checks, which another run has.
 fn only_cluster(arguments: &[String]) -> Vec<String> {
-    let requires = named(arguments, "--require")
-        .iter()
-        .any(|tier| tier == CLUSTER);
     let mut only = vec!["--tier".to_owned(), CLUSTER.to_owned()];
-    if requires {
+    if named(arguments, "--require").contains(&only[1]) {
         only.extend(["--require".to_owned(), CLUSTER.to_owned()]);
     }
     let mut rest = arguments.iter();

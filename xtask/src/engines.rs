@@ -16,9 +16,9 @@ const KUBERNETES: &str = "k8s";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Account {
     /// The user's number.
-    pub user: u32,
+    pub uid: u32,
     /// The number of the user's group.
-    pub group: u32,
+    pub gid: u32,
     /// Names and values.
     pub environment: Vec<(String, String)>,
 }
@@ -114,8 +114,9 @@ pub fn own_kubeconfig() -> Result<String, Failure> {
 
 /// Whether there is a cluster that answers.
 pub fn has_cluster() -> bool {
-    let status = script("engines.sh").map(|mut status| output(status.args(["status", KUBERNETES])));
-    matches!(status, Ok(Ok(_)))
+    script("engines.sh")
+        .and_then(|mut status| output(status.args(["status", KUBERNETES])))
+        .is_ok()
 }
 
 /// The user of rootless Podman.
@@ -131,14 +132,14 @@ pub fn rootless_owner() -> Result<Account, Failure> {
 /// Reads the user, the group, and then a variable in each line.
 fn parse_owner(text: &str) -> Option<Account> {
     let mut lines = text.lines();
-    let (user, group) = (lines.next()?.parse().ok()?, lines.next()?.parse().ok()?);
+    let (uid, gid) = (lines.next()?.parse().ok()?, lines.next()?.parse().ok()?);
     let variable = |line: &str| {
         let (name, value) = line.split_once('=')?;
         Some((name.to_owned(), value.to_owned()))
     };
     Some(Account {
-        user,
-        group,
+        uid,
+        gid,
         environment: lines.map(variable).collect::<Option<_>>()?,
     })
 }
@@ -169,7 +170,7 @@ mod tests {
     #[test]
     fn account_is_parsed_as_two_numbers_and_variables() {
         let owner = parse_owner("1001\n1002\nHOME=/home\nA=b=c\n").expect("an account");
-        assert_eq!((owner.user, owner.group), (1001, 1002));
+        assert_eq!((owner.uid, owner.gid), (1001, 1002));
         assert_eq!(owner.environment[1], ("A".into(), "b=c".into()));
         assert_eq!(parse_owner("1001\n"), None);
         assert_eq!(parse_owner("1001\n1002\nHOME\n"), None);

@@ -1,42 +1,24 @@
-//! The one error type of the tasks: what failed, and what to do about it.
+//! The one error type of the tasks.
 
 use std::fmt;
 
 /// A failed task. `Display` is a single line unless the text contains the end of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
-    what: String,
-    fix: Option<String>,
-}
+pub struct Failure(String);
 
 impl Failure {
-    /// A failure that `what` describes in full: the object, the operation and the reason.
+    /// A failure that `what` describes in full: the object, the operation and the reason. What the
+    /// reader should do, if anything, follows behind `; fix: `.
     pub fn new(what: impl Into<String>) -> Self {
-        Self {
-            what: what.into(),
-            fix: None,
-        }
-    }
-
-    /// Adds what the reader should do, as a command or an imperative phrase.
-    #[must_use]
-    pub fn with_fix(mut self, fix: impl Into<String>) -> Self {
-        self.fix = Some(fix.into());
-        self
+        Self(what.into())
     }
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.what)?;
-        match &self.fix {
-            Some(fix) => write!(formatter, "; fix: {fix}"),
-            None => Ok(()),
-        }
+        self.0.fmt(formatter)
     }
 }
-
-impl std::error::Error for Failure {}
 
 /// Turns any error into a [`Failure`] that says what was being done.
 pub trait Context<T> {
@@ -45,12 +27,12 @@ pub trait Context<T> {
     /// # Errors
     ///
     /// The same error, as a [`Failure`].
-    fn context(self, doing: impl FnOnce() -> String) -> Result<T, Failure>;
+    fn context<D: fmt::Display>(self, doing: impl FnOnce() -> D) -> Result<T, Failure>;
 }
 
 impl<T, E: fmt::Display> Context<T> for Result<T, E> {
-    fn context(self, doing: impl FnOnce() -> String) -> Result<T, Failure> {
-        self.map_err(|error| Failure::new(format!("{}: {error}", doing())))
+    fn context<D: fmt::Display>(self, doing: impl FnOnce() -> D) -> Result<T, Failure> {
+        self.map_err(|error| Failure(format!("{}: {error}", doing())))
     }
 }
 
@@ -59,13 +41,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn display_joins_what_and_fix() {
-        let failure = Failure::new("docker: no socket").with_fix("start it");
-        assert_eq!(failure.to_string(), "docker: no socket; fix: start it");
-        let bare: Result<(), Failure> = Err("denied").context(|| "cannot open /x".to_owned());
-        assert_eq!(
-            bare.map_err(|e| e.to_string()),
-            Err("cannot open /x: denied".to_owned())
-        );
+    fn context_precedes_the_error() {
+        let failed: Result<(), Failure> = Err("denied").context(|| "cannot open /x");
+        assert_eq!(failed, Err(Failure::new("cannot open /x: denied")));
     }
 }

@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-use crate::cargo::{ExecutableKind, Workspace, program};
+use crate::cargo::{ExecutableKind, PROGRAMS, TESTS, Workspace, program};
+use crate::conformance;
 use crate::engines::{ScriptArguments, finish, script};
 use crate::failure::Failure;
 
@@ -17,13 +18,13 @@ const PACKAGE: &str = "sandbox-local";
 pub fn run(arguments: &ScriptArguments) -> Result<ExitCode, Failure> {
     let workspace = Workspace::find()?;
     let mut command = script("guest.sh")?;
-    let programs = workspace.build_programs()?;
+    let programs = workspace.build(PROGRAMS)?;
     command.env("SANDBOX", program(&programs, "sandbox")?);
-    command.env("SUITE", program(&programs, "sandbox-conformance")?);
+    command.env("SUITE", program(&programs, conformance::PACKAGE)?);
     if arguments.arguments.iter().any(|word| word == "--tests") {
         let folder = workspace.root.join(PACKAGE);
         // Endurance takes minutes on a machine that is not emulated.
-        let tests = workspace.build_tests()?;
+        let tests = workspace.build(TESTS)?;
         let files: Vec<String> = tests
             .iter()
             .filter(|test| test.kind != ExecutableKind::Program && test.package == folder)

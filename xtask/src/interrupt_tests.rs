@@ -1,5 +1,5 @@
-use std::io::{BufRead, BufReader};
-use std::process::{ChildStdout, Stdio};
+use std::io::{BufRead, BufReader, Read as _};
+use std::process::{Child, ChildStdout, Stdio};
 
 use super::*;
 
@@ -28,7 +28,8 @@ fn interrupted_program() {
         .parse()
         .expect("seconds");
     let mut command = Command::new("sh");
-    let code = wait(command.args(["-c", &script]), Duration::from_secs(patience));
+    command.args(["-c", &script]);
+    let code = wait(command, Duration::from_secs(patience));
     std::process::exit(code.expect("an exit code").into());
 }
 
@@ -59,14 +60,9 @@ impl Interrupted {
 
     /// Reads lines until this one.
     fn until(&mut self, word: &str) {
-        let mut line = String::new();
-        while line.trim_end() != word {
-            line.clear();
-            assert!(
-                self.output.read_line(&mut line).expect("output") > 0,
-                "no {word:?}"
-            );
-        }
+        let mut lines = self.output.by_ref().lines();
+        let found = lines.any(|line| line.expect("output") == word);
+        assert!(found, "no {word:?}");
     }
 
     fn send(&self, signal: Signal) {

@@ -16,7 +16,6 @@ mod failure;
 mod guest;
 mod interrupt;
 mod matrix;
-mod process;
 mod test;
 
 /// Tasks of the sandbox workspace.

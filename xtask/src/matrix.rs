@@ -2,12 +2,11 @@
 
 use std::fs;
 use std::os::unix::process::CommandExt;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use crate::conformance::{PACKAGE, Suite, named, worse};
 use crate::engines;
 use crate::failure::{Context, Failure};
-use crate::process;
 use crate::test::user::{User, copy_file};
 
 /// What to do with the committed matrix.
@@ -39,23 +38,21 @@ pub struct MeasureArguments {
 /// If the suite cannot be built or started, or a profile cannot be written.
 pub fn run(arguments: &MeasureArguments) -> Result<ExitCode, Failure> {
     let suite = Suite::build()?;
-    let committed = |mode: &str| suite.run("conformance", &[mode.to_owned()]);
+    let committed = |mode: &str| suite.run(&[mode.to_owned()]);
     let measured = |mode: &str| {
         let mut words = arguments.suite.clone();
         words.push(mode.to_owned());
-        let code = suite.run("conformance", &words)?;
-        Ok(worse(code, suite.run_other_pods(&words)?))
+        suite.measure(&words)
     };
     if arguments.check_committed {
         return committed("--check-committed");
     }
     if arguments.write {
         let code = measured("--write-profile")?;
-        if process::is_root() {
+        if rustix::process::geteuid().is_root() {
             write_as_others(&suite, &named(&arguments.suite, "--tier"))?;
         }
-        let rendered = committed("--render")?;
-        return Ok(worse(code, rendered));
+        return Ok(worse(code, committed("--render")?));
     }
     let offline = committed("--check-committed")?;
     Ok(worse(offline, measured("--check")?))
@@ -64,14 +61,14 @@ pub fn run(arguments: &MeasureArguments) -> Result<ExitCode, Failure> {
 /// Measures the backends whose results depend on the user, as users other than root.
 fn write_as_others(suite: &Suite, tiers: &[String]) -> Result<(), Failure> {
     let includes = |name: &str| tiers.is_empty() || tiers.iter().any(|tier| tier == name);
-    let (workspace, programs) = (&suite.workspace, suite.built.iter().collect::<Vec<_>>());
+    let (workspace, built) = (&suite.workspace, &suite.built);
     if includes("local") {
-        write_as(suite, "local", &User::ordinary(workspace, &programs)?)?;
+        write_as(suite, "local", &User::ordinary(workspace, built)?)?;
     }
     if includes("podman") {
         match engines::rootless_owner() {
             Ok(owner) => {
-                let user = User::with_account(owner, workspace, &programs)?;
+                let user = User::with_account(owner, workspace, built)?;
                 write_as(suite, "podman", &user)?;
             }
             Err(failure) => eprintln!("not measured: {failure}"),
@@ -83,23 +80,22 @@ fn write_as_others(suite: &Suite, tiers: &[String]) -> Result<(), Failure> {
 /// Measures a backend as another user, and copies the profile into the workspace.
 fn write_as(suite: &Suite, tier: &str, user: &User) -> Result<(), Failure> {
     let profiles = user.temporary().join("matrix");
-    let status = Command::new(user.program(PACKAGE))
+    let uid = user.account.uid;
+    let status = user
+        .command(PACKAGE, user.temporary())
         .args(["--tier", tier, "--skip-self-checks", "--write-profile"])
         .arg("--matrix")
         .arg(&profiles)
         .arg("--reports")
         .arg(user.temporary().join("reports"))
-        .current_dir(user.temporary())
-        .env_clear()
-        .envs(user.environment())
-        .uid(user.uid())
-        .gid(user.gid())
+        .uid(uid)
+        .gid(user.account.gid)
         .status()
-        .context(|| format!("cannot start the suite as user {}", user.uid()))?;
+        .context(|| format!("cannot start the suite as user {uid}"))?;
     if !status.success() {
-        eprintln!("as user {} the suite ended with {status}", user.uid());
+        eprintln!("as user {uid} the suite ended with {status}");
     }
-    let doing = || format!("no profile as user {}", user.uid());
+    let doing = || format!("no profile as user {uid}");
     for entry in fs::read_dir(&profiles).context(doing)? {
         let entry = entry.context(doing)?;
         // The tiers that are measured as another user have the names of their backends.

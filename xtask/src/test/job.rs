@@ -2,16 +2,16 @@
 
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::Arc;
 use std::time::Duration;
 
 use clap::ValueEnum;
 
-use super::user::User;
+use super::requirements::Requirement;
 use crate::cargo::{Executable, ExecutableKind};
+use crate::conformance::PACKAGE as SUITE;
 
-/// The program of the conformance suite, and its package.
-pub const SUITE: &str = "sandbox-conformance";
+/// The time limit of one test program or one run of the suite.
+const TEST_LIMIT: Duration = Duration::from_secs(30 * 60);
 
 /// Jobs of one lane run one after the other. Lanes run in parallel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -32,15 +32,14 @@ pub enum Lane {
 }
 
 impl Lane {
-    /// The name, as in the arguments.
-    pub fn name(self) -> &'static str {
+    /// The engine that its jobs use.
+    pub fn engine(self) -> Option<Requirement> {
         match self {
-            Self::Checks => "checks",
-            Self::Local => "local",
-            Self::Docker => "docker",
-            Self::Podman => "podman",
-            Self::PodmanRootless => "podman-rootless",
-            Self::Kubernetes => "k8s",
+            Self::Checks | Self::Local => None,
+            Self::Docker => Some(Requirement::Docker),
+            Self::Podman => Some(Requirement::Podman),
+            Self::PodmanRootless => Some(Requirement::PodmanRootless),
+            Self::Kubernetes => Some(Requirement::Kubernetes),
         }
     }
 }
@@ -80,10 +79,25 @@ pub struct Job {
     pub limit: Duration,
     /// How its counts are read.
     pub output: OutputKind,
-    /// The user that runs it, if not the caller.
-    pub user: Option<Arc<User>>,
+    /// The numbers of the user that runs it and of the group, if not the caller's.
+    pub user: Option<(u32, u32)>,
     /// A program to copy for that user before the job, and the target.
     pub copy: Option<(PathBuf, PathBuf)>,
+}
+
+impl Job {
+    /// A job of the caller.
+    pub fn new(lane: Lane, name: impl Into<String>, command: Command, output: OutputKind) -> Self {
+        Self {
+            lane,
+            name: name.into(),
+            command,
+            limit: TEST_LIMIT,
+            output,
+            user: None,
+            copy: None,
+        }
+    }
 }
 
 /// Whether a test program runs the probes that a job of the suite runs.

@@ -6,17 +6,18 @@
 
 use std::fs;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
-use crate::cargo::{Executable, ExecutableKind, Workspace};
+use clap::ValueEnum;
+use tokio::sync::Semaphore;
+
+use crate::cargo::{QUICK_TESTS, TESTS, Workspace};
 use crate::engines;
-use crate::failure::Failure;
-use crate::process;
+use crate::failure::{Context, Failure};
 
 mod job;
-mod permits;
 mod plan;
 mod requirements;
 mod results;
@@ -26,7 +27,6 @@ pub mod supervise;
 pub mod user;
 
 use job::{Extent, Job, Lane};
-use permits::Permits;
 use plan::Planner;
 use requirements::{Requirement, Requirements};
 use summary::Summary;
@@ -74,6 +74,12 @@ impl TestArguments {
     }
 }
 
+/// The name of a lane or of a requirement, as in the arguments.
+fn name_of(value: &impl ValueEnum) -> String {
+    let value = value.to_possible_value();
+    value.map_or(String::new(), |value| value.get_name().to_owned())
+}
+
 /// Runs the chosen jobs and prints the summary on stdout. Exits with 1 if a job has failed.
 ///
 /// # Errors
@@ -86,27 +92,17 @@ pub fn run(arguments: &TestArguments) -> Result<ExitCode, Failure> {
     eprintln!("==> build");
     let start = Instant::now();
     let built = match arguments.extent() {
-        Extent::Quick => workspace.build_quick_tests()?,
-        Extent::Commit | Extent::Full => workspace.build_tests()?,
+        Extent::Quick => workspace.build(QUICK_TESTS)?,
+        Extent::Commit | Extent::Full => workspace.build(TESTS)?,
     };
-    summary.built(start.elapsed());
-    let programs: Vec<&Executable> = built
-        .iter()
-        .filter(|built| built.kind == ExecutableKind::Program)
-        .collect();
-    let as_root = process::is_root() && arguments.extent() != Extent::Quick && !arguments.list;
-    let user = match as_root {
-        true => Some(Arc::new(User::ordinary(&workspace, &programs)?)),
-        false => None,
-    };
-    let rootless = match as_root && requirements.uses(Requirement::PodmanRootless) {
-        true => {
-            let account = engines::rootless_owner()?;
-            let user = User::with_account(account, &workspace, &programs)?;
-            Some(Arc::new(user))
-        }
-        false => None,
-    };
+    summary.took("build", start.elapsed());
+    let is_root = rustix::process::geteuid().is_root();
+    let as_root = is_root && arguments.extent() != Extent::Quick && !arguments.list;
+    let ordinary = || User::ordinary(&workspace, &built);
+    let user = as_root.then(ordinary).transpose()?;
+    let owner = || User::with_account(engines::rootless_owner()?, &workspace, &built);
+    let has_owner = as_root && requirements.uses(Requirement::PodmanRootless);
+    let rootless = has_owner.then(owner).transpose()?;
     // A cluster that the user has for other work is used only if it is required.
     let own_kubeconfig = engines::own_kubeconfig()?;
     let kubeconfig = match requirements.requires(Requirement::Kubernetes) {
@@ -127,7 +123,7 @@ pub fn run(arguments: &TestArguments) -> Result<ExitCode, Failure> {
     jobs.retain(|job| arguments.includes(job));
     if arguments.list {
         for job in &jobs {
-            println!("{}: {}", job.lane.name(), job.name);
+            println!("{}: {}", name_of(&job.lane), job.name);
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -145,24 +141,25 @@ pub fn run(arguments: &TestArguments) -> Result<ExitCode, Failure> {
     // More would leave too little of the processors for tests that measure time, and fewer would
     // leave processors idle.
     let processors = thread::available_parallelism().map_or(2, usize::from);
-    // The local lane never waits. It has the most jobs, so it would be the last to end by far if each
-    // of them waited for the long jobs of other lanes.
-    let permits = Permits::new((2 * processors - 1).max(1));
+    let permits = Semaphore::new((2 * processors - 1).max(1));
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    let runtime = runtime.context(|| "cannot wait for other jobs")?;
     thread::scope(|scope| {
         for (lane, jobs) in lanes {
-            let (shared, logs, permits) = (&shared, &logs, &permits);
+            let (shared, logs, permits, runtime) = (&shared, &logs, &permits, &runtime);
             scope.spawn(move || {
                 let start = Instant::now();
                 for job in jobs {
-                    let done = match lane {
-                        Lane::Local => runner::run(job, logs),
-                        _ => permits.hold(|| runner::run(job, logs)),
-                    };
+                    // The local lane never waits. It has the most jobs, so it would be the last to
+                    // end by far if each of them waited for the long jobs of other lanes.
+                    let permit = (lane != Lane::Local).then(|| runtime.block_on(permits.acquire()));
+                    let done = runner::run(&job, logs);
+                    drop(permit);
                     let mut summary = shared.lock().unwrap_or_else(PoisonError::into_inner);
                     summary.add(done);
                 }
                 let mut summary = shared.lock().unwrap_or_else(PoisonError::into_inner);
-                summary.lane_done(lane, start.elapsed());
+                summary.took(&name_of(&lane), start.elapsed());
             });
         }
     });

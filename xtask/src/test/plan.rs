@@ -2,21 +2,20 @@
 
 mod suites;
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
 use std::time::Duration;
 
-use super::job::{Extent, Job, Lane, OutputKind, SUITE, lane_of, measured_by_suite};
+use super::job::{Extent, Job, Lane, OutputKind, lane_of, measured_by_suite};
+use super::name_of;
 use super::requirements::{Requirement, Requirements};
 use super::user::User;
-use crate::cargo::{BACKENDS, Executable, ExecutableKind, SCOPE, Workspace};
-use crate::conformance::PROFILES;
+use crate::cargo::{Executable, ExecutableKind, SCOPE, Workspace, programs};
+use crate::conformance::PACKAGE as SUITE;
 use crate::failure::{Context, Failure};
 
 /// The time limit for one tool that checks the whole workspace on a slow machine.
 const TOOL_LIMIT: Duration = Duration::from_secs(40 * 60);
-/// The time limit of one test program or one run of the suite.
-const TEST_LIMIT: Duration = Duration::from_secs(30 * 60);
 /// Selects quick tests of the local backend's main functions.
 const CORE_OF_LOCAL: [&str; 4] = ["isolation::", "lifetime::", "limits::", "streams::"];
 /// The packages whose behavior depends on the user.
@@ -49,9 +48,9 @@ pub struct Planner<'a> {
     /// How much to run.
     pub extent: Extent,
     /// The ordinary user, if root runs this.
-    pub user: Option<Arc<User>>,
+    pub user: Option<User>,
     /// The user of rootless Podman, if root runs this.
-    pub rootless: Option<Arc<User>>,
+    pub rootless: Option<User>,
     /// The cluster's configuration for tests.
     pub kubeconfig: String,
     /// Whether `cargo xtask engines up k8s` started that cluster; tests may then kill its daemons.
@@ -68,22 +67,18 @@ impl Planner<'_> {
         // and compilers use the processors that other lanes leave at the end.
         let mut jobs = self.tests()?;
         jobs.extend(self.checks()?);
-        jobs.extend(self.local_suites()?);
+        jobs.push(self.local_suite()?);
         if self.extent == Extent::Full {
             jobs.push(self.real_clients()?);
         }
         if self.extent != Extent::Quick {
-            for (requirement, lane) in [
-                (Requirement::Docker, Lane::Docker),
-                (Requirement::Podman, Lane::Podman),
-                (Requirement::Kubernetes, Lane::Kubernetes),
-            ] {
-                if self.requirements.uses(requirement) {
-                    jobs.extend(self.engine_suites(requirement, lane)?);
+            for lane in [Lane::Docker, Lane::Podman, Lane::Kubernetes] {
+                if let Some(engine) = self.usable_engine(lane) {
+                    jobs.extend(self.engine_suites(lane, engine)?);
                 }
             }
             if let Some(user) = &self.user {
-                jobs.extend(self.tests_as_user(user)?);
+                jobs.extend(self.tests_as_user(user));
             }
             if let Some(user) = &self.rootless {
                 jobs.extend(self.rootless(user)?);
@@ -92,307 +87,232 @@ impl Planner<'_> {
         Ok(jobs)
     }
 
+    fn usable_engine(&self, lane: Lane) -> Option<Requirement> {
+        let engine = lane.engine();
+        engine.filter(|engine| self.requirements.uses(*engine))
+    }
+
     fn checks(&self) -> Result<Vec<Job>, Failure> {
         // A file that was removed and is not committed yet is listed too.
         let format = "git ls-files --deduplicate '*.rs' | while read -r file; do \
                       [ ! -f \"$file\" ] || echo \"$file\"; done | xargs rustfmt --check";
-        let mut shell = Command::new("bash");
-        shell.args(["-o", "pipefail", "-c", format]);
-        shell.current_dir(&self.workspace.root);
         let scripts = "for file in .ci/run ci/*.sh ci/guest/*.sh; do bash -n \"$file\" || exit; done; \
                        ! command -v shellcheck || \
                        shellcheck -ax -P SCRIPTDIR -S warning .ci/run ci/{clients,engines,images,guest,mutation-score,newer-engine}.sh";
-        let mut lint = Command::new("bash");
-        lint.args(["-c", scripts]);
-        lint.current_dir(&self.workspace.root);
         let mut clippy = self.workspace.cargo();
         clippy.args(["clippy", "--all-targets"]).args(SCOPE);
         clippy.args(["--", "-D", "warnings"]);
+        let mut committed = self.suite(None)?;
+        committed.arg("--check-committed");
         let mut jobs = vec![
-            self.tool("format", shell),
-            self.tool("shell scripts", lint),
-            self.tool("clippy", clippy),
-            self.tool("matrix", self.suite_command(&["--check-committed"])),
+            tool("format", self.bash(format)),
+            tool("shell scripts", self.bash(scripts)),
+            tool("clippy", clippy),
+            tool("matrix", committed),
         ];
         if self.extent == Extent::Quick {
             return Ok(jobs);
         }
         let mut docs = self.workspace.cargo();
-        docs.args(["doc", "--workspace", "--no-deps", "--features", BACKENDS]);
+        docs.args(["doc", "--no-deps"]).args(SCOPE);
         let flags = std::env::var("RUSTDOCFLAGS").unwrap_or_default();
         docs.env("RUSTDOCFLAGS", format!("{flags} -D warnings"));
         // Under `nice`, `/proc/self/exe` would be `nice`.
         let own = std::env::current_exe();
-        let own = own.context(|| "cannot find this program".to_owned())?;
+        let own = own.context(|| "cannot find this program")?;
         let mut bench = Command::new(own);
         bench.args(["bench", "--smoke"]);
         let mut examples = self.workspace.cargo();
         examples.args(["test", "--doc"]).args(SCOPE);
-        jobs.push(self.tool("docs", docs));
+        jobs.push(tool("docs", docs));
         jobs.push(Job {
             output: OutputKind::ManyTests,
-            ..self.tool("examples in the documentation", examples)
+            ..tool("examples in the documentation", examples)
         });
-        jobs.push(self.tool("benchmark, once", bench));
+        jobs.push(tool("benchmark, once", bench));
         Ok(jobs)
     }
 
-    fn tool(&self, name: &str, command: Command) -> Job {
-        Job {
-            lane: Lane::Checks,
-            name: name.to_owned(),
-            command,
-            limit: TOOL_LIMIT,
-            output: OutputKind::Plain,
-            user: None,
-            copy: None,
-        }
+    fn bash(&self, script: &str) -> Command {
+        let mut bash = Command::new("bash");
+        bash.args(["-o", "pipefail", "-c", script]);
+        bash.current_dir(&self.workspace.root);
+        bash
     }
 
     /// The test programs, as the caller.
     fn tests(&self) -> Result<Vec<Job>, Failure> {
         let mut jobs = Vec::new();
-        for test in self
-            .built
-            .iter()
-            .filter(|built| built.kind != ExecutableKind::Program)
-        {
+        for test in self.built {
             let package = self.package(test);
             let lane = lane_of(&package, test);
-            let usable = match lane {
-                Lane::Docker => self.requirements.uses(Requirement::Docker),
-                Lane::Podman => self.requirements.uses(Requirement::Podman),
-                Lane::PodmanRootless => self.requirements.uses(Requirement::PodmanRootless),
-                Lane::Kubernetes => self.requirements.uses(Requirement::Kubernetes),
-                Lane::Checks | Lane::Local => true,
-            };
-            if !usable || measured_by_suite(&package, test) {
+            let usable = lane.engine().is_none() || self.usable_engine(lane).is_some();
+            if test.kind == ExecutableKind::Program || !usable || measured_by_suite(&package, test)
+            {
                 continue;
             }
-            let mut command = self.test_command(test);
+            let mut job = self.test_job(lane, test);
             match (&*package, &*test.name, self.extent) {
                 ("sandbox-local", "local", Extent::Quick) => {
                     // These programs take one filter.
-                    for filter in CORE_OF_LOCAL {
-                        let mut command = self.test_command(test);
-                        command.arg(filter);
-                        let mut job = self.test_job(lane, test, command);
+                    jobs.extend(CORE_OF_LOCAL.map(|filter| {
+                        let mut job = self.test_job(lane, test);
+                        job.command.arg(filter);
                         job.name = format!("{} {filter}", job.name);
-                        jobs.push(job);
-                    }
+                        job
+                    }));
                     continue;
                 }
                 (_, _, Extent::Quick) if test.kind == ExecutableKind::IntegrationTests => continue,
-                (SUITE, "interrupts", _) => {
-                    command.args(["--skip", "docker::", "--skip", "podman::"]);
-                }
+                (SUITE, "interrupts", _) => skip(&mut job, &["docker::", "podman::"]),
                 ("sandbox-local", "endurance", Extent::Commit) => {
-                    command.args(["--skip", "without_user_namespaces"]);
+                    skip(&mut job, &["without_user_namespaces"]);
                 }
                 _ => {}
             }
             if self.user.is_some() && USER_PACKAGES.contains(&&*package) {
                 // Another job of this run is the same as an ordinary user.
-                command.args(["--skip", "as_an_ordinary_user"]);
-                command.args(["--skip", "as_ordinary_user"]);
+                skip(&mut job, &["as_an_ordinary_user", "as_ordinary_user"]);
             }
             let kills_node = self.extent == Extent::Full
                 && self.owns_cluster
                 && (&*package, &*test.name) == ("sandbox-k8s", "faults");
             if kills_node {
-                command.env("SANDBOX_FAULTS_OWN_CLUSTER", "1");
+                job.command.env("SANDBOX_FAULTS_OWN_CLUSTER", "1");
             }
-            jobs.push(self.test_job(lane, test, command));
+            jobs.push(job);
             if kills_node {
                 let mut up = Command::new(self.workspace.root.join("ci/engines.sh"));
                 up.args(["up", "k8s"]);
                 jobs.push(Job {
                     lane,
-                    ..self.tool("repair of the node", up)
+                    ..tool("repair of the node", up)
                 });
             }
         }
         if self.extent == Extent::Full {
-            for (requirement, lane) in [
-                (Requirement::Docker, Lane::Docker),
-                (Requirement::Podman, Lane::Podman),
-            ] {
-                if self.requirements.uses(requirement) {
-                    let interrupts = self.test(SUITE, "interrupts")?;
-                    let mut command = self.test_command(interrupts);
-                    command.arg(format!("{}::", requirement.name()));
-                    jobs.push(self.test_job(lane, interrupts, command));
+            for lane in [Lane::Docker, Lane::Podman] {
+                if let Some(engine) = self.usable_engine(lane) {
+                    let mut job = self.test_job(lane, self.test(SUITE, "interrupts")?);
+                    job.command.arg(format!("{}::", name_of(&engine)));
+                    jobs.push(job);
                 }
             }
         }
         Ok(jobs)
     }
 
-    fn test_job(&self, lane: Lane, test: &Executable, mut command: Command) -> Job {
-        let required: &[Requirement] = match lane {
-            Lane::Checks | Lane::Local => &[Requirement::Local, Requirement::Browser],
-            Lane::Docker => &[Requirement::Docker],
-            Lane::Podman => &[Requirement::Podman],
-            Lane::PodmanRootless => &[Requirement::PodmanRootless],
-            Lane::Kubernetes => &[Requirement::Kubernetes],
-        };
-        command.env("SANDBOX_REQUIRE", self.requirements.names(required));
-        Job {
-            lane,
-            name: self.test_name(test),
-            command,
-            limit: TEST_LIMIT,
-            output: OutputKind::Tests,
-            user: None,
-            copy: None,
-        }
-    }
-
     /// A test program with the environment that `cargo test` gives it.
-    fn test_command(&self, test: &Executable) -> Command {
+    fn test_job(&self, lane: Lane, test: &Executable) -> Job {
         let mut command = Command::new(&test.path);
         command
-            .current_dir(&test.package)
             .env("CARGO", self.workspace.cargo().get_program())
-            .env("CARGO_MANIFEST_DIR", &test.package)
-            .env("CARGO_PKG_NAME", self.package(test))
             .env("KUBECONFIG", &self.kubeconfig);
-        self.set_common(&mut command);
-        for program in self.programs() {
-            let variable = format!("CARGO_BIN_EXE_{}", program.name);
-            command.env(variable, &program.path);
-        }
-        command
+        self.set_common(&mut command, test, &test.package, |program| {
+            program.path.clone()
+        });
+        let required = match lane.engine() {
+            Some(engine) => self.requirements.names(&[engine]),
+            None => self
+                .requirements
+                .names(&[Requirement::Local, Requirement::Browser]),
+        };
+        command.env("SANDBOX_REQUIRE", required);
+        Job::new(lane, self.test_name(test), command, OutputKind::Tests)
     }
 
-    fn set_common(&self, command: &mut Command) {
-        // A snapshot that differs is a failure, never a new file in the checkout.
-        command.env("INSTA_UPDATE", "no");
-        // Jobs of this run measure every backend with the suite.
-        let measured = "docker,podman,k8s,local,self-checks";
-        command.env("SANDBOX_MEASURED_ELSEWHERE", measured);
+    /// Sets what tests of the caller and of other users have in common. `folder` is the package's,
+    /// and `file` is where that user has a program.
+    fn set_common(
+        &self,
+        command: &mut Command,
+        test: &Executable,
+        folder: &Path,
+        file: impl Fn(&Executable) -> PathBuf,
+    ) {
+        command
+            .current_dir(folder)
+            .env("CARGO_MANIFEST_DIR", folder)
+            .env("CARGO_PKG_NAME", self.package(test))
+            // A snapshot that differs is a failure, never a new file in the checkout.
+            .env("INSTA_UPDATE", "no")
+            // Jobs of this run measure every backend with the suite.
+            .env(
+                "SANDBOX_MEASURED_ELSEWHERE",
+                "docker,podman,k8s,local,self-checks",
+            );
         if self.extent == Extent::Full {
             command.env("SANDBOX_TEST_FULL", "1");
+        }
+        for program in programs(self.built) {
+            command.env(format!("CARGO_BIN_EXE_{}", program.name), file(program));
         }
     }
 
     /// The tests that depend on the user, as an ordinary user, and the local backend's suite.
-    fn tests_as_user(&self, user: &Arc<User>) -> Result<Vec<Job>, Failure> {
+    fn tests_as_user(&self, user: &User) -> Vec<Job> {
         let mut jobs = Vec::new();
-        let integration = self
-            .built
-            .iter()
-            .filter(|test| test.kind == ExecutableKind::IntegrationTests);
-        for test in integration {
+        for test in self.built {
             let package = self.package(test);
             let endurance = test.name == "endurance" && self.extent != Extent::Full;
-            let same = SAME_FOR_ALL_USERS.contains(&(&*package, &*test.name));
-            if !USER_PACKAGES.contains(&&*package)
-                || same
+            if test.kind != ExecutableKind::IntegrationTests
+                || !USER_PACKAGES.contains(&&*package)
+                || SAME_FOR_ALL_USERS.contains(&(&*package, &*test.name))
                 || endurance
                 || measured_by_suite(&package, test)
             {
                 continue;
             }
-            let mut job = self.user_job(Lane::Local, user, test);
+            let required = self.requirements.names(&[Requirement::Local]);
+            let mut job = self.user_job(Lane::Local, user, test, &required);
             match (&*test.name, self.extent) {
-                ("interrupts", _) => {
-                    job.command
-                        .args(["--skip", "docker::", "--skip", "podman::"]);
-                }
-                ("local", Extent::Commit) => {
-                    job.command.args(["--skip", "without_user_namespaces"]);
-                }
+                ("interrupts", _) => skip(&mut job, &["docker::", "podman::"]),
+                ("local", Extent::Commit) => skip(&mut job, &["without_user_namespaces"]),
                 _ => {}
             }
-            let required = self.requirements.names(&[Requirement::Local]);
-            job.command.env("SANDBOX_REQUIRE", required);
             jobs.push(job);
         }
         let is_required = self.requirements.requires(Requirement::Local);
         jobs.push(self.user_suite(Lane::Local, user, "local", is_required));
-        Ok(jobs)
+        jobs
     }
 
     /// The tests of Podman and its suite as the user of rootless Podman.
-    fn rootless(&self, user: &Arc<User>) -> Result<Vec<Job>, Failure> {
+    fn rootless(&self, user: &User) -> Result<Vec<Job>, Failure> {
+        let lane = Lane::PodmanRootless;
         let is_required = self.requirements.requires(Requirement::PodmanRootless);
-        let mut tests = vec![
-            (self.test("sandbox-podman", "podman")?, ""),
-            (self.test("sandbox-podman", "faults")?, ""),
-        ];
-        if self.extent == Extent::Full {
-            tests.push((self.test(SUITE, "interrupts")?, "podman::"));
-        }
+        let required = if is_required { "podman" } else { "" };
         let mut jobs = Vec::new();
-        for (test, filter) in tests {
-            let mut job = self.user_job(Lane::PodmanRootless, user, test);
-            if !filter.is_empty() {
-                job.command.arg(filter);
-            }
-            let required = if is_required { "podman" } else { "" };
-            job.command.env("SANDBOX_REQUIRE", required);
+        for name in ["podman", "faults"] {
+            let test = self.test("sandbox-podman", name)?;
+            jobs.push(self.user_job(lane, user, test, required));
+        }
+        if self.extent == Extent::Full {
+            let mut job = self.user_job(lane, user, self.test(SUITE, "interrupts")?, required);
+            job.command.arg("podman::");
             jobs.push(job);
         }
-        jobs.push(self.user_suite(Lane::PodmanRootless, user, "podman", is_required));
+        jobs.push(self.user_suite(lane, user, "podman", is_required));
         Ok(jobs)
     }
 
-    fn user_job(&self, lane: Lane, user: &Arc<User>, test: &Executable) -> Job {
-        let copy = user.program(&format!("test-{}", test.name));
-        let package = self.package(test);
-        let folder = user.checkout().join(&package);
-        let mut command = Command::new(&copy);
+    fn user_job(&self, lane: Lane, user: &User, test: &Executable, required: &str) -> Job {
+        let name = format!("test-{}", test.name);
+        let folder = user.checkout().join(self.package(test));
+        let mut command = user.command(&name, folder.clone());
         command
-            .current_dir(&folder)
-            .env_clear()
-            .envs(user.environment())
-            .env("CARGO_MANIFEST_DIR", &folder)
-            .env("CARGO_PKG_NAME", &package)
-            .env("SANDBOX_TEST_BIN", user.program("sandbox"));
-        self.set_common(&mut command);
-        for program in self.programs() {
-            let variable = format!("CARGO_BIN_EXE_{}", program.name);
-            command.env(variable, user.program(&program.name));
-        }
+            .env("SANDBOX_TEST_BIN", user.program("sandbox"))
+            .env("SANDBOX_REQUIRE", required);
+        self.set_common(&mut command, test, &folder, |program| {
+            user.program(&program.name)
+        });
+        let (uid, gid) = (user.account.uid, user.account.gid);
+        let title = format!("{} as user {uid}", self.test_name(test));
         Job {
-            lane,
-            name: format!("{} as user {}", self.test_name(test), user.uid()),
-            command,
-            limit: TEST_LIMIT,
-            output: OutputKind::Tests,
-            user: Some(Arc::clone(user)),
-            copy: Some((test.path.clone(), copy)),
+            user: Some((uid, gid)),
+            copy: Some((test.path.clone(), user.program(&name))),
+            ..Job::new(lane, title, command, OutputKind::Tests)
         }
-    }
-
-    fn user_suite(&self, lane: Lane, user: &Arc<User>, backend: &str, required: bool) -> Job {
-        let mut command = Command::new(user.program(SUITE));
-        command
-            .current_dir(user.checkout())
-            .env_clear()
-            .envs(user.environment())
-            .args(["--tier", backend, "--check", "--matrix"])
-            .arg(user.checkout().join(PROFILES))
-            .arg("--reports")
-            .arg(user.temporary().join("conformance"));
-        // Once for each kind of user is enough.
-        if self.extent == Extent::Commit || backend != "local" {
-            command.arg("--proven-elsewhere");
-        }
-        if required {
-            command.args(["--require", backend]);
-        }
-        let name = format!("suite as user {}", user.uid());
-        Job {
-            user: Some(Arc::clone(user)),
-            ..self.suite_job(lane, &name, command)
-        }
-    }
-
-    fn programs(&self) -> impl Iterator<Item = &Executable> {
-        let programs = self.built.iter();
-        programs.filter(|built| built.kind == ExecutableKind::Program)
     }
 
     fn test(&self, package: &str, name: &str) -> Result<&Executable, Failure> {
@@ -422,5 +342,20 @@ impl Planner<'_> {
             ExecutableKind::IntegrationTests => format!("{} {}", self.package(test), test.name),
             _ => format!("{} unit tests of {}", self.package(test), test.name),
         }
+    }
+}
+
+/// A check of the whole workspace.
+fn tool(name: &str, command: Command) -> Job {
+    Job {
+        limit: TOOL_LIMIT,
+        ..Job::new(Lane::Checks, name, command, OutputKind::Plain)
+    }
+}
+
+/// Leaves out the tests whose names contain one of these texts.
+fn skip(job: &mut Job, tests: &[&str]) {
+    for test in tests {
+        job.command.args(["--skip", test]);
     }
 }

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use clap::ValueEnum;
 
+use super::name_of;
 use crate::engines;
 use crate::failure::Failure;
-use crate::process;
 
-/// What can be required.
+/// What can be required. The names are those in `SANDBOX_REQUIRE`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Requirement {
     /// The local backend, measured, with a committed profile of such a host
@@ -29,19 +29,6 @@ pub enum Requirement {
 }
 
 impl Requirement {
-    /// The name, as in the arguments and in `SANDBOX_REQUIRE`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Local => "local",
-            Self::Docker => "docker",
-            Self::Podman => "podman",
-            Self::PodmanRootless => "podman-rootless",
-            Self::Kubernetes => "k8s",
-            Self::Browser => "browser",
-            Self::Root => "root",
-        }
-    }
-
     /// Whether it is an engine, or a cluster.
     fn is_engine(self) -> bool {
         !matches!(self, Self::Local | Self::Browser | Self::Root)
@@ -51,11 +38,10 @@ impl Requirement {
     /// running engine, and the cluster of `KUBECONFIG` may be used.
     fn check(self, is_required: bool) -> Result<(), Failure> {
         match self {
-            engine if engine.is_engine() => engines::check(engine.name(), is_required),
-            Self::Root if !process::is_root() => Err(Failure::new(
-                "nothing is tested as root, because this user is not",
-            )
-            .with_fix("run it as root as well")),
+            engine if engine.is_engine() => engines::check(&name_of(&engine), is_required),
+            Self::Root if !rustix::process::geteuid().is_root() => Err(Failure::new(
+                "nothing is tested as root, because this user is not; fix: run it as root as well",
+            )),
             // The suite says whether the local backend can be measured, and the test whether
             // there is a browser.
             _ => Ok(()),
@@ -84,12 +70,12 @@ impl Requirements {
             ..Self::default()
         };
         for requirement in Requirement::value_variants() {
-            let name = requirement.name();
+            let name = name_of(requirement);
             let is_required = result.required.contains(requirement);
             if !is_required && !wanted.contains(requirement) {
                 if requirement.is_engine() {
-                    let reason = format!("not asked for; fix: --engines {name}");
-                    result.not_run.push(format!("{name}: {reason}"));
+                    let line = format!("{name}: not asked for; fix: --engines {name}");
+                    result.not_run.push(line);
                 }
                 continue;
             }
@@ -116,7 +102,7 @@ impl Requirements {
 
     /// The value of `SANDBOX_REQUIRE` for tests that may use these.
     pub fn names(&self, of: &[Requirement]) -> String {
-        let names = of.iter().filter(|name| self.requires(**name));
-        names.map(|name| name.name()).collect::<Vec<_>>().join(",")
+        let required = of.iter().filter(|requirement| self.requires(**requirement));
+        required.map(name_of).collect::<Vec<_>>().join(",")
     }
 }

@@ -1,7 +1,7 @@
 //! The counts and failures in the output of test programs.
 
 use std::fmt;
-use std::ops::AddAssign;
+use std::ops::Add;
 use std::time::Duration;
 
 use super::supervise::CPU_TIME;
@@ -20,21 +20,21 @@ pub struct Counts {
     pub skipped: u64,
 }
 
-impl AddAssign for Counts {
-    fn add_assign(&mut self, more: Self) {
-        self.passed += more.passed;
-        self.failed += more.failed;
-        self.skipped += more.skipped;
+impl Add for Counts {
+    type Output = Self;
+
+    fn add(self, more: Self) -> Self {
+        Self {
+            passed: self.passed + more.passed,
+            failed: self.failed + more.failed,
+            skipped: self.skipped + more.skipped,
+        }
     }
 }
 
 impl fmt::Display for Counts {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            passed,
-            failed,
-            skipped,
-        } = self;
+        let (passed, failed, skipped) = (self.passed, self.failed, self.skipped);
         write!(
             formatter,
             "{passed} passed, {failed} failed, {skipped} skipped"
@@ -44,10 +44,7 @@ impl fmt::Display for Counts {
 
 /// The counts of every line `test result: …`.
 pub fn all_counts(output: &str) -> Option<Counts> {
-    output.lines().filter_map(counts).reduce(|mut sum, more| {
-        sum += more;
-        sum
-    })
+    output.lines().filter_map(counts).reduce(Counts::add)
 }
 
 /// The counts of the last line `test result: …`. Earlier lines belong to runs within a test.
@@ -92,23 +89,19 @@ pub fn take_cpu_time(output: &mut String) -> Option<Duration> {
 
 /// The explanation of a failure: the output of the failed tests, or else the last lines.
 pub fn explanation(output: &str) -> Vec<&str> {
-    let lines: Vec<&str> = output.lines().collect();
-    let failures = lines.iter().position(|line| *line == "failures:");
-    let marked: Vec<&str> = lines
-        .iter()
-        .copied()
-        .filter(|line| line.starts_with("error: ") || line.starts_with("FAILED "))
-        .collect();
-    match failures {
-        Some(first) => lines[first..]
-            .iter()
-            .copied()
-            .filter(|line| !line.trim().is_empty())
-            .take(MOST_LINES)
-            .collect(),
-        None if !marked.is_empty() => marked.into_iter().take(MOST_LINES).collect(),
-        None => lines[lines.len().saturating_sub(MOST_LINES)..].to_vec(),
+    let failed = output.lines().skip_while(|line| *line != "failures:");
+    let failed = failed.filter(|line| !line.trim().is_empty());
+    let is_marked = |line: &&str| line.starts_with("error: ") || line.starts_with("FAILED ");
+    let marked = output.lines().filter(is_marked);
+    let mut explained: Vec<&str> = failed.take(MOST_LINES).collect();
+    if explained.is_empty() {
+        explained = marked.take(MOST_LINES).collect();
     }
+    if explained.is_empty() {
+        explained = output.lines().collect();
+        explained.drain(..explained.len().saturating_sub(MOST_LINES));
+    }
+    explained
 }
 
 #[cfg(test)]

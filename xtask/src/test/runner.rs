@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::job::{Job, Lane, OutputKind};
 use super::results::{self, Counts};
-use super::user;
+use super::{name_of, user};
 use crate::failure::{Context, Failure};
 
 /// How a job ended.
@@ -24,29 +24,34 @@ pub struct JobReport {
     pub cpu_time: Option<Duration>,
     /// The counts of its tests, if it counts any. They include failures.
     pub counts: Counts,
-    /// The output that explains the failure, if it failed.
-    pub failure: Option<Vec<String>>,
+    /// The lines that explain the failure, if it failed.
+    pub failure: Option<String>,
     /// The tests that were ignored, with their reasons.
     pub ignored: Vec<String>,
 }
 
 /// Runs a job with its output in a file below `logs`.
-pub fn run(job: Job, logs: &Path) -> JobReport {
-    let (lane, name, kind) = (job.lane, job.name.clone(), job.output);
+pub fn run(job: &Job, logs: &Path) -> JobReport {
     let start = Instant::now();
-    let file_name = format!("{}-{}.log", lane.name(), name.replace([' ', '/', ','], "-"));
-    let log = logs.join(file_name);
+    let name = job.name.replace([' ', '/', ','], "-");
+    let log = logs.join(format!("{}-{name}.log", name_of(&job.lane)));
     let status = start_and_wait(job, logs, &log);
     let output = fs::read(&log).unwrap_or_default();
     let mut output = String::from_utf8_lossy(&output).into_owned();
     let cpu_time = results::take_cpu_time(&mut output);
-    let mut done = judge(status, &output, kind, &log);
-    done.cpu_time = cpu_time;
-    (done.lane, done.name, done.took) = (lane, name, start.elapsed());
-    done
+    let (counts, failure) = judge(status, &output, job.output, &log);
+    JobReport {
+        lane: job.lane,
+        name: job.name.clone(),
+        took: start.elapsed(),
+        cpu_time,
+        counts,
+        failure,
+        ignored: results::ignored(&output).collect(),
+    }
 }
 
-fn start_and_wait(job: Job, logs: &Path, log: &Path) -> Result<ExitStatus, Failure> {
+fn start_and_wait(job: &Job, logs: &Path, log: &Path) -> Result<ExitStatus, Failure> {
     fs::create_dir_all(logs).context(|| format!("cannot create {}", logs.display()))?;
     let doing = || format!("cannot write {}", log.display());
     let file = File::create(log).context(doing)?;
@@ -54,12 +59,12 @@ fn start_and_wait(job: Job, logs: &Path, log: &Path) -> Result<ExitStatus, Failu
     if let Some((from, to)) = &job.copy {
         user::copy_file(from, to)?;
     }
-    let status = supervised(&job)?
+    let status = supervised(job)?
         .stdin(Stdio::null())
         .stdout(file)
         .stderr(errors)
         .status()
-        .context(|| "cannot start the supervisor".to_owned());
+        .context(|| "cannot start the supervisor");
     if let Some((_, copy)) = &job.copy {
         // Debug binaries are large.
         fs::remove_file(copy).context(|| format!("cannot remove {}", copy.display()))?;
@@ -69,13 +74,13 @@ fn start_and_wait(job: Job, logs: &Path, log: &Path) -> Result<ExitStatus, Failu
 
 /// The job's command below a supervisor, with the same folder and environment.
 fn supervised(job: &Job) -> Result<Command, Failure> {
-    let program = env::current_exe().context(|| "cannot find this program".to_owned())?;
+    let program = env::current_exe().context(|| "cannot find this program")?;
     let mut command = Command::new(program);
     command.arg("supervise");
     command.args(["--limit", &job.limit.as_secs().to_string()]);
-    if let Some(user) = &job.user {
-        command.args(["--user", &user.uid().to_string()]);
-        command.args(["--group", &user.gid().to_string()]);
+    if let Some((uid, gid)) = job.user {
+        command.args(["--user", &uid.to_string()]);
+        command.args(["--group", &gid.to_string()]);
         command.env_clear();
     }
     for (name, value) in job.command.get_envs() {
@@ -102,45 +107,31 @@ fn supervised(job: &Job) -> Result<Command, Failure> {
     Ok(command)
 }
 
+/// The counts of a job, and why it has failed.
 fn judge(
     status: Result<ExitStatus, Failure>,
     output: &str,
     kind: OutputKind,
     log: &Path,
-) -> JobReport {
+) -> (Counts, Option<String>) {
     let counts = match kind {
         OutputKind::Plain => Some(Counts::default()),
         OutputKind::Tests => results::last_counts(output),
         OutputKind::ManyTests => results::all_counts(output),
     };
-    let problem = match (&status, counts) {
-        (Err(failure), _) => Some(failure.clone()),
-        (Ok(status), _) if !status.success() => {
-            Some(Failure::new(format!("see {}", log.display())))
-        }
-        (Ok(_), None) => Some(Failure::new("succeeded without a test result")),
-        (Ok(_), Some(counts)) if counts.failed > 0 => {
-            Some(Failure::new(format!("succeeded with {counts}")))
-        }
-        _ => None,
+    let problem = match (status, counts) {
+        (Err(failure), _) => failure.to_string(),
+        (Ok(status), _) if !status.success() => format!("see {}", log.display()),
+        (Ok(_), None) => "succeeded without a test result".to_owned(),
+        (Ok(_), Some(counts)) if counts.failed > 0 => format!("succeeded with {counts}"),
+        (Ok(_), Some(counts)) => return (counts, None),
     };
     let mut counts = counts.unwrap_or_default();
-    let failure = problem.map(|problem| {
-        // A failure outside of the tests must not be reported as "0 failed".
-        counts.failed = counts.failed.max(1);
-        let mut lines = vec![problem.to_string()];
-        lines.extend(results::explanation(output).iter().map(ToString::to_string));
-        lines
-    });
-    JobReport {
-        lane: Lane::Checks,
-        name: String::new(),
-        took: Duration::ZERO,
-        cpu_time: None,
-        counts,
-        failure,
-        ignored: results::ignored(output).collect(),
-    }
+    // A failure outside of the tests must not be reported as "0 failed".
+    counts.failed = counts.failed.max(1);
+    let mut lines = vec![&*problem];
+    lines.extend(results::explanation(output));
+    (counts, Some(lines.join("\n    ")))
 }
 
 #[cfg(test)]
@@ -151,23 +142,23 @@ mod tests {
 
     const OK: &str = "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out;";
 
-    fn judged(code: i32, output: &str, kind: OutputKind) -> JobReport {
+    fn judged(code: i32, output: &str, kind: OutputKind) -> (Counts, Option<String>) {
         let status = ExitStatus::from_raw(code << 8);
         judge(Ok(status), output, kind, Path::new("/log"))
     }
 
     #[test]
     fn run_without_a_result_or_with_a_bad_status_has_failed() {
-        assert!(judged(0, OK, OutputKind::Tests).failure.is_none());
-        assert!(judged(0, "", OutputKind::Plain).failure.is_none());
-        for bad in [
+        assert_eq!(judged(0, OK, OutputKind::Tests).1, None);
+        assert_eq!(judged(0, "", OutputKind::Plain).1, None);
+        for (counts, failure) in [
             judged(0, "running 3 tests\n", OutputKind::Tests),
             judged(1, OK, OutputKind::Tests),
             judged(1, "", OutputKind::Plain),
             judge(Err(Failure::new("x")), "", OutputKind::Plain, Path::new("")),
         ] {
-            assert_eq!(bad.counts.failed, 1, "{bad:?}");
-            assert!(bad.failure.is_some(), "{bad:?}");
+            assert_eq!(counts.failed, 1, "{failure:?}");
+            assert!(failure.is_some());
         }
     }
 }

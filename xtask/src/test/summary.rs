@@ -5,7 +5,7 @@ use std::fmt;
 use std::fs;
 use std::time::Duration;
 
-use super::job::Lane;
+use super::name_of;
 use super::requirements::Requirements;
 use super::results::Counts;
 use super::runner::JobReport;
@@ -14,8 +14,6 @@ use crate::failure::{Context, Failure};
 
 /// The maximum number of names of ignored tests for one reason.
 const MOST_NAMES: usize = 3;
-/// Where [`Summary::write`] writes, within the target folder.
-const FILE: &str = "xtask/test-summary.txt";
 
 /// The jobs so far.
 #[derive(Debug, Default)]
@@ -42,65 +40,50 @@ impl Summary {
         }
     }
 
-    /// Notes how long the build took.
-    pub fn built(&mut self, took: Duration) {
-        self.times
-            .push(format!("build {:.0} s", took.as_secs_f64()));
-    }
-
-    /// Notes how long a lane took.
-    pub fn lane_done(&mut self, lane: Lane, took: Duration) {
+    /// Notes how long the build or a lane took.
+    pub fn took(&mut self, name: &str, took: Duration) {
         let seconds = took.as_secs_f64();
-        self.times.push(format!("{} {seconds:.0} s", lane.name()));
+        self.times.push(format!("{name} {seconds:.0} s"));
     }
 
     /// Adds a job that has ended, and reports it on stderr.
     pub fn add(&mut self, done: JobReport) {
         let seconds = done.took.as_secs_f64();
-        let name = format!("{}: {}", done.lane.name(), done.name);
-        let word = if done.failure.is_some() {
-            "FAILED"
-        } else {
-            "ok"
-        };
-        let mut line = format!("{word:<6} {seconds:>6.1} s  {name}");
-        if let Some(time) = done.cpu_time {
+        let name = format!("{}: {}", name_of(&done.lane), done.name);
+        let word = done.failure.as_ref().map_or("ok", |_| "FAILED");
+        let cpu_time = done.cpu_time.map_or(String::new(), |time| {
             self.cpu_time += time;
-            line = format!(
-                "{word:<6} {seconds:>6.1} s  {:>6.1} s CPU  {name}",
-                time.as_secs_f64()
-            );
-        }
+            format!("{:>6.1} s CPU  ", time.as_secs_f64())
+        });
+        let mut line = format!("{word:<6} {seconds:>6.1} s  {cpu_time}{name}");
         if done.counts != Counts::default() {
             line.push_str(&format!(" ({})", done.counts));
         }
         eprintln!("{line}");
         self.lines.push(line);
-        self.counts += done.counts;
+        self.counts = self.counts + done.counts;
         for test in done.ignored {
             let (test, reason) = test.split_once(": ").unwrap_or((&test, "ignored"));
             let names = self.ignored.entry(reason.to_owned()).or_default();
             names.push(format!("{test} ({name})"));
         }
         if let Some(explanation) = done.failure {
-            let explanation = explanation.join("\n    ");
             eprintln!("    {explanation}");
             self.failures.push(format!("FAILED {name}: {explanation}"));
         }
     }
 
-    /// Writes it to the target folder. `.ci/run` prints it again.
+    /// Writes it to `xtask/test-summary.txt` in the target folder. `.ci/run` prints it again.
     ///
     /// # Errors
     ///
     /// If it cannot be written.
     pub fn write(&self, workspace: &Workspace) -> Result<(), Failure> {
-        let path = workspace.target.join(FILE);
-        let doing = || format!("cannot write {}", path.display());
-        if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder).context(doing)?;
-        }
-        fs::write(&path, self.to_string()).context(doing)
+        let folder = workspace.target.join("xtask");
+        let path = folder.join("test-summary.txt");
+        fs::create_dir_all(&folder)
+            .and_then(|()| fs::write(&path, self.to_string()))
+            .context(|| format!("cannot write {}", path.display()))
     }
 
     /// Whether a job has failed.
@@ -142,6 +125,7 @@ impl fmt::Display for Summary {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test::job::Lane;
 
     fn done(passed: u64, failure: Option<&str>) -> JobReport {
         JobReport {
@@ -154,7 +138,7 @@ mod tests {
                 failed: u64::from(failure.is_some()),
                 skipped: 1,
             },
-            failure: failure.map(|line| vec![line.to_owned()]),
+            failure: failure.map(str::to_owned),
             ignored: vec!["test: no engine".into()],
         }
     }

@@ -7,11 +7,12 @@
 use std::env;
 use std::ffi::OsStr;
 use std::fs::{self, Permissions};
+use std::iter;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::cargo::{Executable, Workspace};
+use crate::cargo::{Executable, Workspace, programs};
 use crate::engines::Account;
 use crate::failure::{Context, Failure};
 
@@ -26,7 +27,8 @@ const INHERITED: [&str; 4] = ["LANG", "LC_ALL", "TERM", "RUST_BACKTRACE"];
 /// A user with its own folder, which is removed when this is dropped.
 #[derive(Debug)]
 pub struct User {
-    account: Account,
+    /// The user's numbers, and a part of the environment.
+    pub account: Account,
     folder: PathBuf,
 }
 
@@ -36,7 +38,7 @@ impl User {
     /// # Errors
     ///
     /// If the user's number is in use, or the folder cannot be created.
-    pub fn ordinary(workspace: &Workspace, programs: &[&Executable]) -> Result<Self, Failure> {
+    pub fn ordinary(workspace: &Workspace, built: &[Executable]) -> Result<Self, Failure> {
         let number = ORDINARY_USER.to_string();
         let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
         if passwd.lines().any(|l| l.split(':').nth(2) == Some(&number)) {
@@ -45,11 +47,11 @@ impl User {
             )));
         }
         let account = Account {
-            user: ORDINARY_USER,
-            group: ORDINARY_USER,
+            uid: ORDINARY_USER,
+            gid: ORDINARY_USER,
             environment: Vec::new(),
         };
-        Self::with_account(account, workspace, programs)
+        Self::with_account(account, workspace, built)
     }
 
     /// A user with an account.
@@ -60,15 +62,14 @@ impl User {
     pub fn with_account(
         account: Account,
         workspace: &Workspace,
-        programs: &[&Executable],
+        built: &[Executable],
     ) -> Result<Self, Failure> {
         let temporary = env::temp_dir();
-        let parent = [temporary.as_path()]
-            .into_iter()
+        let parent = iter::once(temporary.as_path())
             .chain(PARENTS.map(Path::new))
             .find(|parent| is_open_to_all(parent))
             .ok_or_else(|| Failure::new("no temporary folder that every user may enter"))?;
-        let name = format!("sandbox-user-{}-{}", account.user, std::process::id());
+        let name = format!("sandbox-user-{}-{}", account.uid, std::process::id());
         let user = Self {
             account,
             folder: parent.join(name),
@@ -80,24 +81,14 @@ impl User {
             fs::DirBuilder::new()
                 .mode(0o700)
                 .create(&private)
-                .and_then(|()| chown(&private, Some(user.uid()), Some(user.gid())))
+                .and_then(|()| chown(&private, Some(user.account.uid), Some(user.account.gid)))
                 .context(|| format!("cannot create {}", private.display()))?;
         }
         copy_folder(&workspace.root, &user.checkout(), &workspace.target)?;
-        for program in programs {
+        for program in programs(built) {
             copy_file(&program.path, &user.program(&program.name))?;
         }
         Ok(user)
-    }
-
-    /// The user's number.
-    pub fn uid(&self) -> u32 {
-        self.account.user
-    }
-
-    /// The number of the user's group.
-    pub fn gid(&self) -> u32 {
-        self.account.group
     }
 
     /// The copied workspace, which the user may read.
@@ -115,25 +106,22 @@ impl User {
         self.folder.join(name)
     }
 
-    /// The whole environment of the user's programs.
-    pub fn environment(&self) -> Vec<(String, String)> {
-        let text = |path: PathBuf| path.display().to_string();
-        let inherited = INHERITED
-            .iter()
-            .filter_map(|name| Some(((*name).to_owned(), env::var(name).ok()?)));
-        let mut all: Vec<(String, String)> = inherited.collect();
-        all.push(("USER".into(), "sandbox-test".into()));
-        all.extend(self.account.environment.iter().cloned());
-        for (name, value) in [
-            ("PATH", "/usr/local/bin:/usr/bin:/bin".to_owned()),
-            ("HOME", text(self.folder.join("home"))),
-            ("TMPDIR", text(self.temporary())),
-            ("CARGO_TARGET_TMPDIR", text(self.temporary())),
-            ("INSTA_WORKSPACE_ROOT", text(self.checkout())),
-        ] {
-            all.push((name.to_owned(), value));
-        }
-        all
+    /// The copy of a program, with the whole environment of the user's programs.
+    pub fn command(&self, program: &str, folder: PathBuf) -> Command {
+        let inherited = INHERITED.map(|name| Some((name, env::var_os(name)?)));
+        let mut command = Command::new(self.program(program));
+        command
+            .current_dir(folder)
+            .env_clear()
+            .envs(inherited.into_iter().flatten())
+            .env("USER", "sandbox-test")
+            .envs(self.account.environment.iter().cloned())
+            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+            .env("HOME", self.folder.join("home"))
+            .env("TMPDIR", self.temporary())
+            .env("CARGO_TARGET_TMPDIR", self.temporary())
+            .env("INSTA_WORKSPACE_ROOT", self.checkout());
+        command
     }
 }
 
