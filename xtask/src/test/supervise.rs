@@ -54,11 +54,11 @@ pub fn run(arguments: &SuperviseArguments) -> Result<ExitCode, Failure> {
         // The standard library drops the supplementary groups with the user.
         command.uid(user).gid(group);
     }
-    let ended = supervise(&mut command, Duration::from_secs(arguments.limit))?;
+    let problem = supervise(&mut command, Duration::from_secs(arguments.limit))?;
     if let Some(time) = cpu_time_of_children() {
         println!("{CPU_TIME}{:.1}", time.as_secs_f64());
     }
-    if let Some(problem) = ended.problem() {
+    if let Some(problem) = problem {
         println!("error: {problem}");
         return Ok(ExitCode::FAILURE);
     }
@@ -68,42 +68,25 @@ pub fn run(arguments: &SuperviseArguments) -> Result<ExitCode, Failure> {
 /// Fields 16 and 17 of proc(5): the CPU time of children that ended. Orphans were adopted, so
 /// theirs is in it. A program in a container is a child of the engine's daemon, and is not.
 fn cpu_time_of_children() -> Option<Duration> {
-    let stat = fs::read_to_string("/proc/self/stat").ok()?;
-    let (_, rest) = stat.rsplit_once(')')?;
-    let mut fields = rest.split_ascii_whitespace().skip(16 - 3);
-    let mut ticks = || fields.next()?.parse::<u64>().ok();
-    let sum = ticks()? + ticks()?;
+    let fields = stat_fields("self")?;
+    let ticks = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
     // The kernel counts 100 of them in a second for programs, `USER_HZ`, whatever its own rate.
-    Some(Duration::from_millis(sum * 10))
+    Some(Duration::from_millis((ticks(16)? + ticks(17)?) * 10))
 }
 
-/// How a program ended.
-#[derive(Debug)]
-struct Ended {
-    status: ExitStatus,
-    /// It was killed because it took longer than this.
-    timed_out: Option<Duration>,
-    /// The processes that it left running, which were killed.
-    leaked: Vec<String>,
+/// The fields of a process in proc(5), from the third on.
+fn stat_fields(process: &str) -> Option<Vec<String>> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name may hold spaces and parentheses; the last parenthesis ends it.
+    let (_, rest) = stat.rsplit_once(')')?;
+    Some(rest.split_ascii_whitespace().map(str::to_owned).collect())
 }
 
-impl Ended {
-    fn problem(&self) -> Option<String> {
-        if let Some(limit) = self.timed_out {
-            return Some(format!("killed after {} s", limit.as_secs()));
-        }
-        if !self.status.success() {
-            return Some(format!("ended with {}", self.status));
-        }
-        let leaked = self.leaked.join(", ");
-        (!leaked.is_empty()).then(|| format!("left processes running (killed now): {leaked}"))
-    }
-}
-
-fn supervise(command: &mut Command, limit: Duration) -> Result<Ended, Failure> {
+/// Runs a program, ends what it left running, and returns the problem if there was one.
+fn supervise(command: &mut Command, limit: Duration) -> Result<Option<String>, Failure> {
     let program = command.get_program().to_string_lossy().into_owned();
     // Any process number turns this on.
-    set_child_subreaper(Pid::from_raw(1)).context(|| "cannot adopt orphans".to_owned())?;
+    set_child_subreaper(Pid::from_raw(1)).context(|| "cannot adopt orphans")?;
     let earlier = descendants();
     let child = command
         .stdin(Stdio::null())
@@ -115,44 +98,47 @@ fn supervise(command: &mut Command, limit: Duration) -> Result<Ended, Failure> {
         running
     };
     let start = Instant::now();
-    let mut timed_out = None;
+    let mut timed_out = false;
     let status = loop {
         if let Some(status) = reap(Some(child.id()))? {
             break status;
         }
-        if timed_out.is_none() && start.elapsed() > limit {
-            timed_out = Some(limit);
+        if !timed_out && start.elapsed() > limit {
+            timed_out = true;
             running().iter().try_for_each(kill)?;
         }
         thread::sleep(PERIOD);
     };
-    let mut leaked = Vec::new();
-    if timed_out.is_none() && !wait_until_gone(running, GRACE, |_| Ok(()))? {
-        leaked = running().iter().map(describe).collect();
+    let leaked = match timed_out {
+        true => String::new(),
+        false => wait_until_gone(running, GRACE, |_| Ok(()))?,
+    };
+    let left = wait_until_gone(running, KILL_LIMIT, kill)?;
+    if !left.is_empty() {
+        return Err(Failure::new(format!("cannot end {left}")));
     }
-    if !wait_until_gone(running, KILL_LIMIT, kill)? {
-        let list: Vec<_> = running().iter().map(describe).collect();
-        return Err(Failure::new(format!("cannot end {}", list.join(", "))));
-    }
-    Ok(Ended {
-        status,
-        timed_out,
-        leaked,
+    Ok(if timed_out {
+        Some(format!("killed after {} s", limit.as_secs()))
+    } else if !status.success() {
+        Some(format!("ended with {status}"))
+    } else {
+        (!leaked.is_empty()).then(|| format!("left processes running (killed now): {leaked}"))
     })
 }
 
-/// Calls `act` for each running process until none is left. Returns whether none is left.
+/// Calls `act` for each running process until none is left. Returns a list of those that are.
 fn wait_until_gone(
     running: impl Fn() -> Vec<RunningProcess>,
     limit: Duration,
     act: impl Fn(&RunningProcess) -> Result<(), Failure>,
-) -> Result<bool, Failure> {
+) -> Result<String, Failure> {
     let start = Instant::now();
     loop {
         reap(None)?;
         let processes = running();
         if processes.is_empty() || start.elapsed() > limit {
-            return Ok(processes.is_empty());
+            let list: Vec<_> = processes.iter().map(describe).collect();
+            return Ok(list.join(", "));
         }
         processes.iter().try_for_each(&act)?;
         thread::sleep(PERIOD);
@@ -170,7 +156,7 @@ fn reap(wanted: Option<u32>) -> Result<Option<ExitStatus>, Failure> {
             }
             Ok(None) => return Ok(None),
             Err(rustix::io::Errno::CHILD) if wanted.is_none() => return Ok(None),
-            Err(error) => return Err(error).context(|| "cannot wait for children".to_owned()),
+            Err(error) => return Err(error).context(|| "cannot wait for children"),
         }
     }
 }
@@ -200,8 +186,7 @@ fn descendants() -> Vec<RunningProcess> {
         .into_iter()
         .flatten()
         .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .filter_map(|pid| parse(pid, &fs::read_to_string(format!("/proc/{pid}/stat")).ok()?))
+        .filter_map(|entry| running_process(entry.file_name().to_str()?))
         .collect();
     let mut below = Vec::new();
     let mut parents = vec![rustix::process::getpid().as_raw_pid()];
@@ -215,17 +200,16 @@ fn descendants() -> Vec<RunningProcess> {
 }
 
 /// Fields 3, 4 and 22 of proc(5): state, parent and start time. Ended processes are left out.
-fn parse(pid: i32, stat: &str) -> Option<RunningProcess> {
-    // The name may hold spaces and parentheses; the last parenthesis ends it.
-    let (_, rest) = stat.rsplit_once(')')?;
-    let mut fields = rest.split_ascii_whitespace();
-    if matches!(fields.next()?, "Z" | "X") {
+fn running_process(number: &str) -> Option<RunningProcess> {
+    let pid = number.parse().ok()?;
+    let fields = stat_fields(number)?;
+    if matches!(fields.first()?.as_str(), "Z" | "X") {
         return None;
     }
     Some(RunningProcess {
         pid,
-        parent: fields.next()?.parse().ok()?,
-        start: fields.nth(22 - 5)?.parse().ok()?,
+        parent: fields.get(4 - 3)?.parse().ok()?,
+        start: fields.get(22 - 3)?.parse().ok()?,
     })
 }
 
@@ -240,7 +224,8 @@ fn describe(process: &RunningProcess) -> String {
 mod tests {
     use super::*;
 
-    fn shell(script: &str, limit: Duration) -> Ended {
+    /// What the supervisor says about a script.
+    fn problem(script: &str, limit: Duration) -> Option<String> {
         supervise(Command::new("sh").args(["-c", script]), limit).expect("sh")
     }
 
@@ -248,14 +233,14 @@ mod tests {
     #[test]
     fn timeouts_exit_codes_and_leaked_processes_are_problems() {
         const LONG: Duration = Duration::from_secs(60);
-        assert_eq!(shell("true", LONG).problem(), None);
-        let problem = shell("exit 3", LONG).problem().expect("a problem");
-        assert!(problem.contains("exit status: 3"), "{problem}");
-        let problem = shell("sleep 50 & exit 0", LONG).problem().expect("a leak");
-        assert!(problem.contains("sleep 50"), "{problem}");
+        assert_eq!(problem("true", LONG), None);
+        let failed = problem("exit 3", LONG).expect("a problem");
+        assert!(failed.contains("exit status: 3"), "{failed}");
+        let leak = problem("sleep 50 & exit 0", LONG).expect("a leak");
+        assert!(leak.contains("sleep 50"), "{leak}");
         let start = Instant::now();
-        let ended = shell("setsid sleep 51 & sleep 52", Duration::from_millis(200));
-        assert!(ended.problem().expect("killed").starts_with("killed after"));
+        let killed = problem("setsid sleep 51 & sleep 52", Duration::from_millis(200));
+        assert!(killed.expect("killed").starts_with("killed after"));
         assert!(start.elapsed() < Duration::from_secs(20));
         assert_eq!(descendants(), []);
     }
