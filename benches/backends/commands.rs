@@ -1,13 +1,15 @@
 //! The command `sandbox`, beside the commands that people use instead.
 
-use std::path::PathBuf;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use async_trait::async_trait;
 use sandbox::spi::unique_name;
 
+use crate::OPTIONS;
 use crate::processes::{self, TRUE};
-use crate::workload::{Choices, Contender, MeasureError, SANDBOX, Timings, Workload};
+use crate::workload::{Contender, MeasureError, Measured, SANDBOX, Timings, Workload};
 
 /// The comparisons with the command: their label, and the tier that the command uses.
 pub const COMMANDS: [(&str, &str); 3] = [
@@ -16,114 +18,106 @@ pub const COMMANDS: [(&str, &str); 3] = [
     ("podman command", "podman"),
 ];
 
-/// The command, as a process of its own for each measurement.
-pub struct SandboxCommand {
-    /// The program `sandbox`.
-    pub program: PathBuf,
-    pub tier: &'static str,
-    /// The detached sandbox in which [`Workload::WarmExec`] runs.
-    pub warm: Option<String>,
+/// `sandbox exec`, `docker exec` or `podman exec`, as a process of its own for each measurement.
+pub struct ExecCommand {
+    name: &'static str,
+    program: PathBuf,
+    /// The arguments that run `true` in a new environment.
+    one_shot: Option<[&'static str; 4]>,
+    /// The arguments that start an environment, and print its ID.
+    start: Vec<String>,
+    /// What precedes the program in the arguments of `exec`.
+    separator: &'static [&'static str],
+    /// What precedes the ID in the arguments that remove the environment.
+    remove: &'static [&'static str],
+    /// The ID of the environment in which [`Workload::WarmExec`] runs.
+    warm: Option<String>,
 }
 
-impl SandboxCommand {
-    fn command(&self, arguments: &[&str]) -> Command {
+impl ExecCommand {
+    /// The command `sandbox` at this path.
+    pub fn sandbox(program: &Path, tier: &'static str) -> Self {
+        let mut start = vec!["create", "--quiet", "--backend", tier];
+        if tier != "local" {
+            start.extend(["--image", &OPTIONS.image]);
+        }
+        let name = unique_name("bench");
+        start.extend(["--name", &name]);
+        Self {
+            name: SANDBOX,
+            program: program.to_owned(),
+            one_shot: (tier == "local").then_some(["run", "--quiet", "--", TRUE]),
+            start: start.into_iter().map(str::to_owned).collect(),
+            separator: &["--"],
+            remove: &["rm"],
+            warm: None,
+        }
+    }
+
+    /// The command of an engine.
+    pub fn engine(engine: &'static str) -> Self {
+        let start = ["run", "--detach", "--rm", "--network", "none"];
+        let sleep = [&OPTIONS.image, "sleep", "86400"];
+        Self {
+            name: engine,
+            program: engine.into(),
+            one_shot: None,
+            start: start.into_iter().chain(sleep).map(str::to_owned).collect(),
+            separator: &[],
+            remove: &["rm", "--force"],
+            warm: None,
+        }
+    }
+
+    /// Runs a command that takes no input, and returns what it prints, without surrounding
+    /// whitespace.
+    fn output(&self, arguments: &[impl AsRef<OsStr>]) -> Measured<String> {
         let mut command = Command::new(&self.program);
-        command.args(arguments);
-        command
+        let output = command.args(arguments).stdin(Stdio::null()).output()?;
+        if output.status.success() {
+            return Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned());
+        }
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        let (program, status) = (self.program.display(), output.status);
+        let reason = format!("{program}: {status}: {}", stderr.trim());
+        Err(MeasureError::Failed(reason))
     }
 }
 
 #[async_trait(?Send)]
-impl Contender for SandboxCommand {
+impl Contender for ExecCommand {
     fn name(&self) -> &'static str {
-        SANDBOX
+        self.name
     }
 
     fn supports(&self, workload: Workload) -> bool {
         match workload {
-            Workload::OneShot => self.tier == "local",
-            Workload::WarmExec => true,
-            _ => false,
+            Workload::OneShot => self.one_shot.is_some(),
+            _ => workload == Workload::WarmExec,
         }
     }
 
-    async fn run(&mut self, workload: Workload) -> Timings {
-        let command = if workload == Workload::OneShot {
-            self.command(&["run", "--quiet", "--", TRUE])
-        } else {
-            if self.warm.is_none() {
-                let name = unique_name("bench");
-                let mut create = self.command(&["create", "--quiet", "--backend", self.tier]);
-                if self.tier != "local" {
-                    create.args(["--image", &Choices::get().image]);
+    async fn run(&mut self, work: Workload, timings: &mut Timings) -> Measured {
+        let mut command = Command::new(&self.program);
+        match self.one_shot {
+            Some(arguments) if work == Workload::OneShot => command.args(arguments),
+            _ => {
+                if self.warm.is_none() {
+                    let id = self.output(&self.start);
+                    self.warm = Some(id.map_err(MeasureError::into_unavailable)?);
                 }
-                output(create.args(["--name", &name])).map_err(MeasureError::into_unavailable)?;
-                self.warm = Some(name);
+                let id = self.warm.as_deref().expect("it has just been started");
+                command.args(["exec", id]).args(self.separator).arg(TRUE)
             }
-            let name = self.warm.as_deref().expect("it has just been created");
-            self.command(&["exec", name, "--", TRUE])
         };
-        Ok(vec![(
-            workload.measurement(),
-            processes::run(command).await?,
-        )])
+        timings.add(work.measurement(), processes::run(command).await?);
+        Ok(())
     }
 
-    async fn finish(&mut self) -> Result<(), MeasureError> {
+    async fn finish(&mut self) -> Measured {
         match self.warm.take() {
-            Some(name) => output(&mut self.command(&["rm", &name])).map(drop),
+            Some(id) => self.output(&[self.remove, &[&*id]].concat()).map(drop),
             None => Ok(()),
         }
     }
-}
-
-/// `docker exec` or `podman exec`.
-pub struct EngineCommand {
-    pub engine: &'static str,
-    /// The ID of the container in which it runs.
-    pub container: Option<String>,
-}
-
-#[async_trait(?Send)]
-impl Contender for EngineCommand {
-    fn name(&self) -> &'static str {
-        self.engine
-    }
-
-    fn supports(&self, workload: Workload) -> bool {
-        workload == Workload::WarmExec
-    }
-
-    async fn run(&mut self, workload: Workload) -> Timings {
-        if self.container.is_none() {
-            let mut run = Command::new(self.engine);
-            run.args(["run", "--detach", "--rm", "--network", "none"]);
-            run.args([&Choices::get().image, "sleep", "86400"]);
-            let id = output(&mut run).map_err(MeasureError::into_unavailable)?;
-            self.container = Some(id);
-        }
-        let id = self.container.as_deref();
-        let mut exec = Command::new(self.engine);
-        exec.args(["exec", id.expect("it has just been started"), TRUE]);
-        Ok(vec![(workload.measurement(), processes::run(exec).await?)])
-    }
-
-    async fn finish(&mut self) -> Result<(), MeasureError> {
-        match self.container.take() {
-            Some(id) => output(Command::new(self.engine).args(["rm", "--force", &id])).map(drop),
-            None => Ok(()),
-        }
-    }
-}
-
-/// Runs a command that takes no input, and returns what it prints, without surrounding whitespace.
-fn output(command: &mut Command) -> Result<String, MeasureError> {
-    let output = command.stdin(Stdio::null()).output()?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned());
-    }
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    let (program, status) = (command.get_program(), output.status);
-    let reason = format!("{}: {status}: {}", program.to_string_lossy(), stderr.trim());
-    Err(MeasureError::Failed(reason))
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::report::Report;
-use crate::workload::{Contender, MeasureError, Timings, Workload};
+use crate::workload::{Contender, MeasureError, Measured, Timings, Workload, transfer_size};
 
 /// The time limit of one run of a workload: many times the duration of the slowest one.
 const TIME_LIMIT: Duration = Duration::from_secs(180);
@@ -14,22 +14,9 @@ struct Entry {
     workloads: Vec<Workload>,
 }
 
-impl Entry {
-    fn new(contender: impl Contender + 'static) -> Self {
-        let mut workloads = Workload::ALL.to_vec();
-        workloads.retain(|workload| workload.is_chosen() && contender.supports(*workload));
-        Self {
-            contender: Box::new(contender),
-            workloads,
-        }
-    }
-}
-
 /// The sandboxes of one backend and their reference tools.
 pub struct Comparison {
     backend: &'static str,
-    /// How many bytes a transfer moves.
-    bytes: u64,
     /// The sandbox first, then its reference tools.
     entries: Vec<Entry>,
     /// How many pods were started.
@@ -37,27 +24,31 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// A comparison of `sandbox`, without reference tools.
-    pub fn new(backend: &'static str, sandbox: impl Contender + 'static, bytes: u64) -> Self {
+    /// A comparison of nothing yet. The sandbox comes first.
+    pub fn new(backend: &'static str) -> Self {
         Self {
             backend,
-            bytes,
-            entries: vec![Entry::new(sandbox)],
+            entries: Vec::new(),
             pod_starts: 0,
         }
     }
 
-    /// Adds a reference tool.
+    /// Adds the sandbox, or a reference tool.
     #[must_use]
-    pub fn against(mut self, reference: impl Contender + 'static) -> Self {
-        self.entries.push(Entry::new(reference));
+    pub fn with(mut self, contender: impl Contender + 'static) -> Self {
+        let mut workloads = Workload::ALL.to_vec();
+        workloads.retain(|workload| workload.is_chosen() && contender.supports(*workload));
+        self.entries.push(Entry {
+            contender: Box::new(contender),
+            workloads,
+        });
         self
     }
 
     /// Runs the workloads of a round. `round` is `None` in the warm-up, which is not recorded.
     pub async fn run_round(&mut self, round: Option<u32>, rounds: u32, report: &mut Report) {
-        for workload in Workload::ALL {
-            if round.is_some_and(|round| !workload.runs_in(self.backend, round, rounds)) {
+        for work in Workload::ALL {
+            if round.is_some_and(|round| !work.runs_in(self.backend, round, rounds)) {
                 continue;
             }
             let mut order: Vec<usize> = (0..self.entries.len()).collect();
@@ -65,21 +56,30 @@ impl Comparison {
                 order.reverse();
             }
             for index in order {
-                if self
-                    .entries
-                    .get(index)
-                    .is_some_and(|entry| entry.workloads.contains(&workload))
-                {
-                    let timings = self.measure(index, workload).await;
-                    self.record(index, workload, round, timings, report);
+                if !self.entries[index].workloads.contains(&work) {
+                    continue;
+                }
+                let timings = match self.measure(index, work).await {
+                    Ok(timings) => timings,
+                    Err(error) => {
+                        self.leave_out(index, work, error, report);
+                        continue;
+                    }
+                };
+                let Some(round) = round else { continue };
+                let bytes = work.moves_bytes().then(|| transfer_size(self.backend));
+                let name = self.entries[index].contender.name();
+                for (measurement, elapsed) in timings.0 {
+                    let key = (self.backend, measurement, index > 0, name);
+                    report.record(key, bytes, round, elapsed);
                 }
             }
         }
     }
 
-    async fn measure(&mut self, index: usize, workload: Workload) -> Timings {
+    async fn measure(&mut self, index: usize, work: Workload) -> Measured<Timings> {
         use Workload::{Create, OneShot};
-        if self.backend == "k8s" && matches!(workload, OneShot | Create) {
+        if self.backend == "k8s" && matches!(work, OneShot | Create) {
             // A kubelet looks at its containers once a second. The fractional parts of multiples
             // of the golden ratio spread the starts evenly over that second.
             self.pod_starts += 1;
@@ -87,46 +87,34 @@ impl Comparison {
             tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
         }
         let contender = &mut self.entries[index].contender;
-        if workload.is_short(self.backend) {
-            contender.run(workload).await?;
+        if work.is_short(self.backend) {
+            contender.run(work, &mut Timings::default()).await?;
         }
-        tokio::time::timeout(TIME_LIMIT, contender.run(workload)).await?
+        let mut timings = Timings::default();
+        tokio::time::timeout(TIME_LIMIT, contender.run(work, &mut timings)).await??;
+        Ok(timings)
     }
 
-    fn record(
-        &mut self,
-        index: usize,
-        workload: Workload,
-        round: Option<u32>,
-        timings: Timings,
-        report: &mut Report,
-    ) {
-        let (backend, is_sandbox) = (self.backend, index == 0);
-        let entry = &mut self.entries[index];
+    /// Runs no more of the work that failed, or of what is unavailable.
+    fn leave_out(&mut self, index: usize, work: Workload, error: MeasureError, to: &mut Report) {
+        let (backend, entry) = (self.backend, &mut self.entries[index]);
         let name = entry.contender.name();
-        match timings {
-            Ok(timings) => {
-                let bytes = workload.moves_bytes().then_some(self.bytes);
-                for (measurement, elapsed) in timings {
-                    if let Some(round) = round {
-                        let key = (backend, measurement, !is_sandbox, name);
-                        report.record(key, bytes, round, elapsed);
-                    }
+        match error {
+            MeasureError::Unavailable(reason) if index == 0 => {
+                to.leave_out(backend, &reason);
+                // Without the sandbox, there is nothing to compare.
+                for entry in &mut self.entries {
+                    entry.workloads.clear();
                 }
             }
-            Err(MeasureError::Unavailable(reason)) if is_sandbox => {
-                report.leave_out(backend, &reason);
-                // Without the sandbox, there is nothing to compare.
-                self.entries.clear();
-            }
-            Err(MeasureError::Unavailable(reason)) => {
-                report.leave_out(&format!("{name} beside {backend}"), &reason);
+            MeasureError::Unavailable(reason) => {
+                to.leave_out(&format!("{name} beside {backend}"), &reason);
                 entry.workloads.clear();
             }
-            Err(MeasureError::Failed(reason)) => {
-                let work = format!("{backend}, {}, {name}", workload.measurement());
-                report.fail(&work, &reason);
-                entry.workloads.retain(|kept| *kept != workload);
+            MeasureError::Failed(reason) => {
+                let failed = format!("{backend}, {}, {name}", work.measurement());
+                to.fail(&failed, &reason);
+                entry.workloads.retain(|kept| *kept != work);
             }
         }
     }
@@ -135,9 +123,9 @@ impl Comparison {
     pub async fn finish(self, report: &mut Report) {
         for mut entry in self.entries {
             if let Err(error) = entry.contender.finish().await {
-                let (MeasureError::Unavailable(reason) | MeasureError::Failed(reason)) = error;
                 let name = entry.contender.name();
-                report.fail(&format!("{}, clean-up, {name}", self.backend), &reason);
+                let work = format!("{}, clean-up, {name}", self.backend);
+                report.fail(&work, &error.reason());
             }
         }
     }

@@ -5,27 +5,29 @@
 //! median of the ratios within a round, each with a 95 % confidence interval. It does not judge
 //! them.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::LazyLock;
 
 use clap::Parser;
 
 mod commands;
 mod comparison;
 mod engine_api;
-mod interpreter;
+mod environments;
 mod library;
-mod llm_sandbox;
 mod pods;
 mod processes;
+mod python;
 mod report;
 mod statistics;
 mod workload;
 
-use commands::{COMMANDS, EngineCommand, SandboxCommand};
+use commands::{COMMANDS, ExecCommand};
 use comparison::Comparison;
+use environments::Environments;
 use report::Report;
-use workload::{Choices, Workload};
+use workload::Workload;
 
 /// Rounds of a full run. Slow workloads run in every fifth round or less often.
 const ROUNDS: u32 = 200;
@@ -35,7 +37,7 @@ const BACKENDS: [&str; 4] = ["local", "docker", "podman", "k8s"];
 
 /// Compare each backend with bare processes, containers and pods.
 #[derive(Debug, Parser)]
-struct BackendsArguments {
+struct Options {
     /// Run each workload once, by default on the local backend alone; print no times
     #[arg(long, conflicts_with = "iterations")]
     smoke: bool,
@@ -72,66 +74,68 @@ struct BackendsArguments {
     bench: bool,
 }
 
-fn main() -> ExitCode {
-    let mut arguments = BackendsArguments::parse();
-    arguments.smoke |= !arguments.bench;
-    Choices {
-        image: arguments.image.clone(),
-        modules: arguments.modules.clone(),
-        work: arguments.work.clone(),
+/// What the command line chooses, for all contenders.
+static OPTIONS: LazyLock<Options> = LazyLock::new(Options::parse);
+
+impl Options {
+    fn is_smoke(&self) -> bool {
+        self.smoke || !self.bench
     }
-    .set();
+
+    fn includes(&self, backend: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|only| only == backend)
+    }
+}
+
+fn main() -> ExitCode {
+    // A wrong option ends the program here.
+    let is_smoke = OPTIONS.is_smoke();
     // One thread, as in the `sandbox` command.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
     let report = match runtime {
-        Ok(runtime) => runtime.block_on(run(&arguments)),
+        Ok(runtime) => runtime.block_on(run()),
         Err(error) => {
             eprintln!("error: cannot start the runtime: {error}");
             return ExitCode::FAILURE;
         }
     };
-    if arguments.smoke {
-        print!("{}", report.smoke_summary());
-    } else {
-        print!("{report}");
+    match is_smoke {
+        true => print!("{}", report.smoke_summary()),
+        false => print!("{report}"),
     }
-    if report.has_failures() {
-        return ExitCode::FAILURE;
+    match report.has_failures() {
+        true => ExitCode::FAILURE,
+        false => ExitCode::SUCCESS,
     }
-    ExitCode::SUCCESS
 }
 
-async fn run(arguments: &BackendsArguments) -> Report {
+async fn run() -> Report {
     let mut report = Report::new();
     let mut comparisons = Vec::new();
-    for backend in BACKENDS {
-        if !arguments.only.is_empty() {
-            if !arguments.only.iter().any(|only| only == backend) {
-                continue;
-            }
-        } else if arguments.smoke && backend != "local" {
-            let fix = format!("--only {backend}");
-            report.leave_out(
-                backend,
-                &format!("smoke runs measure local alone; fix: {fix}"),
-            );
-            continue;
+    for backend in BACKENDS.into_iter().filter(|tier| OPTIONS.includes(tier)) {
+        if OPTIONS.is_smoke() && OPTIONS.only.is_empty() && backend != "local" {
+            let reason = format!("smoke runs measure local alone; fix: --only {backend}");
+            report.leave_out(backend, &reason);
+        } else {
+            comparisons.push(comparison(backend));
         }
-        comparisons.push(comparison(backend, arguments));
     }
-    if let Some(program) = &arguments.program {
-        let is_chosen =
-            |tier| arguments.only.is_empty() || arguments.only.iter().any(|only| only == tier);
-        let commands = COMMANDS.iter().filter(|(_, tier)| is_chosen(tier));
-        comparisons.extend(commands.map(|(label, tier)| of_command(label, tier, program)));
+    if let Some(program) = &OPTIONS.program {
+        let commands = COMMANDS.into_iter();
+        for (label, tier) in commands.filter(|(_, tier)| OPTIONS.includes(tier)) {
+            let comparison = Comparison::new(label).with(ExecCommand::sandbox(program, tier));
+            comparisons.push(match tier {
+                "local" => comparison.with(processes::Bwrap),
+                engine => comparison.with(ExecCommand::engine(engine)),
+            });
+        }
     }
     // The first round fills caches and creates the warm sandboxes; it is not recorded.
-    let (warm_up_rounds, rounds) = if arguments.smoke {
-        (0, 1)
-    } else {
-        (1, arguments.iterations)
+    let (warm_up_rounds, rounds) = match OPTIONS.is_smoke() {
+        true => (0, 1),
+        false => (1, OPTIONS.iterations),
     };
     for round in 0..warm_up_rounds + rounds {
         let recorded_round = round.checked_sub(warm_up_rounds);
@@ -150,43 +154,19 @@ async fn run(arguments: &BackendsArguments) -> Report {
     report
 }
 
-/// The command on one tier and its reference tool.
-fn of_command(label: &'static str, tier: &'static str, program: &Path) -> Comparison {
-    let command = SandboxCommand {
-        program: program.to_owned(),
-        tier,
-        warm: None,
-    };
-    let comparison = Comparison::new(label, command, 0);
-    match tier {
-        "local" => comparison.against(processes::Bwrap),
-        engine => comparison.against(EngineCommand {
-            engine,
-            container: None,
-        }),
-    }
-}
-
 /// The sandboxes of one backend and their reference tools.
-fn comparison(backend: &'static str, arguments: &BackendsArguments) -> Comparison {
-    let bytes = workload::transfer_size(backend, arguments.smoke);
-    let comparison = Comparison::new(backend, library::Library::new(backend, bytes), bytes);
+fn comparison(backend: &'static str) -> Comparison {
+    let comparison = Comparison::new(backend).with(library::Library::new(backend));
     match backend {
         "local" => comparison
-            .against(processes::PlainProcess { bytes })
-            .against(processes::Bwrap)
-            .against(interpreter::BareInterpreter::default()),
-        "k8s" => comparison.against(pods::BarePods::new(bytes)),
+            .with(processes::PlainProcess)
+            .with(processes::Bwrap)
+            .with(python::BareInterpreter::default()),
+        "k8s" => comparison.with(Environments::<pods::BarePods>::new(backend)),
         "docker" => comparison
-            .against(engine_api::EngineApi::new(backend, bytes))
-            .against(llm_sandbox::LlmSandbox {
-                python: arguments.python.clone(),
-                interactive: None,
-            })
-            .against(llm_sandbox::LlmSandbox {
-                python: arguments.python.clone(),
-                interactive: Some(None),
-            }),
-        _ => comparison.against(engine_api::EngineApi::new(backend, bytes)),
+            .with(Environments::<engine_api::EngineApi>::new(backend))
+            .with(python::LlmSandbox::new(false))
+            .with(python::LlmSandbox::new(true)),
+        _ => comparison.with(Environments::<engine_api::EngineApi>::new(backend)),
     }
 }

@@ -1,6 +1,5 @@
 //! Bare pods: one container each, restricted only in its size.
 
-use async_trait::async_trait;
 use futures_util::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{AttachParams, DeleteParams, PostParams, WatchEvent, WatchParams};
@@ -10,7 +9,9 @@ use sandbox::{ByteSize, Cpus};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::workload::{Choices, Contender, MeasureError, Timings, Workload, expect_bytes, timed};
+use crate::OPTIONS;
+use crate::environments::{Engine, FILE};
+use crate::workload::{MeasureError, Measured, Timings, expect_bytes};
 
 /// When the cluster ends a pod that was not removed, in seconds.
 const LIFETIME: i64 = 3600;
@@ -22,142 +23,77 @@ pub const MEMORY: ByteSize = ByteSize::mib(128);
 pub const CPUS: Cpus = Cpus::milli(250);
 
 /// Pods, by direct calls of the Kubernetes API.
-pub struct BarePods {
-    /// How many bytes a transfer moves.
-    bytes: u64,
-    api: Option<Api<Pod>>,
-    /// The name of the pod that runs until the end of the benchmark.
-    warm: Option<String>,
-}
+pub struct BarePods(Api<Pod>);
 
-impl BarePods {
-    /// Connects when first needed.
-    pub fn new(bytes: u64) -> Self {
-        Self {
-            bytes,
-            api: None,
-            warm: None,
-        }
-    }
+impl Engine for BarePods {
+    /// The name of a pod.
+    type Environment = String;
 
-    async fn api(&mut self) -> Result<Api<Pod>, MeasureError> {
-        if let Some(api) = &self.api {
-            return Ok(api.clone());
-        }
-        let config = Config::infer().await?;
-        let api = Api::default_namespaced(Client::try_from(config)?);
-        Ok(self.api.insert(api).clone())
-    }
-
-    async fn warm(&mut self, api: &Api<Pod>) -> Result<String, MeasureError> {
-        if let Some(name) = &self.warm {
-            return Ok(name.clone());
-        }
-        let name = start(api).await?;
-        Ok(self.warm.insert(name).clone())
-    }
-
-    /// Copies by executions, as `kubectl cp` does.
-    async fn copy(&self, api: &Api<Pod>, pod: &str) -> Timings {
-        let bytes = self.bytes;
-        let content = vec![7; bytes as usize];
-        // The program counts, because not every server reports the end of standard input.
-        let write = format!("head -c {bytes} > /tmp/file");
-        let write = ["sh", "-c", &write];
-        let (_, copy_in) = timed(exec(api, pod, &write, Some(&content))).await?;
-        let (received, copy_out) = timed(exec(api, pod, &["cat", "/tmp/file"], None)).await?;
-        expect_bytes(received, bytes)?;
-        exec(api, pod, &["rm", "/tmp/file"], None).await?;
-        Ok(vec![("copy in", copy_in), ("copy out", copy_out)])
-    }
-}
-
-#[async_trait(?Send)]
-impl Contender for BarePods {
-    fn name(&self) -> &'static str {
+    fn name(_backend: &'static str) -> &'static str {
         "bare pod"
     }
 
-    async fn run(&mut self, workload: Workload) -> Timings {
-        let api = &self.api().await?;
-        let elapsed = match workload {
-            Workload::OneShot => timed(run_to_end(api)).await?.1,
-            Workload::Create => {
-                let (pod, create) = timed(start(api)).await?;
-                let ((), remove) = timed(remove(api, &pod)).await?;
-                return Ok(vec![("create", create), ("remove", remove)]);
-            }
-            Workload::Copy => {
-                let pod = self.warm(api).await?;
-                return self.copy(api, &pod).await;
-            }
-            Workload::Output => {
-                let (pod, bytes) = (self.warm(api).await?, self.bytes);
-                let program = ["head", "-c", &bytes.to_string(), "/dev/zero"];
-                let (received, elapsed) = timed(exec(api, &pod, &program, None)).await?;
-                expect_bytes(received, bytes)?;
-                elapsed
-            }
-            Workload::WarmCell | Workload::ForkedCell | Workload::Claim => {
-                unreachable!("it supports none of them")
-            }
-            Workload::WarmExec => {
-                let pod = self.warm(api).await?;
-                timed(exec(api, &pod, &["true"], None)).await?.1
-            }
-        };
-        Ok(vec![(workload.measurement(), elapsed)])
+    async fn connect(_backend: &'static str) -> Measured<Self> {
+        let client = Client::try_from(Config::infer().await?)?;
+        Ok(Self(Api::default_namespaced(client)))
     }
 
-    async fn finish(&mut self) -> Result<(), MeasureError> {
-        match (&self.api, self.warm.take()) {
-            (Some(api), Some(pod)) => remove(api, &pod).await,
-            _ => Ok(()),
+    /// Starts a pod that waits, and returns its name once it runs.
+    async fn create(&self) -> Measured<String> {
+        let name = unique_name("bench").to_ascii_lowercase();
+        let limits = json!({
+            "memory": MEMORY.as_u64().to_string(),
+            "cpu": format!("{}m", CPUS.as_milli()),
+        });
+        let pod: Pod = serde_json::from_value(json!({
+            "metadata": {"name": name},
+            "spec": {
+                "containers": [{
+                    "name": "bare",
+                    "image": OPTIONS.image,
+                    "imagePullPolicy": "Never",
+                    "command": ["sleep", LIFETIME.to_string()],
+                    "resources": {"requests": limits, "limits": limits},
+                }],
+                "automountServiceAccountToken": false,
+                "restartPolicy": "Never",
+                "terminationGracePeriodSeconds": 0,
+                "activeDeadlineSeconds": LIFETIME,
+            },
+        }))?;
+        let pod = self.0.create(&PostParams::default(), &pod).await?;
+        let version = pod.metadata.resource_version.unwrap_or_default();
+        if let Err(error) = wait_until_running(&self.0, &name, &version).await {
+            // The first error is the one to report. The cluster ends a pod that stays.
+            let _ = self.remove(&name).await;
+            return Err(error);
         }
+        Ok(name)
+    }
+
+    async fn exec(&self, pod: &String, program: &[&str]) -> Measured<usize> {
+        exec(&self.0, pod, program, None).await
+    }
+
+    /// Copies by executions, as `kubectl cp` does.
+    async fn copy(&self, pod: &String, bytes: u64, timings: &mut Timings) -> Measured {
+        let content = vec![7; bytes as usize];
+        // The program counts, because not every server reports the end of standard input.
+        let write = ["sh", "-c", &format!("head -c {bytes} > {FILE}")];
+        let copy_in = exec(&self.0, pod, &write, Some(&content));
+        timings.time("copy in", copy_in).await?;
+        let copy_out = self.exec(pod, &["cat", FILE]);
+        expect_bytes(timings.time("copy out", copy_out).await?, bytes)
+    }
+
+    async fn remove(&self, pod: &String) -> Measured {
+        let parameters = DeleteParams::default().grace_period(0);
+        self.0.delete(pod, &parameters).await?;
+        Ok(())
     }
 }
 
-/// Starts a pod, runs `true` in it, and removes it.
-async fn run_to_end(api: &Api<Pod>) -> Result<(), MeasureError> {
-    let name = start(api).await?;
-    let used = exec(api, &name, &["true"], None).await;
-    used.map(drop).and(remove(api, &name).await)
-}
-
-/// Starts a pod that waits, and returns its name once it runs.
-async fn start(api: &Api<Pod>) -> Result<String, MeasureError> {
-    let name = unique_name("bench").to_ascii_lowercase();
-    let limits = json!({
-        "memory": MEMORY.as_u64().to_string(),
-        "cpu": format!("{}m", CPUS.as_milli()),
-    });
-    let pod: Pod = serde_json::from_value(json!({
-        "metadata": {"name": name},
-        "spec": {
-            "containers": [{
-                "name": "bare",
-                "image": Choices::get().image,
-                "imagePullPolicy": "Never",
-                "command": ["sleep", LIFETIME.to_string()],
-                "resources": {"requests": limits, "limits": limits},
-            }],
-            "automountServiceAccountToken": false,
-            "restartPolicy": "Never",
-            "terminationGracePeriodSeconds": 0,
-            "activeDeadlineSeconds": LIFETIME,
-        },
-    }))?;
-    let pod = api.create(&PostParams::default(), &pod).await?;
-    let version = pod.metadata.resource_version.unwrap_or_default();
-    if let Err(error) = wait_until_running(api, &name, &version).await {
-        // The first error is the one to report. The cluster ends a pod that stays.
-        let _ = remove(api, &name).await;
-        return Err(error);
-    }
-    Ok(name)
-}
-
-async fn wait_until_running(api: &Api<Pod>, name: &str, version: &str) -> Result<(), MeasureError> {
+async fn wait_until_running(api: &Api<Pod>, name: &str, version: &str) -> Measured {
     // The server ends the watch after this time: the node may be full.
     let parameters = WatchParams::default().timeout(60);
     let parameters = parameters.fields(&format!("metadata.name={name}"));
@@ -183,7 +119,7 @@ async fn exec(
     pod: &str,
     program: &[&str],
     input: Option<&[u8]>,
-) -> Result<usize, MeasureError> {
+) -> Measured<usize> {
     let parameters = AttachParams::default().stdin(input.is_some());
     let process = api.exec(pod, program.iter().copied(), &parameters).await;
     let mut process = process?;
@@ -205,10 +141,4 @@ async fn exec(
             "{program:?} ended with {status:?}"
         ))),
     }
-}
-
-async fn remove(api: &Api<Pod>, name: &str) -> Result<(), MeasureError> {
-    let parameters = DeleteParams::default().grace_period(0);
-    api.delete(name, &parameters).await?;
-    Ok(())
 }

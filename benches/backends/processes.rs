@@ -1,13 +1,15 @@
 //! Reference tools that are programs: plain processes and `bwrap`.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 
-use crate::workload::{Contender, MeasureError, Timings, Workload, expect_bytes, timed};
+use crate::workload::{
+    Contender, MeasureError, Measured, Timings, Workload, expect_bytes, transfer_size,
+};
 
 /// The program that ends at once.
 pub const TRUE: &str = "/bin/true";
@@ -17,11 +19,8 @@ const HOST_FOLDERS: [&str; 8] = [
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt",
 ];
 
-/// Processes without any isolation.
-pub struct PlainProcess {
-    /// How many bytes a transfer moves.
-    pub bytes: u64,
-}
+/// Processes without any isolation, beside the local backend.
+pub struct PlainProcess;
 
 #[async_trait(?Send)]
 impl Contender for PlainProcess {
@@ -34,37 +33,35 @@ impl Contender for PlainProcess {
         matches!(workload, WarmExec | Output | Copy)
     }
 
-    async fn run(&mut self, workload: Workload) -> Timings {
-        let bytes = self.bytes;
-        match workload {
-            Workload::Copy => copy(bytes).await,
+    async fn run(&mut self, work: Workload, timings: &mut Timings) -> Measured {
+        let bytes = transfer_size("local");
+        match work {
+            Workload::Copy => copy(bytes, timings).await,
             Workload::Output => {
                 let mut head = Command::new("head");
                 head.args(["-c", &bytes.to_string(), "/dev/zero"]);
-                let (output, elapsed) = timed(async { head.output() }).await?;
-                expect_bytes(output.stdout.len(), bytes)?;
-                Ok(vec![(workload.measurement(), elapsed)])
+                let output = timings.time(work.measurement(), async { head.output() });
+                expect_bytes(output.await?.stdout.len(), bytes)
             }
-            _ => Ok(vec![(
-                workload.measurement(),
-                run(Command::new(TRUE)).await?,
-            )]),
+            _ => {
+                timings.add(work.measurement(), run(Command::new(TRUE)).await?);
+                Ok(())
+            }
         }
     }
 }
 
 /// Copies between folders in memory, where a sandbox has its files too.
-async fn copy(bytes: u64) -> Timings {
+async fn copy(bytes: u64, timings: &mut Timings) -> Measured {
     let folder = tempfile::tempdir_in("/dev/shm")?;
     let (from, to) = (folder.path().join("from"), folder.path().join("to"));
     fs::write(&from, vec![7; bytes as usize])?;
-    let mut timings = Vec::new();
     for measurement in ["copy in", "copy out"] {
-        let (_, elapsed) = timed(async { fs::copy(&from, &to) }).await?;
-        timings.push((measurement, elapsed));
+        let copy = async { fs::copy(&from, &to) };
+        timings.time(measurement, copy).await?;
         fs::remove_file(&to)?;
     }
-    Ok(timings)
+    Ok(())
 }
 
 /// `bwrap` with the namespaces and folders that the local backend uses.
@@ -80,19 +77,15 @@ impl Contender for Bwrap {
         matches!(workload, Workload::OneShot | Workload::Create)
     }
 
-    async fn run(&mut self, workload: Workload) -> Timings {
-        match workload {
-            Workload::Create => {
-                let (cat, create) = timed(async { Cat::start()?.answered() }).await?;
-                let ((), remove) = timed(async { cat.end() }).await?;
-                Ok(vec![("create", create), ("remove", remove)])
-            }
-            _ => {
-                let elapsed = run(bwrap(TRUE)).await;
-                let elapsed = elapsed.map_err(MeasureError::into_unavailable)?;
-                Ok(vec![(workload.measurement(), elapsed)])
-            }
+    async fn run(&mut self, work: Workload, timings: &mut Timings) -> Measured {
+        if work == Workload::Create {
+            let mut cat = timings.time("create", async { start_cat() }).await?;
+            return timings.time("remove", async { cat.wait() }).await.map(drop);
         }
+        let elapsed = run(bwrap(TRUE)).await;
+        let elapsed = elapsed.map_err(MeasureError::into_unavailable)?;
+        timings.add(work.measurement(), elapsed);
+        Ok(())
     }
 }
 
@@ -113,43 +106,22 @@ fn bwrap(program: &str) -> Command {
     command
 }
 
-/// `cat` in `bwrap`, which waits for input. Dropping it ends it.
-struct Cat(Child);
-
-impl Cat {
-    fn start() -> Result<Self, MeasureError> {
-        let mut command = bwrap("cat");
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        Ok(Self(command.spawn()?))
+/// Starts `cat` in `bwrap`, and waits until it sends back a byte, so it runs. It ends when its
+/// standard input closes: in `wait`, or when it is dropped.
+fn start_cat() -> io::Result<Child> {
+    let mut command = bwrap("cat");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut cat = command.spawn()?;
+    let mut byte = [b'x'];
+    if let (Some(stdin), Some(stdout)) = (&mut cat.stdin, &mut cat.stdout) {
+        stdin.write_all(&byte)?;
+        stdout.read_exact(&mut byte)?;
     }
-
-    /// Waits until it sends back a byte, so it runs.
-    fn answered(mut self) -> Result<Self, MeasureError> {
-        let mut byte = [b'x'];
-        if let (Some(stdin), Some(stdout)) = (&mut self.0.stdin, &mut self.0.stdout) {
-            stdin.write_all(&byte)?;
-            stdout.read_exact(&mut byte)?;
-        }
-        Ok(self)
-    }
-
-    /// Closes its standard input and waits for its end.
-    fn end(mut self) -> Result<(), MeasureError> {
-        self.0.wait()?;
-        Ok(())
-    }
-}
-
-impl Drop for Cat {
-    fn drop(&mut self) {
-        // Both fail after `end`, when there is nothing left to do.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+    Ok(cat)
 }
 
 /// Runs a command without input and output, and returns how long it took.
-pub async fn run(mut command: Command) -> Result<Duration, MeasureError> {
+pub async fn run(mut command: Command) -> Measured<Duration> {
     let program = command.get_program().to_string_lossy().into_owned();
     command.stdin(Stdio::null()).stdout(Stdio::null());
     command.stderr(Stdio::null());
@@ -158,9 +130,10 @@ pub async fn run(mut command: Command) -> Result<Duration, MeasureError> {
         let start = Instant::now();
         (command.status(), start.elapsed())
     });
-    match run.await? {
-        (Ok(status), elapsed) if status.success() => Ok(elapsed),
-        (Ok(status), _) => Err(MeasureError::Failed(format!("{program}: {status}"))),
-        (Err(error), _) => Err(MeasureError::Failed(format!("{program}: {error}"))),
-    }
+    let reason = match run.await? {
+        (Ok(status), elapsed) if status.success() => return Ok(elapsed),
+        (Ok(status), _) => status.to_string(),
+        (Err(error), _) => error.to_string(),
+    };
+    Err(MeasureError::Failed(format!("{program}: {reason}")))
 }

@@ -23,6 +23,7 @@ struct Series {
 }
 
 /// Everything that was measured, and what was not.
+#[derive(Default)]
 pub struct Report {
     machine: String,
     series: BTreeMap<SeriesKey, Series>,
@@ -37,9 +38,7 @@ impl Report {
     pub fn new() -> Self {
         Self {
             machine: machine(),
-            series: BTreeMap::new(),
-            left_out: BTreeMap::new(),
-            failed: BTreeMap::new(),
+            ..Self::default()
         }
     }
 

@@ -1,40 +1,11 @@
 //! The workloads, and the trait of what runs them.
 
 use std::error::Error;
-use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 
-/// What the command line chooses for all contenders.
-pub struct Choices {
-    /// The image of every container and pod.
-    pub image: String,
-    /// The modules that are imported before the cells.
-    pub modules: Vec<String>,
-    /// The measurements of the workloads to run; none for all.
-    pub work: Vec<String>,
-}
-
-static CHOICES: OnceLock<Choices> = OnceLock::new();
-
-impl Choices {
-    /// Sets them for this process.
-    ///
-    /// # Panics
-    ///
-    /// If they are set already.
-    pub fn set(self) {
-        assert!(CHOICES.set(self).is_ok(), "they are set once");
-    }
-
-    /// # Panics
-    ///
-    /// Unless they are set.
-    pub fn get() -> &'static Self {
-        CHOICES.get().expect("main sets them")
-    }
-}
+use crate::OPTIONS;
 
 /// The code of a cell.
 pub const CELL: &str = "print(1)";
@@ -92,7 +63,7 @@ impl Workload {
 
     /// Whether the command line chooses it.
     pub fn is_chosen(self) -> bool {
-        let work = &Choices::get().work;
+        let work = &OPTIONS.work;
         work.is_empty() || work.iter().any(|chosen| chosen == self.measurement())
     }
 
@@ -124,9 +95,9 @@ impl Workload {
 }
 
 /// How many bytes [`Workload::Output`] and [`Workload::Copy`] move; a smoke run needs only a few.
-pub fn transfer_size(backend: &str, smoke: bool) -> u64 {
+pub fn transfer_size(backend: &str) -> u64 {
     let mib = match backend {
-        _ if smoke => 4,
+        _ if OPTIONS.is_smoke() => 4,
         "local" => 256,
         // Its pods are small.
         "k8s" => 16,
@@ -134,6 +105,9 @@ pub fn transfer_size(backend: &str, smoke: bool) -> u64 {
     };
     mib << 20
 }
+
+/// The result of work, or why there is no measurement.
+pub type Measured<T = ()> = Result<T, MeasureError>;
 
 /// Why there is no measurement.
 #[derive(Debug)]
@@ -148,8 +122,13 @@ impl MeasureError {
     /// Turns every failure into [`MeasureError::Unavailable`], for steps that fail only if the
     /// machine lacks something.
     pub fn into_unavailable(self) -> Self {
+        Self::Unavailable(self.reason())
+    }
+
+    /// What the report says.
+    pub fn reason(self) -> String {
         let (Self::Unavailable(reason) | Self::Failed(reason)) = self;
-        Self::Unavailable(reason)
+        reason
     }
 }
 
@@ -165,20 +144,30 @@ impl<E: Error + 'static> From<E> for MeasureError {
 }
 
 /// The durations of one run of a workload, by what was measured.
-pub type Timings = Result<Vec<(&'static str, Duration)>, MeasureError>;
+#[derive(Default)]
+pub struct Timings(pub Vec<(&'static str, Duration)>);
 
-/// Waits for `work`, and returns its result and how long it took.
-pub async fn timed<T, E: Into<MeasureError>>(
-    work: impl Future<Output = Result<T, E>>,
-) -> Result<(T, Duration), MeasureError> {
-    let start = Instant::now();
-    let result = work.await;
-    let elapsed = start.elapsed();
-    Ok((result.map_err(Into::into)?, elapsed))
+impl Timings {
+    /// Notes a duration.
+    pub fn add(&mut self, measurement: &'static str, elapsed: Duration) {
+        self.0.push((measurement, elapsed));
+    }
+
+    /// Waits for `work`, notes how long it took, and returns its result.
+    pub async fn time<T, E: Into<MeasureError>>(
+        &mut self,
+        measurement: &'static str,
+        work: impl Future<Output = Result<T, E>>,
+    ) -> Measured<T> {
+        let start = Instant::now();
+        let result = work.await;
+        self.add(measurement, start.elapsed());
+        result.map_err(Into::into)
+    }
 }
 
 /// Fails unless a transfer moved all bytes.
-pub fn expect_bytes(received: usize, expected: u64) -> Result<(), MeasureError> {
+pub fn expect_bytes(received: usize, expected: u64) -> Measured {
     if received as u64 == expected {
         return Ok(());
     }
@@ -197,11 +186,11 @@ pub trait Contender {
         !workload.is_cell() && workload != Workload::Claim
     }
 
-    /// Does the work once. What the work needs beforehand is not timed.
-    async fn run(&mut self, workload: Workload) -> Timings;
+    /// Does the work once, and notes how long it took, without what it needs beforehand.
+    async fn run(&mut self, work: Workload, timings: &mut Timings) -> Measured;
 
     /// Removes everything that still runs.
-    async fn finish(&mut self) -> Result<(), MeasureError> {
+    async fn finish(&mut self) -> Measured {
         Ok(())
     }
 }
