@@ -161,6 +161,9 @@ mod secret_source;
 ))]
 pub use clients::*;
 pub use sandbox_core::*;
+#[cfg(feature = "scan")]
+#[doc(inline)]
+pub use sandbox_lang::scan;
 pub use sandbox_lang::{
     BlockingSession, BlockingSessions, CellError, CellEvent, CellOutcome, CellRequest, CellResult,
     CodeCheck, CodeRequest, CodeResult, Compilation, Display, FileName, Installer, Language,
@@ -168,9 +171,6 @@ pub use sandbox_lang::{
     PlotFormat, PooledSession, Preparation, ReadyCode, RunCode, RunCodeOnce, Session, SessionPool,
     SessionRequest, SessionState, Sessions, Step, TraceFrame, save_plots,
 };
-#[cfg(feature = "scan")]
-#[doc(inline)]
-pub use sandbox_scan as scan;
 pub use secret_source::SecretSource;
 
 /// The examples in the README and in the guide compile.

@@ -5,10 +5,13 @@
 //! - [`RunCode`] runs code of a language in a sandbox, and [`RunCodeOnce`] in a new one.
 //! - [`Sessions`] starts an interpreter that keeps its variables between pieces of code.
 //! - [`packages`] is for backends.
+//! - `scan`, with the feature of this name, says what code seems to do before it runs.
 
 mod code;
 mod language;
 pub mod packages;
+#[cfg(feature = "scan")]
+pub mod scan;
 mod session;
 
 pub use code::{
