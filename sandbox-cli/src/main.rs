@@ -7,6 +7,7 @@ mod events_log;
 mod exit;
 #[cfg(test)]
 mod help_tests;
+mod mcp;
 mod options;
 mod output;
 mod progress;

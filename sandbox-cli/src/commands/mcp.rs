@@ -5,12 +5,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 use sandbox::{ByteSize, SandboxClient, registry};
-use sandbox_mcp::{AccessToken, HttpListener, McpServer};
 
 use super::run::output_folder::DEFAULT_EXPORT;
 use super::run::signals::Signals;
 use crate::command_error::{CommandError, Outcome};
 use crate::exit::Exit;
+use crate::mcp::{AccessToken, HttpListener, McpServer};
 use crate::options::PolicyOptions;
 use crate::print_status;
 
@@ -81,7 +81,7 @@ pub fn run(arguments: &McpArguments) -> Outcome {
             tier.tier
         ));
     }
-    let server = McpServer::with_template(client, request.spec)?;
+    let server = McpServer::new(client, request.spec)?;
     super::block_on(async {
         let mut signals = Signals::listen()?;
         let outcome = tokio::select! {
