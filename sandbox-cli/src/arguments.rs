@@ -132,6 +132,8 @@ pub enum Command {
     Completions(CompletionsArguments),
     /// Print a manual page
     Man(ManArguments),
+    /// Print the version, as --version does
+    Version,
 }
 
 impl Command {
@@ -165,7 +167,8 @@ impl Command {
             | Self::Conformance(_)
             | Self::Policy(_)
             | Self::Completions(_)
-            | Self::Man(_) => Format::Text,
+            | Self::Man(_)
+            | Self::Version => Format::Text,
         }
     }
 }

@@ -105,6 +105,10 @@ fn dispatch(command: Command) -> Outcome {
         Command::Config(arguments) => commands::config::run(&arguments),
         Command::Completions(arguments) => commands::completions::run(&arguments),
         Command::Man(arguments) => commands::man::run(&arguments),
+        Command::Version => {
+            output::print(concat!("sandbox ", env!("CARGO_PKG_VERSION"), "\n"))?;
+            Ok(Exit::SUCCESS)
+        }
         Command::Policy(arguments) => commands::policy::run(&arguments.command),
     }
 }
