@@ -151,3 +151,21 @@ fn home_is_not_made_writable() {
         assert!(stderr.contains("more than a project"), "{stderr}");
     }
 }
+
+#[test]
+fn project_can_be_read_only() {
+    let (_place, home, project) = home();
+    let options = ["run", "-q", "--preset", "coding", "--workspace-read-only"];
+    let line = [
+        &options[..],
+        &["--", "sh", "-c", "cat README; echo y >README"],
+    ]
+    .concat();
+    let (code, stdout, stderr) = run_in(&project, &home, &line);
+    assert_eq!((code, &*stdout), (Some(2), "x"), "{stderr}");
+    assert!(stderr.contains("Read-only file system"), "{stderr}");
+    let without = ["run", "--workspace-read-only", "--", "true"];
+    let (code, _, stderr) = run_in(&project, &home, &without);
+    assert_eq!(code, Some(125), "{stderr}");
+    assert!(stderr.contains("the sandbox has no workspace"), "{stderr}");
+}

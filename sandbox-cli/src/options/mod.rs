@@ -81,7 +81,7 @@ pub struct PolicyOptions {
     workspace: Option<OsString>,
 
     /// Mount the workspace read-only
-    #[arg(long, requires = "workspace", help_heading = "Policy")]
+    #[arg(long, help_heading = "Policy")]
     workspace_read_only: bool,
 
     /// Host file or folder, or a name of the policy file's storage, to mount at another path;
@@ -257,7 +257,7 @@ impl PolicyOptions {
         };
         let names = ceiling.storage();
         let stored = self.workspace.as_deref();
-        let stored = stored.and_then(|it| stored_workspace(it, self.workspace_read_only, names));
+        let stored = stored.and_then(|it| stored_workspace(it, names));
         let mut workspace = match stored {
             Some(_) => None,
             None => self.workspace()?,
@@ -273,6 +273,22 @@ impl PolicyOptions {
             .any(|it| it.target == Path::new("/workspace"));
         if is_coding && workspace.is_none() && !is_stored {
             workspace = Some(coding::workspace()?);
+        }
+        if self.workspace_read_only {
+            let stored = storage.iter_mut().map(|it| (&it.target, &mut it.read_only));
+            let stored = stored.filter(|(target, _)| *target == Path::new("/workspace"));
+            let mut found = workspace
+                .iter_mut()
+                .map(|it| &mut it.read_only)
+                .collect::<Vec<_>>();
+            found.extend(stored.map(|(_, read_only)| read_only));
+            if found.is_empty() {
+                let why = "--workspace-read-only: the sandbox has no workspace";
+                return Err(
+                    CommandError::argument(why).with_fix("name its folder with --workspace")
+                );
+            }
+            found.into_iter().for_each(|read_only| *read_only = true);
         }
         if let Some(workspace) = &workspace {
             ceiling.workspace(workspace)?;
@@ -374,7 +390,7 @@ impl PolicyOptions {
         };
         let (path, read_only) = paths::workspace(text);
         let path = paths::folder("--workspace", &path)?;
-        Ok(Some(if read_only || self.workspace_read_only {
+        Ok(Some(if read_only {
             Workspace::read_only(path)
         } else {
             Workspace::read_write(path)

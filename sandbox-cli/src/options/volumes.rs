@@ -66,14 +66,10 @@ pub fn volumes(
 }
 
 /// The workspace that an option names in the policy's storage.
-pub fn stored_workspace(
-    text: &OsStr,
-    read_only: bool,
-    storage: &BTreeMap<String, Storage>,
-) -> Option<StorageMount> {
-    let (path, ends_read_only) = super::paths::workspace(text);
+pub fn stored_workspace(text: &OsStr, storage: &BTreeMap<String, Storage>) -> Option<StorageMount> {
+    let (path, read_only) = super::paths::workspace(text);
     let name = stored(&path, storage)?;
-    Some(match read_only || ends_read_only {
+    Some(match read_only {
         true => StorageMount::read_only(name, WORKSPACE),
         false => StorageMount::read_write(name, WORKSPACE),
     })
@@ -211,7 +207,7 @@ mod tests {
         let found = volumes(&["lab:/lab:ro".into()], &mut None, &storage).unwrap();
         assert_eq!(found.storage, [StorageMount::read_only("lab", "/lab")]);
         assert_eq!(found.mounts, []);
-        let workspace = |text: &str| stored_workspace(OsStr::new(text), false, &storage);
+        let workspace = |text: &str| stored_workspace(OsStr::new(text), &storage);
         let expected = StorageMount::read_write("lab", "/workspace");
         assert_eq!(workspace("lab"), Some(expected));
         let expected = StorageMount::read_only("lab", "/workspace");
