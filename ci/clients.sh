@@ -3,7 +3,7 @@
 #
 # Usage: ci/clients.sh [--install] [--require] [SANDBOX TIER [IMAGE]]
 #
-#   SANDBOX    the built command; TIER is local, docker or podman
+#   SANDBOX    the built command; TIER is local, docker, podman or k8s
 #   --install  installs the clients and servers first: Debian's packages, as root, and a virtual environment
 #              in $SANDBOX_CACHE/clients. Without SANDBOX, nothing else
 #   --require  a missing client or server is a failure, not skipped
@@ -142,11 +142,22 @@ if command -v redis-server >/dev/null; then
     serve redis "redis-cli -p $redis_port ping" redis-server "$own/redis.conf"
 fi
 
+tar -cf "$work/in.tar" -C "$in" .
+
 preparing=''
 # Compilers take minutes on a busy machine. Java reserves more than the default limit of memory, which counts what is
 # reserved where there is no control group.
 options=(--timeout 230s --memory 2GiB --allow-partial memory)
-options+=(--volume "$in:/t:ro" --volume "$work/out:/out" --env "PGPASSWORD=$password" --env "REDISCLI_AUTH=$password")
+options+=(--env "PGPASSWORD=$password" --env "REDISCLI_AUTH=$password")
+files=/t out=/out bring=: no_address='denied by the policy'
+if [ "$tier" = k8s ]; then
+    # A pod has no folder of this host, so the files are its input.
+    files=/tmp/t out=/tmp/out bring='mkdir /tmp/t /tmp/out && tar -xC /tmp/t' && options+=(--interactive)
+    # Nor does a pod tell of an address without a rule: its network has no route, and the client says so.
+    no_address='nreachable|ENETUNREACH'
+else
+    options+=(--volume "$in:$files:ro" --volume "$work/out:$out")
+fi
 if [ "$tier" = local ]; then
     path=/usr/local/bin:/usr/bin:/bin
     for folder in "$venv" "$cache/node/node_modules" "$(rustc --print sysroot 2>/dev/null)"; do
@@ -160,11 +171,13 @@ fi
 # inside RULE TRUST NEEDS COMMAND: runs both in a sandbox, where $host, $port, $at and $trust are set. Sets code to the
 # exit code, and took to the milliseconds of COMMAND.
 inside() {
-    local script="{ $3; } >/dev/null 2>&1 || { echo absent; exit; }; start=\$(date +%s%N)
-        ($4); code=\$?; echo; echo \$(((\$(date +%s%N) - start) / 1000000)); exit \$code"
+    local script="$bring || exit; { $3; } >/dev/null 2>&1 </dev/null || { echo absent; exit; }; start=\$(date +%s%N)
+        ($4) </dev/null; code=\$?; echo; echo \$(((\$(date +%s%N) - start) / 1000000)); exit \$code"
+    script=${script//\/t\//$files/}
     timeout --kill-after=10 240 env SSL_CERT_FILE="$in/ca.pem" SANDBOX_NAME_SERVERS="127.0.0.1:${dns_port:?}" \
         "$sandbox" run --quiet --backend "$tier" "${options[@]}" --allow-host "$1" --env "host=$host" --env "port=$port" \
-        --env "at=$host:$port" --env "trust=$2" -- sh -c "$script" >"$work/stdout" 2>"$work/stderr" &
+        --env "at=$host:$port" --env "trust=${2//\/t\//$files/}" -- sh -c "${script//\/out\//$out/}" <"$work/in.tar" \
+        >"$work/stdout" 2>"$work/stderr" &
     code=0
     wait $! || code=$?
     took=$(tail -n 1 "$work/stdout")
@@ -210,7 +223,7 @@ client() {
     done
     rule="$3 ${4%% *} private"
     host=absent.test denied "$1, another name" "$no_name" $((normal + 2000)) "$rule" "$5" "$2" "$7"
-    host=203.0.113.7 denied "$1, an address" 'denied by the policy' $((normal + 2000)) "$rule" "$5" "$2" "$7"
+    host=203.0.113.7 denied "$1, an address" "$no_address" $((normal + 2000)) "$rule" "$5" "$2" "$7"
 }
 
 web=web.test:${https_port:?} content='hello from outside' both='name http'
