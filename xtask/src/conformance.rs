@@ -24,7 +24,7 @@ const CLUSTER: &str = "k8s";
 const OTHER_PODS: (&str, &str) = ("SANDBOX_K8S_PROFILE", "restricted");
 /// Options of the suite with which no backend is measured.
 const MEASURES_NOTHING: [&str; 5] = ["--list", "--mutant", "--self-checks-only", "--help", "-h"];
-/// The option that measures the suite itself: ci/mutation-score.sh.
+/// The option that measures the suite itself: ci/mutation-score.py.
 const MUTATION_SCORE: &str = "--mutation-score";
 
 /// Runs the suite with its own arguments. Reports go to `conformance` in the target folder.
@@ -34,7 +34,7 @@ const MUTATION_SCORE: &str = "--mutation-score";
 /// If the suite cannot be built or started.
 pub fn run(arguments: &ScriptArguments) -> Result<ExitCode, Failure> {
     if arguments.arguments.contains(&MUTATION_SCORE.to_owned()) {
-        return engines::run("mutation-score.sh", arguments);
+        return engines::run("mutation-score.py", arguments);
     }
     let suite = Suite::build()?;
     let measures_nothing =
