@@ -26,7 +26,7 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CACHE = os.environ.get("SANDBOX_CACHE") or os.path.expanduser("~/.cache/sandbox")
-TARGET = os.path.join(os.path.abspath(os.environ.get("CARGO_TARGET_DIR") or f"{ROOT}/target"), "mutation-score")
+TARGET = os.path.abspath(os.environ.get("CARGO_TARGET_DIR") or f"{ROOT}/target") + "/mutation-score"
 TREE = f"{TARGET}/tree"
 RECORD = "sandbox-local/matrix/mutants.tsv"
 NOT_BUILT, MISSED = "not built", "missed"
@@ -58,7 +58,8 @@ pub mod mutation_switch {
 PREPARE = """ip link set lo up; mkdir -p /run/sandbox
 for folder in /tmp /var/tmp /dev/shm /run/sandbox; do mount -t tmpfs none $folder; done
 chmod 700 /run/sandbox; exec "$@" """
-ISOLATED = "unshare --mount --net --pid --fork --kill-child --mount-proc --uts --ipc sh -ec".split() + [PREPARE, "sh"]
+ISOLATED = "unshare --mount --net --pid --fork --kill-child --mount-proc --uts --ipc sh -ec".split()
+ISOLATED += [PREPARE, "sh"]
 # A self-check tests the suite, not the fault.
 SUITE = "--tier local --proven-elsewhere --verbose --matrix ../sandbox-{backend}/matrix".split()
 LINE = re.compile(r"(ok\+?|gap|open|FAILED) +\[local\] (\S+) +(\S+) ")
@@ -85,7 +86,8 @@ class Mutant:
         if self.body is not None:
             self.body += function[0]
             self.end = function[1]
-            changed = source[self.body : fault[0]] + listed["replacement"] + source[fault[1] : function[1]]
+            before, after = source[self.body : fault[0]], source[fault[1] : function[1]]
+            changed = before + listed["replacement"] + after
             # The fault may be the whole body.
             self.changed = changed if fault[0] >= self.body else None
             if fault[0] <= self.body and fault[1] >= function[1]:
@@ -142,8 +144,8 @@ def write_tree(mutants):
     for number, mutant in mutants.items():
         by_file[mutant.file].append((number, mutant))
     roots = {f"{mutant.package}/src/lib.rs" for mutant in mutants.values()}
-    roots |= {"sandbox-agent/src/lib.rs", "sandbox-agent/src/runtime_root.rs", "sandbox-agent/src/program_root.rs"}
-    places = []
+    roots |= {f"sandbox-agent/src/{name}.rs" for name in ("lib", "runtime_root", "program_root")}
+    places, written = [], set()
     files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout
     for file in files.decode().split("\0")[:-1]:
         if not os.path.isfile(f"{ROOT}/{file}"):
@@ -154,28 +156,39 @@ def write_tree(mutants):
             text = text.decode()
             insertions = []
             for number, mutant in by_file[file]:
-                insertions.append((mutant.body + 1, f"\nif crate::mutation_switch::is({number}) {{ return {mutant.changed} }}\n"))
+                fault = f"if crate::mutation_switch::is({number}) {{ return {mutant.changed} }}"
+                insertions.append((mutant.body + 1, f"\n{fault}\n"))
                 insertions.append((mutant.end - 1, f"/* end of {number} */"))
             for offset, inserted in sorted(insertions, reverse=True):
                 text = text[:offset] + inserted + text[offset:]
             if file in roots:
                 text += SWITCH
-            # The runtime is part of the agent and of the probe program.
-            package = '&format!("part_of_{}", env::var("CARGO_PKG_NAME").unwrap_or_default().replace(\'-\', "_"))'
             if file.endswith("runtime/build.rs"):
-                text = text.replace('.args(["--cfg", "freestanding"])', f'.args(["--cfg", "freestanding", "--cfg", {package}])')
+                # The runtime is part of the agent and of the probe program.
+                own = '.args(["--cfg", "freestanding"])'
+                package = 'env::var("CARGO_PKG_NAME").unwrap_or_default().replace(\'-\', "_")'
+                text = text.replace(own, own + f'.args(["--cfg", &format!("part_of_{{}}", {package})])')
             for found in re.finditer(r"if crate::mutation_switch::is\((\d+)\) ", text):
                 line = lambda offset: text.count("\n", 0, offset) + 1
                 first = line(found.start())
                 last = first + mutants[int(found[1])].changed.count("\n")
-                places.append((int(found[1]), file, first, last, line(text.index(f"/* end of {found[1]} */"))))
+                end = line(text.index(f"/* end of {found[1]} */"))
+                places.append((int(found[1]), file, first, last, end))
             text = text.encode()
         path = f"{TREE}/{file}"
+        written.add(path)
         if not os.path.exists(path) or open(path, "rb").read() != text:
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with open(path, "wb") as copy:
                 copy.write(text)
             shutil.copymode(f"{ROOT}/{file}", path)
+    # A package of an earlier run would still be a member of the workspace.
+    for folder, _, names in os.walk(TREE, topdown=False):
+        for name in names:
+            if f"{folder}/{name}" not in written and name != "Cargo.lock":
+                os.remove(f"{folder}/{name}")
+        if not os.listdir(folder):
+            os.rmdir(folder)
     return places
 
 
@@ -185,13 +198,15 @@ def build(mutants):
     for _ in range(12):
         places = write_tree(mutants)
         say(f"compiling {len(mutants)} faults")
-        command = ["cargo", "build", "--package", "sandbox-conformance", "--no-default-features", "--features", "local"]
-        environment = dict(os.environ, CARGO_TARGET_DIR=f"{TARGET}/target", CARGO_TERM_COLOR="never", RUSTFLAGS="--cap-lints=allow")
-        run = subprocess.run(command, cwd=TREE, env=environment, stderr=subprocess.PIPE, text=True)
+        command = "cargo build --package sandbox-conformance --no-default-features --features local"
+        settings = {"CARGO_TARGET_DIR": f"{TARGET}/target", "CARGO_TERM_COLOR": "never", "RUSTFLAGS": "--cap-lints=allow"}
+        run = subprocess.run(command.split(), cwd=TREE, env=os.environ | settings, stderr=subprocess.PIPE, text=True)
         if run.returncode == 0:
             return f"{TARGET}/target/debug/sandbox-conformance", rejected
         wrong = set()
-        for message in re.split(r"^(?=error)", run.stderr, flags=re.M)[1:]:
+        # The agent's build script writes all messages of its compiler into one line.
+        messages = re.split(r"^(?=error|warning)", run.stderr.replace("\\n ", "\n"), flags=re.M)
+        for message in [message for message in messages if message.startswith("error")]:
             blamed = [(file if file.startswith("sandbox-") else f"sandbox-agent/{file}", int(line))
                       for file, line in re.findall(r"(?:-->|:::) (\S+?):(\d+):\d+", message)]
             inside = {place[0] for place in places for file, line in blamed
@@ -226,28 +241,30 @@ def verdicts(program, limit, stop=lambda probe, verdict: False, more=()):
     command = ISOLATED + [program] + SUITE + ["--reports", f"{TARGET}/reports", *more]
     run = subprocess.Popen(command, cwd=f"{TREE}/sandbox-conformance", env=environment, stdin=subprocess.DEVNULL,
                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
-    end = time.monotonic() + limit
-    found, buffered, ended = {}, b"", False
+    try:
+        return read_verdicts(run.stdout, time.monotonic() + limit, stop)
+    finally:
+        # An interrupt of this program does not reach the suite's session.
+        os.killpg(run.pid, signal.SIGKILL)
+        run.wait()
+        run.stdout.close()
+
+
+def read_verdicts(output, end, stop):
+    found, buffered = {}, b""
     while time.monotonic() < end:
-        if not select.select([run.stdout], [], [], max(0, end - time.monotonic()))[0]:
+        if not select.select([output], [], [], max(0, end - time.monotonic()))[0]:
             break
-        data = os.read(run.stdout.fileno(), 65536)
+        data = os.read(output.fileno(), 65536)
         if not data:
-            ended = True
-            break
+            return found, True
         *lines, buffered = (buffered + data).split(b"\n")
-        matches = [match for match in (LINE.match(line.decode(errors="replace") + " ") for line in lines) if match]
-        new = {match[2]: (match[1], match[3]) for match in matches}
+        matches = [LINE.match(line.decode(errors="replace") + " ") for line in lines]
+        new = {match[2]: (match[1], match[3]) for match in matches if match}
         found.update(new)
         if any(stop(probe, verdict) for probe, verdict in new.items()):
             break
-    try:
-        os.killpg(run.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
-    run.wait()
-    run.stdout.close()
-    return found, ended
+    return found, False
 
 
 def judge(program, normal, limit):
@@ -329,6 +346,7 @@ def main():
     parser.add_argument("--fresh", action="store_true", help="measure what the record has, too, and fail where they differ")
     options = parser.parse_args()
     end = time.monotonic() + 60 * options.minutes
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("error: ended by SIGTERM"))
     os.environ["PATH"] += f":{CACHE}/cargo-mutants/bin"
     if os.geteuid() != 0:
         fail("faults need namespaces of their own to be harmless; run this as root")
