@@ -48,6 +48,8 @@ done
 [ -z "$install" ] || install_clients
 [ -z "$install" ] || [ $# -gt 0 ] || exit 0
 sandbox=$(realpath "${1:?SANDBOX is missing; --help tells more}") tier=${2:?TIER is missing; --help tells more}
+[ -x "$sandbox" ] || fail "$sandbox is no program" "cargo build -p sandbox-cli, and name target/debug/sandbox"
+case $tier in local | docker | podman | k8s) ;; *) fail "there is no tier $tier" "local, docker, podman or k8s" ;; esac
 type -P openssl git ssh-keygen >/dev/null || fail "openssl, git or ssh-keygen is missing" "ci/clients.sh --install"
 say "unchanged clients run in sandboxes of the tier $tier, by $sandbox"
 work=$(mktemp -d "${TMPDIR:-/tmp}/clients.XXXXXX")

@@ -5,7 +5,8 @@ cargo-mutants lists the faults, as .cargo/mutants.toml says. All faults of a sam
 into one program, each behind a number. A run of the suite sets the number in a copy of the
 program, so a fault costs part of a run instead of a build.
 
-A fault is noticed if a probe's verdict differs from the verdict without a fault, twice. Results are
+A fault is noticed if a probe's verdict differs from the verdict without a fault, twice, or if the
+suite ends early or not at all. Results are
 kept in a file, by a hash of the function and the fault; only what is not there is measured.
 """
 
@@ -126,10 +127,12 @@ def body_of(function):
 
 def listed():
     command = ["cargo", "mutants", "--workspace", "--list", "--json"]
-    output = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout
+    run = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE)
+    if run.returncode != 0:
+        fail("cargo-mutants cannot list the faults; see above")
     sources = {}
     mutants = []
-    for one in json.loads(output):
+    for one in json.loads(run.stdout):
         if one.get("function"):
             if one["file"] not in sources:
                 sources[one["file"]] = open(f"{ROOT}/{one['file']}", encoding="utf-8").read()
@@ -355,9 +358,15 @@ def main():
     os.makedirs(TREE, exist_ok=True)
 
     everything = [mutant for mutant in listed() if mutant.changed and not mutant.is_const]
+    try:
+        only = re.compile(options.only)
+    except re.error as error:
+        fail(f"--only {options.only!r} is no regular expression: {error}")
     order = lambda mutant: hashlib.sha256(f"{options.seed} {mutant.hash}".encode()).digest()
-    chosen = [mutant for mutant in everything if re.search(options.only, f"{mutant.file}: {mutant.name}")]
-    sample = sorted(chosen, key=order)[: options.sample]
+    chosen = [mutant for mutant in everything if only.search(f"{mutant.file}: {mutant.name}")]
+    sample = sorted(chosen, key=order)[: max(options.sample, 0)]
+    if not sample:
+        fail("the sample has no fault; see --sample and --only")
     record = read_record(options.record)
     is_built = lambda mutant: record.get(mutant.hash, [None] * 3)[2] != NOT_BUILT
     numbers = {number: mutant for number, mutant in enumerate(sample, 1) if is_built(mutant)}
@@ -393,7 +402,9 @@ def main():
     print(text)
     if not options.fresh:
         write_record(options.record, record)
-        write_document(text)
+        # The document is about the committed record alone.
+        if os.path.realpath(options.record) == os.path.realpath(f"{ROOT}/{RECORD}"):
+            write_document(text)
     if differences:
         fail("the record differs:\n" + "\n".join(differences))
 
