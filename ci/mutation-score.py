@@ -17,6 +17,7 @@ import hashlib
 import json
 import math
 import os
+import random
 import re
 import select
 import shutil
@@ -55,8 +56,10 @@ pub mod mutation_switch {
 
 # Namespaces of the whole run. A fault that creates a sandbox without its own then changes the
 # mounts, routes and processes of this run instead of the host's. Empty folders hide the files and
-# sandboxes of other runs, which seem to have ended here and would be removed.
-PREPARE = """ip link set lo up; mkdir -p /run/sandbox
+# sandboxes of other runs, which seem to have ended here and would be removed. The loopback has two
+# public addresses, so that this host has some of its own; packets to them go nowhere else.
+PREPARE = """ip link set lo up; ip address add 8.8.8.8/32 dev lo
+ip address add 2001:4860:4860::8888/128 dev lo || true; mkdir -p /run/sandbox
 for folder in /tmp /var/tmp /dev/shm /run/sandbox; do mount -t tmpfs none $folder; done
 chmod 700 /run/sandbox; exec "$@" """
 ISOLATED = "unshare --mount --net --pid --fork --kill-child --mount-proc --uts --ipc sh -ec".split()
@@ -270,6 +273,13 @@ def read_verdicts(output, end, stop):
     return found, False
 
 
+def still_notices(program, number, probe):
+    """Whether the fault changes the verdict of the probe that noticed it."""
+    run = lambda one: verdicts(with_number(program, one), 40, lambda told, _: told == probe, ["--filter", probe])[0]
+    normal, found = run(0), run(number)
+    return probe in normal and found.get(probe) != normal[probe]
+
+
 def judge(program, normal, limit):
     """The probe that notices the fault, `None`, or why there is no answer."""
     ignored = set()
@@ -337,6 +347,25 @@ def write_document(text):
         file.write(f"{before}{BEGIN}\n\n{text}\n\n{END}{rest.split(END)[1]}")
 
 
+def again(everything, record, count):
+    """Compares random faults of the record with the probes that noticed them."""
+    noticed = [mutant for mutant in everything if "::" in record.get(mutant.hash, [""] * 3)[2]]
+    if count < 1 or not noticed:
+        fail(f"--again {count}: the record has {len(noticed)} noticed faults; choose 1 to {len(noticed)} of them")
+    chosen = dict(enumerate(random.sample(noticed, min(count, len(noticed))), 1))
+    program, _ = build(chosen)
+    unnoticed = []
+    for number, mutant in chosen.items():
+        probe = record[mutant.hash][2]
+        notices = still_notices(program, number, probe)
+        say(f"{probe} {'notices' if notices else 'does not notice'}: {mutant.file}: {mutant.name}")
+        if not notices:
+            unnoticed.append(f"{probe}: {mutant.file}: {mutant.name}")
+    print(f"{len(chosen) - len(unnoticed)} of {len(chosen)} recorded faults are noticed by their probes")
+    if unnoticed or len(chosen) < count:
+        fail("\n".join(["these recorded faults are not noticed, or do not compile:", *unnoticed]))
+
+
 def main():
     parser = argparse.ArgumentParser(prog="cargo xtask conformance --mutation-score", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -347,6 +376,8 @@ def main():
     parser.add_argument("--only", default="", help="only faults whose file or name match this regular expression")
     parser.add_argument("--record", default=f"{ROOT}/{RECORD}", help=f"file of the results; by default {RECORD}")
     parser.add_argument("--fresh", action="store_true", help="measure what the record has, too, and fail where they differ")
+    parser.add_argument("--again", type=int, metavar="N",
+                        help="only measure N noticed faults again, each with its probe, and fail where it does not notice")
     options = parser.parse_args()
     end = time.monotonic() + 60 * options.minutes
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("error: ended by SIGTERM"))
@@ -368,6 +399,8 @@ def main():
     if not sample:
         fail("the sample has no fault; see --sample and --only")
     record = read_record(options.record)
+    if options.again is not None:
+        return again(everything, record, options.again)
     is_built = lambda mutant: record.get(mutant.hash, [None] * 3)[2] != NOT_BUILT
     numbers = {number: mutant for number, mutant in enumerate(sample, 1) if is_built(mutant)}
     program, rejected = build(numbers)

@@ -9,7 +9,7 @@ use crate::workload::{Contender, MeasureError, Measured, Timings, Workload, tran
 const TIME_LIMIT: Duration = Duration::from_secs(180);
 
 /// A contender, and the workloads that it can still run.
-struct Entry {
+struct ContenderEntry {
     contender: Box<dyn Contender>,
     workloads: Vec<Workload>,
 }
@@ -18,7 +18,7 @@ struct Entry {
 pub struct Comparison {
     backend: &'static str,
     /// The sandbox first, then its reference tools.
-    entries: Vec<Entry>,
+    entries: Vec<ContenderEntry>,
     /// How many pods were started.
     pod_starts: u32,
 }
@@ -38,7 +38,7 @@ impl Comparison {
     pub fn with(mut self, contender: impl Contender + 'static) -> Self {
         let mut workloads = Workload::ALL.to_vec();
         workloads.retain(|workload| workload.is_chosen() && contender.supports(*workload));
-        self.entries.push(Entry {
+        self.entries.push(ContenderEntry {
             contender: Box::new(contender),
             workloads,
         });

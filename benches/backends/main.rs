@@ -37,7 +37,7 @@ const BACKENDS: [&str; 4] = ["local", "docker", "podman", "k8s"];
 
 /// Compare each backend with bare processes, containers and pods.
 #[derive(Debug, Parser)]
-struct Options {
+struct BenchOptions {
     /// Run each workload once, by default on the local backend alone; print no times
     #[arg(long, conflicts_with = "iterations")]
     smoke: bool,
@@ -75,9 +75,9 @@ struct Options {
 }
 
 /// What the command line chooses, for all contenders.
-static OPTIONS: LazyLock<Options> = LazyLock::new(Options::parse);
+static OPTIONS: LazyLock<BenchOptions> = LazyLock::new(BenchOptions::parse);
 
-impl Options {
+impl BenchOptions {
     fn is_smoke(&self) -> bool {
         self.smoke || !self.bench
     }

@@ -2,9 +2,7 @@
 
 mod common;
 
-#[cfg(feature = "local")]
-use common::run_json;
-use common::{checkout, run_text};
+use common::{checkout, run_json, run_text};
 
 #[test]
 #[cfg(feature = "local")]

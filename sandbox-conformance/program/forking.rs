@@ -17,6 +17,8 @@ use crate::call_result::{CallResult, Denied, done};
 use crate::kernel;
 
 const SIGCHLD: usize = 17;
+const SIGCONT: usize = 18;
+const SIGSTOP: usize = 19;
 const SIGKILL: usize = 9;
 const PR_SET_PDEATHSIG: usize = 1;
 
@@ -106,6 +108,21 @@ unsafe extern "C" fn thread_main(_: *mut c_void) -> ! {
 
 /// Starts a thread, which is not a process.
 pub fn thread() -> CallResult {
+    start_thread(thread_main, core::ptr::null_mut())?;
+    for _ in 0..200 {
+        if THREAD_RAN.load(Ordering::SeqCst) == 1 {
+            return done();
+        }
+        pause(5);
+    }
+    Err(Denied::Word("never_ran"))
+}
+
+/// Runs `body` in another thread of this process. It must not allocate memory.
+fn start_thread(
+    body: unsafe extern "C" fn(*mut c_void) -> !,
+    argument: *mut c_void,
+) -> Result<(), Errno> {
     // VM, FS, FILES, SIGHAND, THREAD, SYSVSEM.
     const FLAGS: usize = 0x100 | 0x200 | 0x400 | 0x800 | 0x1_0000 | 0x4_0000;
     let stack = vec![0u128; 1024].leak();
@@ -117,16 +134,41 @@ pub fn thread() -> CallResult {
         0,
         0,
     ];
-    // SAFETY: the stack is never freed, and the thread only writes an atomic and exits.
-    let word = unsafe { clone_onto(&arguments, thread_main, core::ptr::null_mut()) };
-    result(word)?;
-    for _ in 0..200 {
-        if THREAD_RAN.load(Ordering::SeqCst) == 1 {
-            return done();
+    // SAFETY: the stack is never freed, and the bodies use no memory of this thread.
+    let word = unsafe { clone_onto(&arguments, body, argument) };
+    result(word).map(drop)
+}
+
+unsafe extern "C" fn exit_later(code: *mut c_void) -> ! {
+    pause(100);
+    exit(code as usize as i32)
+}
+
+/// Ends with this code in an unusual way: `thread` ends while its main thread waits, `main` ends its
+/// main thread first, and `stopped` stops itself and is continued by a child.
+pub fn end_oddly(way: &str, code: usize) -> CallResult {
+    match way {
+        "thread" => start_thread(exit_later, code as *mut c_void)?,
+        "main" => {
+            start_thread(exit_later, code as *mut c_void)?;
+            // Ends this thread alone. The code is not the process's.
+            kernel!(EXIT, 99usize)?;
         }
-        pause(5);
+        "stopped" => {
+            let parent = crate::call::own_pid();
+            let continuing = child(|| {
+                pause(200);
+                // The parent exists until it reaps this child.
+                let _ = kernel!(KILL, parent, SIGCONT);
+            })?;
+            kernel!(KILL, parent, SIGSTOP)?;
+            reap(continuing)?;
+            exit(code as i32)
+        }
+        _ => return Err(Denied::Word("nonsense")),
     }
-    Err(Denied::Word("never_ran"))
+    pause(5000);
+    Err(Denied::Word("survived"))
 }
 
 fn pointers(words: &[&CStr]) -> Vec<*const c_char> {

@@ -126,6 +126,14 @@ pub fn parents_user() -> CallResult {
     }
 }
 
+/// This process's users, as numbers.
+pub fn user() -> CallResult {
+    match field(&status(c"/proc/self/status")?, "Uid") {
+        Some(users) => Ok(users.replace('\t', " ")),
+        None => give_up("no_user_told"),
+    }
+}
+
 fn status(path: &CStr) -> Result<String, Errno> {
     let bytes = crate::files::content(path)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())

@@ -12,13 +12,16 @@ extern crate runtime;
 
 mod call;
 mod call_result;
+mod communication;
 mod compat;
 mod directory;
 mod escapes;
+mod exchanges;
 mod files;
 mod forking;
 mod handing;
 mod inherited;
+mod inventory;
 mod kernel_calls;
 mod kernel_memory;
 mod kernel_settings;
@@ -135,6 +138,7 @@ fn dispatch(command: &str, a: &ProbeArguments) -> Option<CallResult> {
         "list-requests" => requests::all(),
         "resource-limits" => lists::resource_limits(),
         "umask" => lists::umask(),
+        "communicate" => communication::communicate(),
         "burn" => resources::burn(a.number(0), a.number(1)),
         "hold" => handing::hold(a.text(0)),
         "hand" => handing::hand(a.text(0), a.text(1)),
@@ -169,6 +173,8 @@ fn dispatch(command: &str, a: &ProbeArguments) -> Option<CallResult> {
         "new-mount" => mounts::new_mount(),
         "tcp" => network::tcp(a),
         "udp" => network::udp(a),
+        "ask-behind" => exchanges::ask_behind(a),
+        "exchanges" => exchanges::exchanges(a),
         "tcp-each" => named::each(a),
         "tcp-followed" => named::followed(a),
         "tcp-held" => named::held(a),
@@ -195,6 +201,8 @@ fn dispatch(command: &str, a: &ProbeArguments) -> Option<CallResult> {
         "variables-of-others" => inherited::variables_of_others(a.text(0)),
         "descriptors" => inherited::descriptors(),
         "device-nodes" => files::device_nodes(a),
+        "inventory-files" => inventory::files(),
+        "inventory-processes" => inventory::processes(),
         "find-name" => files::find_name(a.text(0)),
         "find" => processes::find(a.text(0)),
         "find-child" => processes::find_child(a.text(0)),
@@ -213,6 +221,7 @@ fn dispatch(command: &str, a: &ProbeArguments) -> Option<CallResult> {
         "stubborn" => processes::stubborn(a.number(0)),
         "orphan" => processes::orphan(a.number(1), a.is(2, "hold")),
         "tree" => processes::tree(a.number(1), a.number(2)),
+        "end-oddly" => forking::end_oddly(a.text(0), a.number(1)),
         "exit" => call::exit(a.number(0)),
         "raise" => processes::raise(a.number(0)),
         "memory" => resources::memory(a.number(0)),
@@ -264,6 +273,7 @@ fn dispatch(command: &str, a: &ProbeArguments) -> Option<CallResult> {
         "resource-limit" => layers::resource_limit(a.number(0), a.number(1)),
         "landlock-room" => layers::landlock_room(),
         "parents-user" => layers::parents_user(),
+        "user" => layers::user(),
         "compat-namespace" => compat::namespace(),
         "compat-fork" => compat::fork(),
         _ => return None,

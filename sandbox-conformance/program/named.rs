@@ -13,7 +13,7 @@ use crate::kernel;
 use crate::network::{Address, DATAGRAM, STREAM, addresses, connect};
 
 /// The name server of a sandbox with egress rules.
-const NAME_SERVER: &str = "198.18.0.1/53";
+pub const NAME_SERVER: &str = "198.18.0.1/53";
 
 /// The longest wait for an answer, in milliseconds. A busy host carries connections late.
 const WAIT: usize = 10_000;
@@ -128,7 +128,7 @@ pub fn udp(arguments: &ProbeArguments) -> CallResult {
 }
 
 /// The bytes of hexadecimal digits. Malformed ones end the program: they would be another message.
-fn digits(text: &str) -> Vec<u8> {
+pub fn digits(text: &str) -> Vec<u8> {
     let byte = |at: usize| u8::from_str_radix(text.get(at..at + 2)?, 16).ok();
     let bytes = (0..text.len()).step_by(2).map(byte);
     let bytes: Option<Vec<u8>> = bytes.collect();
@@ -166,9 +166,8 @@ fn to_its_end(socket: i32, mut answer: Vec<u8>) -> Result<Vec<u8>, Errno> {
     Ok(answer)
 }
 
-/// Sends a message and reads the beginning of the answer.
-fn ask(socket: i32, message: &[u8]) -> Result<Vec<u8>, Errno> {
-    // Without SIGPIPE.
+/// Sends a message without SIGPIPE.
+pub fn send(socket: i32, message: &[u8]) -> Result<(), Errno> {
     const NO_SIGNAL: usize = 0o40000;
     kernel!(
         SENDTO,
@@ -179,6 +178,12 @@ fn ask(socket: i32, message: &[u8]) -> Result<Vec<u8>, Errno> {
         0usize,
         0usize
     )?;
+    Ok(())
+}
+
+/// Sends a message and reads the beginning of the answer.
+fn ask(socket: i32, message: &[u8]) -> Result<Vec<u8>, Errno> {
+    send(socket, message)?;
     if !poll(socket, 1, WAIT)? {
         return Err(Errno::ETIMEDOUT);
     }
@@ -190,7 +195,7 @@ fn ask(socket: i32, message: &[u8]) -> Result<Vec<u8>, Errno> {
 }
 
 /// Asks the sandbox's name server for the IPv4 address of a name. `ENOENT` means that it has none.
-fn look_up(name: &str, port: &str) -> Result<Address, Errno> {
+pub fn look_up(name: &str, port: &str) -> Result<Address, Errno> {
     let server = Address::parse(NAME_SERVER).ok_or(Errno::EINVAL)?;
     // A number; the wish for recursion; one question, for an IPv4 address.
     let mut question = Vec::from([0x50, 0x52, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0]);

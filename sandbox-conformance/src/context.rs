@@ -1,5 +1,6 @@
 //! The context of one probe: its folders, its sandboxes, and the evidence that it records.
 
+mod adopted;
 mod folders;
 mod sandboxes;
 

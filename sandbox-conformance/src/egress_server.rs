@@ -1,7 +1,7 @@
 //! A server on this host's loopback for connections that egress rules allow or deny.
 
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream, UdpSocket};
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -20,6 +20,9 @@ const MAX_MESSAGE: usize = 4096;
 
 /// A header of requests to the port for level `name`: the server leads the client there.
 pub const REDIRECT: &str = "X-Redirect: ";
+
+/// The begin of a message that the server answers when the client has ended its side.
+pub const UNTIL_END: &str = "until-end-";
 
 /// The messages that have arrived in this process.
 static RECEIVED: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
@@ -50,6 +53,8 @@ pub struct EgressServer {
     pub read: u16,
     /// The same with TLS.
     pub secure: u16,
+    /// The same as `open` at every address of this host.
+    pub everywhere: u16,
 }
 
 impl EgressServer {
@@ -111,6 +116,7 @@ impl EgressServer {
             named: serve(listen()?, answer)?,
             read: serve(listen()?, answer_requests)?,
             secure: serve(listen()?, answer_with_tls)?,
+            everywhere: serve(at_every_address()?, answer)?,
         })
     }
 }
@@ -134,6 +140,12 @@ fn same_port() -> io::Result<(TcpListener, TcpListener, UdpSocket)> {
     }
 }
 
+/// A socket for both families; without IPv6, for one.
+fn at_every_address() -> io::Result<TcpListener> {
+    TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0))
+        .or_else(|_| TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)))
+}
+
 /// Serves this port until the process ends.
 fn serve(listener: TcpListener, answer: fn(TcpStream) -> io::Result<()>) -> io::Result<u16> {
     let port = listener.local_addr()?.port();
@@ -150,6 +162,9 @@ fn serve(listener: TcpListener, answer: fn(TcpStream) -> io::Result<()>) -> io::
 /// Reads a message of the suite, and answers it. A client that leaves early needs no answer.
 fn answer(mut peer: TcpStream) -> io::Result<()> {
     let message = read_message(&mut peer)?;
+    if message.starts_with(UNTIL_END.as_bytes()) && peer.read(&mut [0])? != 0 {
+        return Ok(());
+    }
     if !keep(&message) {
         return Ok(());
     }
@@ -197,7 +212,7 @@ fn read_message(peer: &mut TcpStream) -> io::Result<Vec<u8>> {
     Ok(message)
 }
 
-/// Answers requests without a body, until one asks to close the connection.
+/// Answers requests, until one asks to close the connection.
 fn answer_requests(peer: TcpStream) -> io::Result<()> {
     peer.set_read_timeout(Some(PATIENCE))?;
     let mut head = [0; 4];
@@ -223,6 +238,11 @@ fn answer_heads(mut peer: impl Read + Write) -> io::Result<()> {
         if !head.ends_with(b"\r\n\r\n") {
             continue;
         }
+        // A body belongs to its message.
+        for _ in 0..body_length(&head).min(MAX_MESSAGE - head.len().min(MAX_MESSAGE)) {
+            peer.read_exact(&mut byte)?;
+            head.push(byte[0]);
+        }
         if !keep(&head) {
             break;
         }
@@ -233,6 +253,14 @@ fn answer_heads(mut peer: impl Read + Write) -> io::Result<()> {
         head.clear();
     }
     Ok(())
+}
+
+/// How many bytes follow a head.
+fn body_length(head: &[u8]) -> usize {
+    let head = String::from_utf8_lossy(head).to_ascii_lowercase();
+    let mut lines = head.lines();
+    let length = lines.find_map(|line| line.strip_prefix("content-length:"));
+    length.map_or(0, |length| length.trim().parse().unwrap_or(0))
 }
 
 fn answer_datagrams(socket: &UdpSocket) {

@@ -13,8 +13,8 @@ use tokio::process::{Child, Command};
 use crate::probe::ProbeError;
 use crate::program::{Call, Run};
 
-/// The time limit of a host control.
-const LIMIT: Duration = Duration::from_secs(20);
+/// The time limit of a host control. An emulated machine needs more than 20 s for some.
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// Runs the program on the host with this process's environment and descriptors.
 ///
@@ -23,7 +23,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// If it cannot be started, or does not end in time. It is killed then.
 pub async fn run(program: &Path, call: &Call) -> Result<Run, ProbeError> {
     let start = Instant::now();
-    let mut child = spawn(program, call)?;
+    let mut child = spawn(program, call).await?;
     let input = call.stdin.clone().unwrap_or_default();
     let mut stdin = child
         .stdin
@@ -54,18 +54,34 @@ pub async fn run(program: &Path, call: &Call) -> Result<Run, ProbeError> {
 /// # Errors
 ///
 /// If it cannot be started.
-pub fn spawn(program: &Path, call: &Call) -> Result<Child, ProbeError> {
+pub async fn spawn(program: &Path, call: &Call) -> Result<Child, ProbeError> {
     let arguments = call
         .arguments_for(program.as_os_str().as_bytes())
         .map(std::ffi::OsStr::from_bytes);
-    Command::new(program)
+    let mut command = Command::new(program);
+    command
         .args(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .map_err(|error| ProbeError::new(format!("cannot start {}: {error}", program.display())))
+        .kill_on_drop(true);
+    let child = start(&mut command).await;
+    child.map_err(|error| ProbeError::new(format!("cannot start {}: {error}", program.display())))
+}
+
+/// Starts a command whose program may be new. Until a child that another thread forked executes its
+/// own program, it holds the new file open for writing, and `execve` fails with `ETXTBSY`
+/// (rust-lang/rust#114554).
+pub(crate) async fn start(command: &mut Command) -> std::io::Result<Child> {
+    for _ in 0..100 {
+        match command.spawn() {
+            Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            started => return started,
+        }
+    }
+    command.spawn()
 }
 
 /// The outcome of a host process.
@@ -103,6 +119,21 @@ pub fn processes_with(token: &str) -> Result<Vec<i32>, ProbeError> {
         }
     }
     Ok(found)
+}
+
+/// Waits at most 1 s for a process of this host with `token` in its command line.
+///
+/// # Errors
+///
+/// If /proc cannot be read.
+pub async fn wait_for_process(token: &str) -> Result<Option<i32>, ProbeError> {
+    for _ in 0..100 {
+        if let Some(process) = processes_with(token)?.first() {
+            return Ok(Some(*process));
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    Ok(None)
 }
 
 /// Waits at most `limit` until no process of this host has `token` in its command line. Returns the

@@ -25,6 +25,7 @@ mod context;
 mod egress_server;
 mod evidence;
 mod finding;
+mod foreign;
 pub mod host;
 mod host_cgroups;
 pub mod host_fixture;

@@ -13,6 +13,7 @@ use clap::Parser;
 use sandbox_conformance::reaper::{self, Reaper};
 use sandbox_conformance::{leftovers, startup};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
 
 /// The exit code of an interrupted program, as in shells.
 const INTERRUPTED: u8 = 130;
@@ -47,8 +48,8 @@ fn main() -> ExitCode {
 
 async fn measure(arguments: &command::CommandLine) -> ExitCode {
     // Before the run creates anything that an interrupt could leave behind.
-    let mut interrupts = match Interrupts::taken() {
-        Ok(interrupts) => interrupts,
+    let interrupted = match interrupts() {
+        Ok(interrupted) => interrupted,
         Err(error) => return failed(&error.to_string()),
     };
     let reaper = match arguments.touches_tiers().then(Reaper::start).transpose() {
@@ -59,12 +60,8 @@ async fn measure(arguments: &command::CommandLine) -> ExitCode {
     // handle is removed here.
     let code = tokio::select! {
         done = command::run(arguments) => done.unwrap_or_else(|error| failed(&error.to_string())),
-        () = interrupts.next() => {
-            // A second interrupt ends the wait. The reaper then removes the rest.
-            tokio::select! {
-                () = clean_up(arguments) => {}
-                () = interrupts.next() => return ExitCode::from(INTERRUPTED),
-            }
+        _ = interrupted => {
+            clean_up(arguments).await;
             ExitCode::from(INTERRUPTED)
         }
     };
@@ -82,34 +79,36 @@ async fn clean_up(arguments: &command::CommandLine) {
     }
 }
 
-/// The signals that ask a program to end.
-struct Interrupts([Signal; 3]);
+/// Handles the signals that ask a program to end, from now on. The first one resolves the receiver.
+/// The second one ends this process, and the reaper removes the rest.
+///
+/// A task of its own receives the signals, and the process does not wait for its threads: whatever
+/// blocks while a run is dropped must not delay the second signal.
+fn interrupts() -> std::io::Result<oneshot::Receiver<()>> {
+    let mut signals = [
+        signal(SignalKind::interrupt())?,
+        signal(SignalKind::terminate())?,
+        signal(SignalKind::hangup())?,
+    ];
+    let (first, interrupted) = oneshot::channel();
+    tokio::spawn(async move {
+        next(&mut signals).await;
+        // The receiver is gone if the run has just ended.
+        let _ = first.send(());
+        next(&mut signals).await;
+        std::process::exit(INTERRUPTED.into());
+    });
+    Ok(interrupted)
+}
 
-impl Interrupts {
-    /// Handles the signals from now on instead of ending this process.
-    fn taken() -> std::io::Result<Self> {
-        let [interrupt, terminate, hang_up] = [
-            SignalKind::interrupt(),
-            SignalKind::terminate(),
-            SignalKind::hangup(),
-        ];
-        Ok(Self([
-            signal(interrupt)?,
-            signal(terminate)?,
-            signal(hang_up)?,
-        ]))
+/// Waits for the next signal.
+async fn next([interrupt, terminate, hang_up]: &mut [Signal; 3]) {
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+        _ = hang_up.recv() => {}
     }
-
-    /// Waits for the next signal.
-    async fn next(&mut self) {
-        let [interrupt, terminate, hang_up] = &mut self.0;
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-            _ = hang_up.recv() => {}
-        }
-        eprintln!("interrupted");
-    }
+    eprintln!("interrupted");
 }
 
 fn failed(what: &str) -> ExitCode {

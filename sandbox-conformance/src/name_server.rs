@@ -10,6 +10,7 @@ use sandbox_host::egress::{NAME_SERVERS, NameServers};
 use simple_dns::rdata::{A, AAAA, RData};
 use simple_dns::{CLASS, Name, Packet, PacketFlag, Question, RCODE, ResourceRecord, TYPE};
 
+use crate::addresses;
 use crate::host_fixture::random_name;
 use crate::probe::ProbeError;
 
@@ -27,6 +28,10 @@ pub const UNSPECIFIED: &str = "unspecified.test";
 
 /// Names below it have the loopback's address in the form of IPv6.
 pub const MAPPED: &str = "mapped.test";
+
+/// The names `0.own.test`, `1.own.test` and so on, and those names below `private.own.test`, have
+/// the addresses of this host: those of IPv4, then those of IPv6.
+pub const OWN: &str = "own.test";
 
 /// The names `0.special.test`, `1.special.test` and so on have the [`SPECIAL_ADDRESSES`].
 pub const SPECIAL: &str = "special.test";
@@ -195,6 +200,13 @@ fn records(name: &str, question: &Question<'_>) -> Option<Vec<RData<'static>>> {
         })],
         false => Vec::new(),
     };
+    let record = |address: IpAddr| match address {
+        IpAddr::V4(address) => ipv4(address),
+        IpAddr::V6(_) if is_ipv4 => Vec::new(),
+        IpAddr::V6(address) => vec![RData::AAAA(AAAA {
+            address: address.into(),
+        })],
+    };
     if below(OPEN) || below(MANY) {
         Some(ipv4(Ipv4Addr::LOCALHOST))
     } else if below(REBOUND) {
@@ -207,13 +219,12 @@ fn records(name: &str, question: &Question<'_>) -> Option<Vec<RData<'static>>> {
         }))
     } else if below(SPECIAL) {
         let number: usize = name.split('.').next()?.parse().ok()?;
-        Some(match SPECIAL_ADDRESSES.get(number)?.parse().ok()? {
-            IpAddr::V4(address) => ipv4(address),
-            IpAddr::V6(_) if is_ipv4 => Vec::new(),
-            IpAddr::V6(address) => vec![RData::AAAA(AAAA {
-                address: address.into(),
-            })],
-        })
+        Some(record(SPECIAL_ADDRESSES.get(number)?.parse().ok()?))
+    } else if below(OWN) {
+        let number: usize = name.split('.').next()?.parse().ok()?;
+        let mut all = addresses::of_host(true);
+        all.extend(addresses::of_host(false));
+        Some(record(*all.get(number)?))
     } else if below(UNSPECIFIED) {
         Some(ipv4(Ipv4Addr::UNSPECIFIED))
     } else if below(MAPPED) {

@@ -1,5 +1,6 @@
 //! The sandboxes of a run: one for each setup, created when a probe first needs it.
 
+mod adopted;
 mod sandbox;
 mod unshared;
 
@@ -21,6 +22,7 @@ use crate::probe::SandboxSetup;
 use crate::program::PROGRAM;
 use crate::target::Target;
 
+pub(crate) use adopted::Adopter;
 pub use sandbox::ProbeSandbox;
 
 /// The time limit of creating a sandbox.

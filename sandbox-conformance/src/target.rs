@@ -8,6 +8,8 @@ use sandbox_core::registry::{self, Settings};
 use sandbox_core::spi::Backend;
 use sandbox_core::{CapabilityPolicy, Result, SandboxClient};
 
+use crate::foreign::{self, ForeignContainers};
+
 /// A tier or a backend to measure.
 #[derive(Clone)]
 pub struct Target {
@@ -85,6 +87,15 @@ impl Target {
             Some(settings) => SandboxClient::open_with(&self.name, policy, settings),
             None => SandboxClient::with_backend(Arc::clone(&self.backend), policy),
         }
+    }
+
+    /// The containers of the tier that another program creates; `None` if the suite has none.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the settings.
+    pub(crate) fn foreign_containers(&self) -> Result<Option<Box<dyn ForeignContainers>>> {
+        foreign::of(&self.name, &self.settings.clone().unwrap_or_default())
     }
 
     /// The properties of this host that change enforcement.

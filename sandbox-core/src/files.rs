@@ -223,7 +223,8 @@ impl SandboxHandle {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Path`] with the path that is missing, a link, special or denied. Parts of a
+    /// [`ErrorKind::Path`] for a source that is a link or special, and for a path in the sandbox
+    /// that is missing or denied; [`ErrorKind::Io`] for a path of the host that is. Parts of a
     /// folder that cannot be copied are listed in [`Copied::skipped`] instead.
     ///
     /// [`Instance::copy_in`]: crate::spi::Instance::copy_in

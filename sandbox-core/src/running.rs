@@ -131,13 +131,14 @@ impl Running {
         }
         let audited = AuditedExecution::start(self, request);
         let result = self
-            .run_checked(timeout, request, input, capture, live)
+            .run_with_secrets(timeout, request, input, capture, live)
             .await;
         audited.end(&result);
         result
     }
 
-    async fn run_checked(
+    /// Runs a request that was checked, with its secrets in place.
+    async fn run_with_secrets(
         &self,
         timeout: Duration,
         request: &ExecRequest,
@@ -155,6 +156,7 @@ impl Running {
         result
     }
 
+    /// Runs a request that has its secrets, and explains what was denied to it.
     async fn execute(
         &self,
         request: &ExecRequest,

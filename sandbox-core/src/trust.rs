@@ -44,8 +44,8 @@ const VARIABLES: [&str; 10] = [
     "AWS_CA_BUNDLE",
 ];
 
-/// Prepares a plan whose rules are at level `http`, or may be later: names the files to programs,
-/// where the specification does not say otherwise.
+/// Sets the variables that name the certificate files, if the rules of a plan are at level `http` or
+/// may be later. A variable that the specification sets stays.
 pub(crate) fn prepare(plan: &mut Plan) -> Result<()> {
     if !is_needed(plan) {
         return Ok(());

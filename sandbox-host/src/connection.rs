@@ -32,7 +32,7 @@ use crate::watch::watch;
 
 /// Why a connection has ended.
 #[derive(Debug, Clone)]
-pub(crate) struct ConnectionEnd {
+pub(crate) struct ClosedConnection {
     pub(crate) cause: EndCause,
     pub(crate) reason: String,
 }
@@ -55,7 +55,7 @@ pub(crate) enum EndCause {
 pub(crate) struct Connection {
     shared: Arc<ConnectionShared>,
     outgoing: FrameQueue,
-    ended: watch::Receiver<Option<ConnectionEnd>>,
+    ended: watch::Receiver<Option<ClosedConnection>>,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct Connection {
 #[derive(Debug)]
 pub(crate) struct ConnectionShared {
     streams: Mutex<OpenStreams>,
-    ended: watch::Sender<Option<ConnectionEnd>>,
+    ended: watch::Sender<Option<ClosedConnection>>,
     outgoing: FrameQueue,
     last_frame: Mutex<Instant>,
     /// What carries the connections of code.
@@ -82,7 +82,7 @@ impl Connection {
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        Self::over(tier, stream, None, greeting).await
+        Self::greet(tier, stream, None, greeting).await
     }
 
     /// As [`Connection::open`], over a link that replaces broken streams.
@@ -92,10 +92,10 @@ impl Connection {
         greeting: Greeting<'_>,
     ) -> Result<(Self, Welcome)> {
         let link = stream.shared();
-        Self::over(tier, stream, Some(link), greeting).await
+        Self::greet(tier, stream, Some(link), greeting).await
     }
 
-    async fn over<S>(
+    async fn greet<S>(
         tier: &str,
         stream: S,
         link: Option<Arc<link::LinkShared>>,
@@ -143,7 +143,7 @@ impl Connection {
         let inbox = Arc::new(Inbox::new(limit));
         let id = {
             let mut streams = self.shared.streams();
-            if let Some(ConnectionEnd { reason, .. }) = self.ended() {
+            if let Some(ClosedConnection { reason, .. }) = self.ended() {
                 return Err(Error::new(ErrorKind::SandboxEnded, "execute", reason));
             }
             streams.add(&inbox)?
@@ -166,7 +166,7 @@ impl Connection {
     }
 
     /// Why the connection has ended; `None` while it is open.
-    pub(crate) fn ended(&self) -> Option<ConnectionEnd> {
+    pub(crate) fn ended(&self) -> Option<ClosedConnection> {
         self.ended.borrow().clone()
     }
 
@@ -195,7 +195,7 @@ impl Drop for Connection {
 
 impl ConnectionShared {
     /// Why the connection has ended; `None` while it is open.
-    pub(crate) fn ended(&self) -> Option<ConnectionEnd> {
+    pub(crate) fn ended(&self) -> Option<ClosedConnection> {
         self.ended.borrow().clone()
     }
 
@@ -278,7 +278,7 @@ impl ConnectionShared {
         self.ended.send_if_modified(|ended| {
             let first = ended.is_none();
             if first {
-                *ended = Some(ConnectionEnd {
+                *ended = Some(ClosedConnection {
                     cause,
                     reason: reason.to_owned(),
                 });

@@ -14,8 +14,8 @@ pub(crate) struct OpenStream {
     pub(crate) inbox: Arc<Inbox>,
     outgoing: FrameQueue,
     signals: QueuedSignals,
-    /// The size of the terminal is queued as the only signal of its kind.
-    sizes: QueuedSignals,
+    /// A size of the terminal that waits to be sent. It is one kind of signal, so at most one waits.
+    queued_resize: QueuedSignals,
     done: bool,
 }
 
@@ -26,7 +26,7 @@ impl OpenStream {
             inbox,
             outgoing,
             signals: QueuedSignals::default(),
-            sizes: QueuedSignals::default(),
+            queued_resize: QueuedSignals::default(),
             done: false,
         }
     }
@@ -73,7 +73,7 @@ impl OpenStream {
             false,
             &size.encode(),
         );
-        match self.sizes.frame(1, bytes) {
+        match self.queued_resize.frame(1, bytes) {
             Some(frame) => {
                 // As in `send`.
                 drop(self.outgoing.send(frame));

@@ -12,14 +12,14 @@ pub(crate) type FrameQueue = mpsc::UnboundedSender<QueuedFrames>;
 #[derive(Debug)]
 pub(crate) struct QueuedFrames {
     pub(crate) bytes: Vec<u8>,
-    _waits: Option<QueuedSignal>,
+    _queued_signal: Option<QueuedSignal>,
 }
 
 impl From<Vec<u8>> for QueuedFrames {
     fn from(bytes: Vec<u8>) -> Self {
         Self {
             bytes,
-            _waits: None,
+            _queued_signal: None,
         }
     }
 }
@@ -37,7 +37,7 @@ impl QueuedSignals {
         let before = self.0.fetch_or(bit, Ordering::AcqRel);
         (before & bit == 0).then(|| QueuedFrames {
             bytes,
-            _waits: Some(QueuedSignal {
+            _queued_signal: Some(QueuedSignal {
                 signals: self.clone(),
                 bit,
             }),

@@ -157,8 +157,8 @@ impl Sandbox {
                 .as_bytes()
                 .to_vec(),
             launcher: Vec::new(),
-            placed: Vec::new(),
-            give_dirs: Vec::new(),
+            expected_objects: Vec::new(),
+            chown_dirs: Vec::new(),
             make_dirs: export_folders(&plan.export_paths)
                 .into_iter()
                 .map(|folder| folder.into_os_string().into_encoded_bytes())

@@ -2,8 +2,7 @@
 
 use sandbox_agent::protocol::{ProtocolError, WINDOW};
 
-/// Credit of an execution is granted in pieces of at least this many bytes. So an agent that sends
-/// single bytes does not fill the host's queue with grants.
+/// The smallest grant of a window of the usual size.
 #[cfg(test)]
 pub(crate) const GRANT: u64 = WINDOW as u64 / 4;
 
@@ -14,21 +13,22 @@ pub(crate) struct Window {
     pub(crate) credit: u64,
     /// Bytes that were consumed but not granted again yet.
     pub(crate) owed: u64,
-    /// Credit is granted in pieces of at least this many bytes.
-    grant: u64,
+    /// Credit is granted in pieces of at least this many bytes. So an agent that sends single bytes
+    /// does not fill the host's queue with grants.
+    smallest_grant: u64,
 }
 
 impl Window {
     pub(crate) const fn new() -> Self {
-        Self::of(WINDOW)
+        Self::with_size(WINDOW)
     }
 
     /// A window of another size.
-    pub(crate) const fn of(window: u32) -> Self {
+    pub(crate) const fn with_size(window: u32) -> Self {
         Self {
             credit: window as u64,
             owed: 0,
-            grant: window as u64 / 4,
+            smallest_grant: window as u64 / 4,
         }
     }
 
@@ -43,7 +43,7 @@ impl Window {
     /// Records consumed bytes; returns the credit to grant, if it is worth a frame.
     pub(crate) fn take(&mut self, bytes: u64) -> Option<u32> {
         self.owed += bytes;
-        (self.owed >= self.grant).then(|| self.grant_all())
+        (self.owed >= self.smallest_grant).then(|| self.grant_all())
     }
 
     pub(crate) fn grant_all(&mut self) -> u32 {

@@ -46,8 +46,8 @@ async fn violations_end_the_sandbox() {
             .flat_map(|_| frame(stream, FrameKind::Stdout, &window))
             .collect()
     };
-    type Case = Box<dyn Fn(u32) -> Vec<u8> + Send>;
-    let cases: Vec<Case> = vec![
+    type HostileMessage = Box<dyn Fn(u32) -> Vec<u8> + Send>;
+    let cases: Vec<HostileMessage> = vec![
         Box::new(flood),
         Box::new(|stream| {
             let end = frame(stream, FrameKind::StdoutEnd, b"");

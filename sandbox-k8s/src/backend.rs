@@ -32,7 +32,7 @@ use crate::{TIER, doctor, pod, sweep};
 /// ```
 #[derive(Debug)]
 pub struct KubernetesBackend {
-    launcher: Arc<PodLauncher>,
+    pub(crate) launcher: Arc<PodLauncher>,
     pool: Option<Arc<Pool>>,
     /// The names of detached sandboxes, for clients that open the tier by name.
     names: NameRecords,

@@ -24,6 +24,8 @@ mod environment;
 mod error;
 mod exec_probe;
 mod failure;
+#[cfg(feature = "foreign")]
+mod foreign;
 mod identity;
 mod isolator;
 mod kernel;

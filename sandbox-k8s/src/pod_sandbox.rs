@@ -54,7 +54,7 @@ impl PodLauncher {
             .make_dirs
             .retain(|folder| pod_plan.storage.covers(folder));
         if let Mode::Split { .. } = pod_plan.mode {
-            settings.give_dirs = pod_plan.storage.owned_by_code();
+            settings.chown_dirs = pod_plan.storage.owned_by_code();
         }
         Ok(match plan.detached {
             true => sandbox.detached_after_attach(),

@@ -35,7 +35,7 @@ impl KubernetesConfig {
     /// # Errors
     ///
     /// `InvalidSpec` for an unknown setting, and for an empty value.
-    pub(crate) fn with_settings(mut self, settings: &Settings) -> Result<Self> {
+    pub fn with_settings(mut self, settings: &Settings) -> Result<Self> {
         let refused = |context: String| {
             Err(Error::new(ErrorKind::InvalidSpec, "choose backend", context).on(TIER))
         };

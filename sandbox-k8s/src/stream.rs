@@ -38,7 +38,7 @@ pub(crate) struct PodStream {
 }
 
 /// Resolves when the connection of a program ends, for whatever reason.
-type ConnectionEnd = Shared<BoxFuture<'static, ()>>;
+type StreamEnd = Shared<BoxFuture<'static, ()>>;
 
 /// One stream of a program, which ends with its connection.
 ///
@@ -48,11 +48,11 @@ struct Half<T: ?Sized> {
     stream: Pin<Box<T>>,
     /// `None` once the connection has ended. Each half has its own clone, since a clone wakes only
     /// the task that polled it last.
-    end: Option<ConnectionEnd>,
+    end: Option<StreamEnd>,
 }
 
 impl<T: ?Sized> Half<T> {
-    fn new(stream: Box<T>, end: &ConnectionEnd) -> Self {
+    fn new(stream: Box<T>, end: &StreamEnd) -> Self {
         Self {
             stream: Box::into_pin(stream),
             end: Some(end.clone()),
@@ -71,7 +71,7 @@ impl<T: ?Sized> Half<T> {
 }
 
 /// When the connection of `process` ends.
-fn connection_end(process: &mut AttachedProcess) -> ConnectionEnd {
+fn connection_end(process: &mut AttachedProcess) -> StreamEnd {
     let status = process.take_status();
     // The sender of the status is dropped with the connection, so this resolves without one, too.
     let end = async move {
@@ -264,7 +264,7 @@ mod tests {
 
     use super::*;
 
-    fn ends_with(receiver: oneshot::Receiver<()>) -> ConnectionEnd {
+    fn ends_with(receiver: oneshot::Receiver<()>) -> StreamEnd {
         receiver.map(drop).boxed().shared()
     }
 

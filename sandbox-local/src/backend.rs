@@ -78,9 +78,8 @@ impl LocalBackend {
         }
     }
 
-    /// Begins to create the network namespace of the next sandbox before the first look at the host,
-    /// which takes as long. On a host where that look finds another kind of isolation, the namespace
-    /// goes unused.
+    /// Starts to create the network namespace of the next sandbox while this host is examined, which
+    /// takes as long. The namespace goes unused on a host with another kind of isolation.
     fn begin_network(&self, plan: &Plan) {
         let mut network = lock(&self.network);
         // After a fork, the other process has it.
@@ -100,7 +99,7 @@ impl LocalBackend {
         plan.name.clear();
         plan.labels.clear();
         plan.lifetime = None;
-        // It does with rules, which take a creator that stays.
+        // With egress rules it does: a process must stay to carry the connections.
         plan.detached &= matches!(plan.network, NetworkPolicy::Allow(_));
         // Folders of the host can change between two calls.
         let cacheable = plan.read_roots.is_empty()

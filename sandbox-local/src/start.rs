@@ -97,7 +97,7 @@ impl CreationRequest<'_> {
             },
             die_with_parent: own_root,
             network,
-            groups: Arc::default(),
+            groups_ready: Arc::default(),
             setup: own_root,
             listen: None,
         })
@@ -201,7 +201,7 @@ pub(crate) async fn launch_agent(
             .await
             .map_err(|cause| not_started(tier, cause));
     }
-    let latch = Arc::clone(&launch.groups);
+    let latch = Arc::clone(&launch.groups_ready);
     let opener = latch.opener();
     tracing::trace!("start asked for");
     let started = begin_agent(tier, launch, leftovers)?;

@@ -154,7 +154,7 @@ fn launch(stream: OwnedFd) -> Launch {
         scratch: None,
         die_with_parent: false,
         network: None,
-        groups: Arc::default(),
+        groups_ready: Arc::default(),
         setup: false,
         listen: None,
     }

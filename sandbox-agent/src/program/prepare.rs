@@ -46,8 +46,8 @@ pub(super) fn prepare(
     let identity = confinement
         .identity
         .filter(|identity| privilege::differs(*identity));
-    check_expected_objects(&settings.placed, identity)?;
-    chown_dirs(&settings.give_dirs, identity)?;
+    check_expected_objects(&settings.expected_objects, identity)?;
+    chown_dirs(&settings.chown_dirs, identity)?;
     make_dirs(&settings.make_dirs, identity)?;
     let landlock_abi = landlock::abi();
     let rules = confinement.landlock.as_ref();

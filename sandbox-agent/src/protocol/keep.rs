@@ -70,7 +70,7 @@ pub struct Keep {
 
 /// The supervisor's answer to [`Keep`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
+pub enum SupervisorAnswer {
     /// The record is written.
     Ready,
     /// The record could not be written. The supervisor removes everything once the creator closes
@@ -165,7 +165,7 @@ impl Keep {
     }
 }
 
-impl Answer {
+impl SupervisorAnswer {
     /// Encodes the message, with its length.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
@@ -224,15 +224,15 @@ mod tests {
 
     #[test]
     fn answers_round_trip() {
-        let refused = Answer::Refused(Failure {
+        let refused = SupervisorAnswer::Refused(Failure {
             step: FailStep::Setup,
             errno: 28,
             detail: "key".into(),
         });
-        for answer in [Answer::Ready, refused] {
+        for answer in [SupervisorAnswer::Ready, refused] {
             let bytes = answer.encode();
             let (message, _) = next_message(&bytes).unwrap().unwrap();
-            assert_eq!(Answer::decode(message), Ok(answer));
+            assert_eq!(SupervisorAnswer::decode(message), Ok(answer));
         }
     }
 }

@@ -73,11 +73,11 @@ pub struct AgentSettings {
     pub launcher: Vec<Vec<u8>>,
     /// Objects that must be in the sandbox; otherwise the agent refuses the settings, and nothing
     /// runs.
-    pub placed: Vec<ExpectedObject>,
+    pub expected_objects: Vec<ExpectedObject>,
     /// Existing folders whose owner becomes the code's identity: an engine's mounts that belong to
     /// its root. Needs `CAP_CHOWN`, which the agent drops with the rest. Without an identity,
     /// owners do not change.
-    pub give_dirs: Vec<Vec<u8>>,
+    pub chown_dirs: Vec<Vec<u8>>,
     /// Folders to make before the agent answers, owned by the code's identity, with missing
     /// parents, mode 0755.
     pub make_dirs: Vec<Vec<u8>>,
@@ -129,15 +129,15 @@ impl AgentSettings {
             .bool(self.detached_after_attach)
             .u64(self.lifetime_ms);
         message.u32(self.log_bytes).bytes(&self.workdir);
-        message.list(&self.placed, |message, placed| {
+        message.list(&self.expected_objects, |message, object| {
             message
-                .bytes(&placed.path)
-                .u64(placed.device)
-                .u64(placed.inode);
+                .bytes(&object.path)
+                .u64(object.device)
+                .u64(object.inode);
         });
         let lists = [
             &self.launcher,
-            &self.give_dirs,
+            &self.chown_dirs,
             &self.make_dirs,
             &self.kill_count_files,
         ];
@@ -191,7 +191,7 @@ impl AgentSettings {
         let lifetime_ms = reader.u64()?;
         let log_bytes = reader.u32()?;
         let workdir = reader.bytes()?.to_vec();
-        let placed = reader.list(|reader| {
+        let expected_objects = reader.list(|reader| {
             Ok(ExpectedObject {
                 path: reader.bytes()?.to_vec(),
                 device: reader.u64()?,
@@ -199,7 +199,7 @@ impl AgentSettings {
             })
         })?;
         let launcher = super::exec::byte_list(&mut reader)?;
-        let give_dirs = super::exec::byte_list(&mut reader)?;
+        let chown_dirs = super::exec::byte_list(&mut reader)?;
         let make_dirs = super::exec::byte_list(&mut reader)?;
         let kill_count_files = super::exec::byte_list(&mut reader)?;
         let egress = match reader.bool()? {
@@ -249,8 +249,8 @@ impl AgentSettings {
             log_bytes,
             workdir,
             launcher,
-            placed,
-            give_dirs,
+            expected_objects,
+            chown_dirs,
             make_dirs,
             kill_count_files,
             egress,

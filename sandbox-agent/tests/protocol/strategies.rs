@@ -213,23 +213,30 @@ pub fn settings() -> impl Strategy<Value = AgentSettings> {
             vec(bytes(), 0..3),
         ],
     );
-    let placed = (bytes(), any::<[u64; 2]>()).prop_map(|(path, [device, inode])| ExpectedObject {
-        path,
-        device,
-        inode,
-    });
-    let placed = vec(placed, 0..3);
+    let expected_objects =
+        (bytes(), any::<[u64; 2]>()).prop_map(|(path, [device, inode])| ExpectedObject {
+            path,
+            device,
+            inode,
+        });
+    let expected_objects = vec(expected_objects, 0..3);
     let egress = (table(), vec(range(), 0..3));
     let egress = egress.prop_map(|(table, ranges)| EgressSettings { table, ranges });
     let egress = option::of(egress);
-    let all = (any::<[u8; 32]>(), rest, placed, egress, confinement);
-    all.prop_map(|(key, rest, placed, egress, confinement)| {
+    let all = (
+        any::<[u8; 32]>(),
+        rest,
+        expected_objects,
+        egress,
+        confinement,
+    );
+    all.prop_map(|(key, rest, expected_objects, egress, confinement)| {
         let (
             [lease_ms, lifetime_ms],
             [owned, detached_after_attach],
             log_bytes,
             workdir,
-            [launcher, give_dirs, make_dirs, kill_count_files],
+            [launcher, chown_dirs, make_dirs, kill_count_files],
         ) = rest;
         AgentSettings {
             key: ClientKey::new(key),
@@ -239,8 +246,8 @@ pub fn settings() -> impl Strategy<Value = AgentSettings> {
             lifetime_ms,
             log_bytes,
             workdir,
-            placed,
-            give_dirs,
+            expected_objects,
+            chown_dirs,
             launcher,
             make_dirs,
             kill_count_files,

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::command_error::Outcome;
 use crate::exit::Exit;
-use crate::options::Request;
+use crate::options::ResolvedOptions;
 use crate::output::{Format, print, print_json};
 use crate::table::table;
 
@@ -17,7 +17,7 @@ struct CheckAllDocument<'a> {
 }
 
 /// Checks every tier.
-pub fn run(request: &Request, format: Format) -> Outcome {
+pub fn run(request: &ResolvedOptions, format: Format) -> Outcome {
     let tiers = super::block_on(support::linked(&request.policy, &request.spec))??;
     let accepted = tiers.iter().any(Support::is_enforced);
     match format {

@@ -115,7 +115,7 @@ impl Ceiling {
         Ok(())
     }
 
-    /// Sets or narrows what can be option_text.
+    /// Sets or narrows what can be written.
     pub fn write_roots(&mut self, asked: Vec<PathBuf>) -> Result<(), CommandError> {
         if asked.is_empty() {
             return Ok(());
@@ -197,8 +197,7 @@ impl Ceiling {
         Some(read.iter().chain(write).collect())
     }
 
-    /// The same of what can be option_text. Where only the read roots are set, these: what can be
-    /// option_text can be read as well.
+    /// The same for writing. If the file sets only read roots, code may write only below these.
     fn writable(&self) -> Option<Vec<&PathBuf>> {
         match &self.origin.filesystem_write_roots {
             Some(write) => Some(write.iter().collect()),

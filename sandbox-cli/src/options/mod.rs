@@ -217,7 +217,7 @@ pub struct PolicyOptions {
 
 /// The policy and the sandbox that the options request.
 #[derive(Debug)]
-pub struct Request {
+pub struct ResolvedOptions {
     /// The policy.
     pub policy: CapabilityPolicy,
     /// The sandbox.
@@ -241,12 +241,12 @@ impl PolicyOptions {
     }
 
     /// Resolves the policy and the specification.
-    pub fn resolve(&self) -> Result<Request, CommandError> {
+    pub fn resolve(&self) -> Result<ResolvedOptions, CommandError> {
         self.resolve_with(None)
     }
 
     /// As [`Self::resolve`]. The code may also read `folder`, unless it sees it anyway.
-    pub fn resolve_with(&self, folder: Option<&Path>) -> Result<Request, CommandError> {
+    pub fn resolve_with(&self, folder: Option<&Path>) -> Result<ResolvedOptions, CommandError> {
         let source = self.policy.as_ref();
         let source = source.map(|path| PolicySource::read(path, self.follow));
         let source = source.transpose()?;
@@ -362,7 +362,7 @@ impl PolicyOptions {
         let timeout_is_stated =
             self.timeout.is_some() || (source.is_some() && policy.timeout.is_some());
         let mounts = PathMap::new(&policy, &spec);
-        Ok(Request {
+        Ok(ResolvedOptions {
             spec,
             policy,
             mounts,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sandbox_core::{Error, SandboxClient, SandboxSpec};
+use sandbox_core::{CapabilityPolicy, Error, SandboxClient, SandboxSpec};
 
 use super::{ProbeContext, SlotRole};
 use crate::evidence::Attempt;
@@ -20,6 +20,29 @@ impl ProbeContext {
         change: impl FnOnce(&mut sandbox_core::CapabilityPolicy),
     ) -> Result<(), sandbox_core::Error> {
         self.pool.create_and_kill(&self.attack_slot, change).await
+    }
+
+    /// Creates a sandbox from the attacked sandbox's policy and specification, changed by `change`,
+    /// and ends it. With `plan_only`, only plans it.
+    ///
+    /// # Errors
+    ///
+    /// Why it is refused.
+    pub async fn admit(
+        &self,
+        change: impl FnOnce(&mut CapabilityPolicy, &mut SandboxSpec),
+        plan_only: bool,
+    ) -> Result<(), Error> {
+        let (client, mut spec) = self.pool.client_and_spec(&self.attack_slot, &[])?;
+        // Sizes that only make room for many pods could exceed a changed policy.
+        (spec.memory, spec.cpus) = (None, None);
+        let mut policy = client.policy().clone();
+        change(&mut policy, &mut spec);
+        let client = self.pool.target().client(policy)?;
+        if plan_only {
+            return client.plan(&spec).map(drop);
+        }
+        client.create(&spec).await?.kill().await
     }
 
     /// Creates a sandbox that no other probe uses. The caller ends it.

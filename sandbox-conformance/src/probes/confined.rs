@@ -40,14 +40,14 @@ pub static PROBES: &[Probe] = &[
 ];
 
 /// The attacks, and what they need on the host.
-struct Attacks {
-    calls: Vec<Call>,
+pub(super) struct Attacks {
+    pub(super) calls: Vec<Call>,
     _listener: Listener,
     _canary: Canary,
 }
 
 impl Attacks {
-    async fn prepare(context: &ProbeContext) -> Result<Self, ProbeError> {
+    pub(super) async fn prepare(context: &ProbeContext) -> Result<Self, ProbeError> {
         let listener = Listener::tcp4().await?;
         let canary = context.canary(0o644)?;
         let mut calls = vec![
@@ -87,6 +87,16 @@ impl Attacks {
             _canary: canary,
         })
     }
+
+    /// Their answers without a sandbox.
+    pub(super) async fn on_host(&self, context: &ProbeContext) -> Result<Vec<Attempt>, ProbeError> {
+        let mut answers = Vec::new();
+        for call in &self.calls {
+            let run = host::run(&context.fixture().program(), call).await?;
+            answers.push(run.attempt(None));
+        }
+        Ok(answers)
+    }
 }
 
 /// Runs the attacks on the host, in the attacked sandbox, and by `otherwise`.
@@ -99,14 +109,7 @@ async fn compare(
     ) -> Result<Result<Vec<Vec<Attempt>>, Attempt>, ProbeError>,
 ) -> Result<(), ProbeError> {
     let attacks = Attacks::prepare(context).await?;
-    let mut on_host = Vec::new();
-    for call in &attacks.calls {
-        on_host.push(
-            host::run(&context.fixture().program(), call)
-                .await?
-                .attempt(None),
-        );
-    }
+    let on_host = attacks.on_host(context).await?;
     context.allow_control(&Call::new(["alive"])).await;
     let usual = context
         .with_sandbox(async |sandbox| {
@@ -132,7 +135,7 @@ async fn compare(
     Ok(())
 }
 
-fn difference(calls: &[Call], usual: &[Attempt], answers: &[Attempt]) -> Option<String> {
+pub(super) fn difference(calls: &[Call], usual: &[Attempt], answers: &[Attempt]) -> Option<String> {
     let mut pairs = calls.iter().zip(usual.iter().zip(answers));
     pairs.find_map(|(call, (usual, answer))| {
         (usual != answer).then(|| format!("{}: {answer:?}, not {usual:?}", call.text()))
@@ -140,7 +143,7 @@ fn difference(calls: &[Call], usual: &[Attempt], answers: &[Attempt]) -> Option<
 }
 
 /// The answer to each call of one sandbox.
-async fn answers(
+pub(super) async fn answers(
     handle: &SandboxHandle,
     sandbox: &ProbeSandbox,
     calls: &[Call],
@@ -150,6 +153,22 @@ async fn answers(
     for call in calls {
         let stdin = input.map_or(Stdin::Null, |input| input());
         let result = run(handle, &sandbox.request(call), stdin).await?;
+        answers.push(Run::from(result).attempt(None));
+    }
+    Ok(answers)
+}
+
+/// As [`answers`], each on a terminal.
+pub(super) async fn terminal_answers(
+    sandbox: &ProbeSandbox,
+    calls: &[Call],
+) -> sandbox_core::Result<Vec<Attempt>> {
+    let mut answers = Vec::new();
+    for call in calls {
+        let request = sandbox.request(call).terminal(TerminalSize::new(24, 80));
+        let mut result = run(sandbox.handle(), &request, Stdin::Null).await?;
+        // A terminal ends lines with two bytes.
+        result.stdout.bytes.retain(|byte| *byte != b'\r');
         answers.push(Run::from(result).attempt(None));
     }
     Ok(answers)
@@ -166,8 +185,10 @@ async fn run(
     execution.wait().await
 }
 
+/// The kinds of standard input.
+pub(super) const INPUTS: [fn() -> Stdin; 2] = [|| Stdin::from_bytes(*b"input"), || Stdin::Piped];
+
 async fn with_input(context: &mut ProbeContext) -> Result<(), ProbeError> {
-    const INPUTS: [fn() -> Stdin; 2] = [|| Stdin::from_bytes(*b"input"), || Stdin::Piped];
     compare(
         context,
         "attack with standard input",
@@ -191,15 +212,9 @@ async fn on_a_terminal(context: &mut ProbeContext) -> Result<(), ProbeError> {
     compare(context, "attack on a terminal", async |context, calls| {
         let runs = context
             .with_sandbox(async |sandbox| {
-                let mut answers = Vec::new();
-                for call in calls {
-                    let request = sandbox.request(call).terminal(TerminalSize::new(24, 80));
-                    let mut result = run(sandbox.handle(), &request, Stdin::Null).await?;
-                    // A terminal ends lines with two bytes.
-                    result.stdout.bytes.retain(|byte| *byte != b'\r');
-                    answers.push(Run::from(result).attempt(None));
-                }
-                Ok(vec![answers])
+                terminal_answers(sandbox, calls)
+                    .await
+                    .map(|answers| vec![answers])
             })
             .await;
         Ok(if_offered(context, runs))

@@ -2,6 +2,8 @@
 
 use crate::probe::Probe;
 
+mod admission;
+mod adoption;
 mod artifacts;
 mod confined;
 mod cpus;
@@ -43,12 +45,15 @@ mod two_sandboxes;
 #[must_use]
 pub fn all() -> Vec<&'static Probe> {
     let areas: &[&[Probe]] = &[
+        admission::PROBES,
+        adoption::PROBES,
         artifacts::PROBES,
         confined::PROBES,
         cpus::PROBES,
         denials::PROBES,
         detached::PROBES,
         disk::PROBES,
+        egress::COMPARED,
         egress::PROBES,
         environment::PROBES,
         exec::PROBES,

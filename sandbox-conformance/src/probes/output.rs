@@ -158,7 +158,7 @@ async fn incomplete(context: &mut ProbeContext) -> Result<(), ProbeError> {
     let hand = |path: &str| Call::new(["hand", path, "before\n"]);
     let own = context.outside()?.join("socket").display().to_string();
     let program = context.fixture().program();
-    let holder = host::spawn(&program, &hold(&own))?;
+    let holder = host::spawn(&program, &hold(&own)).await?;
     let handed = tokio::process::Command::new(&program)
         .args(["hand", &own, ""])
         .stdout(std::process::Stdio::null())

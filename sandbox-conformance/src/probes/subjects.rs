@@ -31,6 +31,7 @@ pub const STDOUT_MAX_BYTES: Subject = capability(Capability::StdoutMaxBytes);
 pub const SUBPROCESS_EXECUTION: Subject = capability(Capability::SubprocessExecution);
 pub const TIMEOUT: Subject = capability(Capability::Timeout);
 
+pub const ADOPTION: Subject = feature(Feature::Adoption);
 pub const DENIALS: Subject = feature(Feature::Denials);
 pub const DETACHED: Subject = feature(Feature::Detached);
 pub const EXEC: Subject = feature(Feature::Exec);

@@ -302,7 +302,7 @@ async fn repeated(
 /// Host control: during the swaps, the path leads to the private folder sooner or later.
 async fn controlled(context: &mut ProbeContext, used: PathUse) -> Result<(), ProbeError> {
     let fixture = SwapFixture::build(context, "control")?;
-    let _flipper = process(context, &fixture.project, &fixture.private)?;
+    let _flipper = process(context, &fixture.project, &fixture.private).await?;
     for _ in 0..TRIES {
         let call = (used.on_host)(&fixture.private(used.below));
         if context.host_control(&call).await?.is_success() {
@@ -313,13 +313,13 @@ async fn controlled(context: &mut ProbeContext, used: PathUse) -> Result<(), Pro
 }
 
 /// A host process that swaps the project's `data` with a link to `target`. Dropping it kills it.
-pub fn process(
+pub async fn process(
     context: &ProbeContext,
     project: &Path,
     target: &Path,
 ) -> Result<tokio::process::Child, ProbeError> {
     std::os::unix::fs::symlink(target, project.join(OTHER))?;
-    host::spawn(&context.fixture().program(), &swap_call(project))
+    host::spawn(&context.fixture().program(), &swap_call(project)).await
 }
 
 /// Whether the path becomes a link, and then no link, within [`SEEN`].
@@ -359,7 +359,7 @@ impl LinkSwapper {
     ) -> Result<Result<Self, Attempt>, ProbeError> {
         let swapper = match context.is_cluster() {
             true => Self::Process {
-                _child: process(context, project, target)?,
+                _child: process(context, project, target).await?,
             },
             false => {
                 let setup = SandboxSetup::with(|policy| policy.timeout = Some(SWAP_LIMIT));

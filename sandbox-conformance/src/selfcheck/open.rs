@@ -17,7 +17,7 @@ use sandbox_core::{
     Plan, Result,
 };
 use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::process::{Child, Command};
+use tokio::process::Command;
 
 use super::scripted::claims;
 use crate::host;
@@ -135,7 +135,9 @@ impl Instance for OpenInstance {
         if let Some(workdir) = &request.workdir {
             command.current_dir(workdir);
         }
-        let mut child = spawn(&mut command).await.map_err(|error| failed(&error))?;
+        let mut child = host::start(&mut command)
+            .await
+            .map_err(|error| failed(&error))?;
         sink.started().await;
         if let (Some(mut input), Some(mut source)) = (child.stdin.take(), input.stdin) {
             // The program may end without reading all input.
@@ -211,20 +213,6 @@ impl Instance for OpenInstance {
     async fn kill(&self) -> Result<()> {
         Ok(())
     }
-}
-
-/// Starts the command. A new program may still be open for writing in a forked child of another
-/// thread, which makes `execve` fail with `ETXTBSY`.
-async fn spawn(command: &mut Command) -> std::io::Result<Child> {
-    for _ in 0..100 {
-        match command.spawn() {
-            Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-            other => return other,
-        }
-    }
-    command.spawn()
 }
 
 /// Copies both streams to their ends, even if the receiver asks to stop.

@@ -190,7 +190,7 @@ impl<F: EngineFamily> ContainerBackend<F> {
             _ => None,
         };
         let default_paths = default_paths(tier, engine, &self.config.options, &image.id).await?;
-        let name_volume = match container_plan.confined {
+        let name_files = match container_plan.confined {
             Some(_) if egress::carries_rules(plan, &engine.facts) => {
                 Some(volume.host_folder(tier, engine).await?)
             }
@@ -208,7 +208,7 @@ impl<F: EngineFamily> ContainerBackend<F> {
             network,
             profile: profile.as_deref(),
             options: &self.config.options,
-            name_volume: name_volume.as_deref(),
+            name_files: name_files.as_deref(),
             user_mounts: &user_mounts,
         };
         let sandbox = Sandbox::new(
@@ -224,7 +224,7 @@ impl<F: EngineFamily> ContainerBackend<F> {
         if let Some(lifetime) = plan.lifetime {
             sandbox = sandbox.ending_after(lifetime);
         }
-        if name_volume.is_some() {
+        if name_files.is_some() {
             sandbox = sandbox.with_egress(plan, self.config.egress())?;
         }
         let make_dirs = &mut sandbox.settings.make_dirs;
@@ -241,8 +241,8 @@ impl<F: EngineFamily> ContainerBackend<F> {
                     Some(mutation) => mutation.apply(lowered, &mut sandbox, inspected),
                     None => lowered,
                 };
-                let chown_folders = lowered.chown_folders.into_iter();
-                sandbox.settings.give_dirs = chown_folders.map(Into::into).collect();
+                let chown_dirs = lowered.chown_dirs.into_iter();
+                sandbox.settings.chown_dirs = chown_dirs.map(Into::into).collect();
                 lowered.body
             }
             None => {
@@ -255,7 +255,7 @@ impl<F: EngineFamily> ContainerBackend<F> {
             labels.insert(labels::WRITABLE_FOLDERS.to_owned(), value);
         }
         if self.checks_folders() && engine.facts.compares_folders() {
-            sandbox.settings.placed = folders.placed(plan);
+            sandbox.settings.expected_objects = folders.expected_objects(plan);
         }
         Ok((sandbox, body, volume))
     }

@@ -2,6 +2,8 @@
 
 mod container_plan;
 mod create_sandbox;
+#[cfg(feature = "foreign")]
+mod foreign;
 mod images;
 
 use std::marker::PhantomData;

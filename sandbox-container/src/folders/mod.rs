@@ -143,7 +143,7 @@ impl HostFolders {
     }
 
     /// The objects that the agent must find, by mount point.
-    pub(crate) fn placed(&self, plan: &Plan) -> Vec<ExpectedObject> {
+    pub(crate) fn expected_objects(&self, plan: &Plan) -> Vec<ExpectedObject> {
         let same = plan.read_roots.iter().chain(&plan.write_roots);
         let same = same.map(|root| (root.as_path(), root.as_path()));
         let workspace = plan.workspace.iter();

@@ -51,7 +51,7 @@ fn link_in_a_writable_folder_is_refused_and_others_need_follow_links() {
     let plan = with(&link, &proj, true);
     let folders = open(&plan).expect("asked for");
     assert_eq!(folders.source(&link), base.join("data"));
-    let placed = folders.placed(&plan);
+    let placed = folders.expected_objects(&plan);
     let targets = placed.iter().map(|it| it.path.as_slice());
     let link = link.as_os_str().as_encoded_bytes();
     assert_eq!(targets.collect::<Vec<_>>(), [link, &b"/workspace"[..]]);
@@ -76,10 +76,10 @@ fn replaced_folder_is_detected() {
     std::fs::create_dir(&work).expect("made");
     let plan = with(&read, &work, false);
     let folders = open(&plan).expect("opened");
-    let before = folders.placed(&plan);
+    let before = folders.expected_objects(&plan);
     std::fs::rename(&read, base.join("old")).expect("renamed");
     std::fs::create_dir(&read).expect("made");
-    assert_eq!(folders.placed(&plan), before);
+    assert_eq!(folders.expected_objects(&plan), before);
     let trusted = trusted_path::trusted_users(&EngineFacts::sample()).expect("users");
     let untrusted = trusted_path::find_untrusted(&folders.0[&read], &trusted).expect("exchanged");
     assert!(
@@ -100,7 +100,7 @@ fn mounts_are_opened_and_expected_at_their_targets() {
     let spec = SandboxSpec::new("sb").mount(HostMount::read_write(&source, "/target"));
     let plan = plan(&spec, &CapabilityPolicy::new());
     let folders = open(&plan).expect("opened");
-    let placed = folders.placed(&plan);
+    let placed = folders.expected_objects(&plan);
     assert_eq!(placed.len(), 1);
     assert_eq!(placed[0].path, b"/target");
     assert_eq!(
@@ -110,7 +110,7 @@ fn mounts_are_opened_and_expected_at_their_targets() {
     // What is at the path now does not count.
     std::fs::rename(&source, base.join("old")).expect("renamed");
     std::fs::create_dir(&source).expect("made");
-    assert_eq!(folders.placed(&plan), placed);
+    assert_eq!(folders.expected_objects(&plan), placed);
     let trusted = trusted_path::trusted_users(&EngineFacts::sample()).expect("users");
     assert!(trusted_path::find_untrusted(&folders.0[&source], &trusted).is_some());
 }

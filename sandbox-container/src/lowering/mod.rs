@@ -79,9 +79,9 @@ pub(crate) struct SpecInputs<'a> {
     pub default_paths: &'a DefaultPaths,
     /// The opened host folders.
     pub folders: &'a HostFolders,
-    /// The path on the engine's host of the volume with the files that make the agent the name
-    /// server; set only if code may reach hosts that rules allow.
-    pub name_volume: Option<&'a str>,
+    /// The folder on the engine's host with the files that make the agent the name server; set only
+    /// with egress rules.
+    pub name_files: Option<&'a str>,
     /// Mounts of the image's files of users, with an entry for the code's user.
     pub user_mounts: &'a [Mount],
 }
@@ -91,7 +91,7 @@ pub(crate) struct SpecInputs<'a> {
 pub(crate) struct LoweredContainer {
     pub body: ContainerCreateBody,
     /// Folders that the agent must give to the code's user.
-    pub chown_folders: Vec<String>,
+    pub chown_dirs: Vec<String>,
 }
 
 /// Adds the files of users, except where the plan shows something else.
@@ -126,12 +126,12 @@ pub(crate) fn confined(
     let capabilities = match mode {
         Mode::Split { .. } => AGENT_CAPABILITIES.as_slice(),
         // Needed to drop the others for good.
-        Mode::Shared if plan.writable_root || inputs.name_volume.is_some() => &["SETPCAP"],
+        Mode::Shared if plan.writable_root || inputs.name_files.is_some() => &["SETPCAP"],
         Mode::Shared => &[],
     };
     let mut mounts = vec![agent_mount(inputs.volume)];
     mounts.extend(binds::binds(tier, plan, inputs.facts, inputs.folders)?);
-    mounts.extend(inputs.name_volume.into_iter().flat_map(egress::name_mounts));
+    mounts.extend(inputs.name_files.into_iter().flat_map(egress::name_mounts));
     add_user_files(&mut mounts, inputs.user_mounts);
     let family = inputs.tier.family;
     let mut tmpfs = storage.mounts(code);
@@ -142,17 +142,17 @@ pub(crate) fn confined(
     cover_hidden_paths(inputs, &mut tmpfs);
     cover_image_volumes(inputs.image, &mut tmpfs, &mounts);
     open_root_home(&mut tmpfs, &mounts, code);
-    let chown_folders = match mode {
+    let chown_dirs = match mode {
         Mode::Split { .. } => tmpfs.folders_to_chown(family),
         // Code runs as the container's root, which owns these folders.
         Mode::Shared => Vec::new(),
     };
     // The agent drops it before code runs.
-    let changes_owner = !chown_folders.is_empty() || (plan.writable_root && mode != Mode::Shared);
+    let changes_owner = !chown_dirs.is_empty() || (plan.writable_root && mode != Mode::Shared);
     let chown_capability = changes_owner.then_some("CHOWN");
     // Podman mounts an image's root so that not even its owner may write there.
     let override_capability = plan.writable_root.then_some("DAC_OVERRIDE");
-    let network_capability = inputs.name_volume.map(|_| egress::CAPABILITY);
+    let network_capability = inputs.name_files.map(|_| egress::CAPABILITY);
     let host = HostConfig {
         // Files.
         readonly_rootfs: Some(!plan.writable_root),
@@ -173,7 +173,7 @@ pub(crate) fn confined(
             .facts
             .api_at_least(1, 41)
             .then_some(HostConfigCgroupnsModeEnum::PRIVATE),
-        sysctls: inputs.name_volume.map(|_| {
+        sysctls: inputs.name_files.map(|_| {
             let (name, value) = egress::LOW_PORTS;
             HashMap::from([(name.to_owned(), value.to_owned())])
         }),
@@ -216,10 +216,7 @@ pub(crate) fn confined(
         inputs.default_paths,
         &mut body,
     )?;
-    Ok(LoweredContainer {
-        body,
-        chown_folders,
-    })
+    Ok(LoweredContainer { body, chown_dirs })
 }
 
 /// The container of a sandbox without a policy: the engine's defaults, and our agent.

@@ -69,7 +69,7 @@ fn lowered_for(
         default_paths: &DefaultPaths::default(),
         folders: &HostFolders::default(),
         options: &EngineOptions::default(),
-        name_volume: crate::egress::carries_rules(&plan, facts).then_some(VOLUME),
+        name_files: crate::egress::carries_rules(&plan, facts).then_some(VOLUME),
         user_mounts: &[],
     };
     let storage = StorageSplit::new(&plan, &exports, &LayerQuota::NotNeeded);
@@ -186,7 +186,7 @@ fn a_sandbox_without_a_policy() {
         default_paths: &DefaultPaths::default(),
         folders: &HostFolders::default(),
         options: &EngineOptions::default(),
-        name_volume: None,
+        name_files: None,
         user_mounts: &[],
     };
     snapshot!(unconfined(&plan, &inputs));

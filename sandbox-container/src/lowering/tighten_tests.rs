@@ -40,7 +40,7 @@ fn tightened_beside(
         default_paths,
         folders: &HostFolders::default(),
         options: &options,
-        name_volume: None,
+        name_files: None,
         user_mounts: &[],
     };
     let identity = CodeIdentity::unmapped((1000, 1000));

@@ -231,7 +231,8 @@ impl SandboxClient {
         Ok(SandboxHandle::new(running))
     }
 
-    /// Ends a new sandbox again if it enforces less than was assessed.
+    /// Admits a new sandbox by what it enforces, and places the certificates that its rules need. Ends
+    /// it if either fails.
     async fn admitted(&self, plan: Plan, instance: Box<dyn Instance>) -> Result<Arc<Running>> {
         if self.applies_policy
             && let Err(refused) =

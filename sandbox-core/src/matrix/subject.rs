@@ -25,6 +25,8 @@ pub enum Feature {
     Terminal,
     /// Interpreters keep their state between cells, and what they lose is reported.
     Sessions,
+    /// Code runs in containers that another program created, and they stay as they were.
+    Adoption,
 }
 
 impl Feature {
@@ -37,6 +39,7 @@ impl Feature {
         Self::Denials,
         Self::Terminal,
         Self::Sessions,
+        Self::Adoption,
     ];
 
     /// The name in reports and the matrix.
@@ -50,6 +53,7 @@ impl Feature {
             Self::Denials => "denials",
             Self::Terminal => "terminal",
             Self::Sessions => "sessions",
+            Self::Adoption => "adoption",
         }
     }
 }

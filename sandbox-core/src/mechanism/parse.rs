@@ -1,9 +1,17 @@
 //! Reads the words of reports back.
 
+use std::sync::LazyLock;
+
 use super::list::separator;
 use super::{CgroupLimit, Mechanism};
 
 const SEPARATORS: [&str; 3] = [", ", "; ", " "];
+
+/// Every limit with its words. A report has dozens of mechanisms, and each is compared with all.
+static LIMITS: LazyLock<Vec<(CgroupLimit, String)>> = LazyLock::new(|| {
+    let limits = CgroupLimit::all();
+    limits.map(|limit| (limit, limit.to_string())).collect()
+});
 
 /// The mechanisms of a text. Words of no known mechanism reach up to the next comma.
 pub(super) fn list(mut text: &str) -> Vec<Mechanism> {
@@ -59,9 +67,9 @@ fn starts(text: &str) -> Vec<(Mechanism, &str)> {
             };
             Some((named(name.to_owned()), rest))
         });
-    let limits = CgroupLimit::all().filter_map(|limit| {
-        let rest = text.strip_prefix(&limit.to_string())?;
-        Some((Mechanism::Cgroup(limit), rest))
+    let limits = LIMITS.iter().filter_map(|(limit, words)| {
+        let rest = text.strip_prefix(words.as_str())?;
+        Some((Mechanism::Cgroup(*limit), rest))
     });
     fixed.chain(named).chain(limits).collect()
 }

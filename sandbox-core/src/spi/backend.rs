@@ -54,8 +54,8 @@ pub trait Backend: Send + Sync {
     /// # Behavior
     ///
     /// - The report has an entry for each demand of the plan.
-    /// - Creates nothing. What only a trial can show is reported as partial; see
-    ///   [`Backend::measure`].
+    /// - Leaves nothing on the host that outlives this client. What only a trial can show is reported
+    ///   as partial; see [`Backend::measure`].
     ///
     /// # Errors
     ///

@@ -20,7 +20,7 @@ pub(super) const OPERATION: &str = "ask the carrier";
 /// A request. It has no `Debug`, since it may hold a secret.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub(super) enum Request {
+pub(super) enum CarrierRequest {
     /// The rules in force.
     Rules,
     /// Replace the rules.
@@ -40,7 +40,7 @@ pub(super) enum Request {
 /// An answer.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub(super) enum Answer {
+pub(super) enum CarrierAnswer {
     Rules {
         rules: Vec<String>,
     },
@@ -58,7 +58,7 @@ pub(super) enum Answer {
     },
 }
 
-impl Answer {
+impl CarrierAnswer {
     pub(super) fn failed(error: &Error) -> Self {
         Self::Failed {
             kind: error.kind().as_str().to_owned(),

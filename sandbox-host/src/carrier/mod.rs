@@ -24,17 +24,17 @@ use sandbox_core::{Denials, Error, ErrorKind, Result};
 use crate::connection::ConnectionShared;
 use crate::egress::Egress;
 use crate::lock;
-use crate::tcp::code::{self, Told, carry_all};
+use crate::tcp::code::{self, ConnectionReports, carry_all};
 
 pub(crate) use claim::CarrierFiles;
 pub(crate) use remote::RemoteCarrier;
-use server::Server;
+use server::CarrierServer;
 
 /// Carries the connections of one sandbox from this process.
 pub(crate) struct Carrier {
     pub(crate) egress: Arc<Egress>,
     connection: Arc<ConnectionShared>,
-    told: Told,
+    reports: ConnectionReports,
     /// Held while rules change.
     changing: tokio::sync::Mutex<()>,
 }
@@ -48,7 +48,7 @@ impl Carrier {
     pub(crate) fn start(
         egress: Arc<Egress>,
         connection: Arc<ConnectionShared>,
-        told: Told,
+        reports: ConnectionReports,
     ) -> Result<Arc<Self>> {
         let Some(arriving) = connection.code.carrier() else {
             let context = "this handle carries the connections already";
@@ -58,7 +58,7 @@ impl Carrier {
                 context,
             ));
         };
-        let carrying = carry_all(Arc::clone(&egress), told.clone(), arriving);
+        let carrying = carry_all(Arc::clone(&egress), reports.clone(), arriving);
         let ended = connection.watch_end();
         tokio::spawn(async move {
             tokio::select! {
@@ -69,7 +69,7 @@ impl Carrier {
         Ok(Arc::new(Self {
             egress,
             connection,
-            told,
+            reports,
             changing: tokio::sync::Mutex::new(()),
         }))
     }
@@ -113,12 +113,12 @@ impl Carrier {
 
     /// The denials since the last call.
     pub(crate) fn take_denials(&self) -> Denials {
-        std::mem::take(&mut *lock(&self.told.denied))
+        std::mem::take(&mut *lock(&self.reports.denied))
     }
 
     /// Records that another client has replaced the rules.
     fn tell_of_rules(&self, rules: &EgressRules) {
-        if let Some(auditor) = self.told.auditor.get() {
+        if let Some(auditor) = self.reports.auditor.get() {
             let rules = rules.rules().to_vec();
             auditor.tell(|| AuditEvent::RulesChanged { rules });
         }
@@ -129,7 +129,7 @@ impl Carrier {
 pub(crate) struct Carrying {
     pub(crate) carrier: Arc<Carrier>,
     /// Answers the other clients of a detached sandbox.
-    _server: Option<Server>,
+    _server: Option<CarrierServer>,
 }
 
 impl Carrying {
@@ -150,16 +150,16 @@ impl Carrying {
         files: &CarrierFiles,
         egress: Arc<Egress>,
         connection: Arc<ConnectionShared>,
-        told: Told,
+        reports: ConnectionReports,
         rules: Option<EgressRules>,
     ) -> Result<Self> {
         let claim = files.claim()?;
         if let Some(rules) = rules {
             egress.set(rules).await?;
         }
-        let carrier = Carrier::start(egress, connection, told)?;
+        let carrier = Carrier::start(egress, connection, reports)?;
         carrier.announce().await?;
-        let server = Server::start(claim, Arc::clone(&carrier))?;
+        let server = CarrierServer::start(claim, Arc::clone(&carrier))?;
         Ok(Self {
             carrier,
             _server: Some(server),

@@ -12,7 +12,7 @@ use tokio::io::BufReader;
 use tokio::net::UnixStream;
 
 use super::claim::CarrierFiles;
-use super::messages::{self, Answer, OPERATION, Request};
+use super::messages::{self, CarrierAnswer, CarrierRequest, OPERATION};
 use crate::lock;
 
 /// How long the carrier may take to answer. Executions wait for it, so a stopped carrier must not
@@ -48,42 +48,42 @@ impl RemoteCarrier {
     ///
     /// [`ErrorKind::NotCarried`] without a carrier, as for all of these.
     pub(crate) async fn rules(&self) -> Result<EgressRules> {
-        match self.ask(&Request::Rules).await? {
-            (Answer::Rules { rules }, _) => messages::rules(&rules),
+        match self.ask(&CarrierRequest::Rules).await? {
+            (CarrierAnswer::Rules { rules }, _) => messages::rules(&rules),
             _ => Err(misunderstood()),
         }
     }
 
     pub(crate) async fn set(&self, rules: &EgressRules) -> Result<()> {
         let rules = messages::texts(rules);
-        match self.ask(&Request::SetRules { rules }).await? {
-            (Answer::Set, _) => Ok(()),
+        match self.ask(&CarrierRequest::SetRules { rules }).await? {
+            (CarrierAnswer::Set, _) => Ok(()),
             _ => Err(misunderstood()),
         }
     }
 
     pub(crate) async fn traffic(&self) -> Result<EgressTraffic> {
-        match self.ask(&Request::Traffic).await? {
-            (Answer::Traffic(traffic), _) => Ok(traffic),
+        match self.ask(&CarrierRequest::Traffic).await? {
+            (CarrierAnswer::Traffic(traffic), _) => Ok(traffic),
             _ => Err(misunderstood()),
         }
     }
 
     pub(crate) async fn take_denials(&self) -> Result<Denials> {
-        match self.ask(&Request::TakeDenials).await? {
-            (Answer::Denials(denials), _) => Ok(denials),
+        match self.ask(&CarrierRequest::TakeDenials).await? {
+            (CarrierAnswer::Denials(denials), _) => Ok(denials),
             _ => Err(misunderstood()),
         }
     }
 
     pub(crate) async fn add_placeholder(&self, secret: PlaceholderSecret) -> Result<String> {
-        let request = Request::AddPlaceholder {
+        let request = CarrierRequest::AddPlaceholder {
             name: secret.name,
             value: secret.value.expose().to_vec(),
             hosts: secret.hosts.iter().map(ToString::to_string).collect(),
         };
         match self.ask(&request).await? {
-            (Answer::Placeholder { text }, connection) => {
+            (CarrierAnswer::Placeholder { text }, connection) => {
                 lock(&self.placeholders).insert(text.clone(), connection);
                 Ok(text)
             }
@@ -96,21 +96,21 @@ impl RemoteCarrier {
     }
 
     /// Returns the answer, and the connection, whose end the carrier notices.
-    async fn ask(&self, request: &Request) -> Result<(Answer, UnixStream)> {
+    async fn ask(&self, request: &CarrierRequest) -> Result<(CarrierAnswer, UnixStream)> {
         let asked = async {
             let mut stream = BufReader::new(self.files.connect().await?);
             messages::write(stream.get_mut(), request).await?;
-            let answer = messages::read::<Answer>(&mut stream).await?;
+            let answer = messages::read::<CarrierAnswer>(&mut stream).await?;
             let answer = answer.ok_or(io::ErrorKind::UnexpectedEof)?;
             Ok::<_, io::Error>((answer, stream.into_inner()))
         };
         let limit = match request {
-            Request::SetRules { .. } => CHANGE_TIME_LIMIT,
+            CarrierRequest::SetRules { .. } => CHANGE_TIME_LIMIT,
             _ => ANSWER_TIME_LIMIT,
         };
         match tokio::time::timeout(limit, asked).await {
             Ok(Ok((
-                Answer::Failed {
+                CarrierAnswer::Failed {
                     kind,
                     operation,
                     context,

@@ -14,7 +14,7 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use super::Carrier;
 use super::claim::Claim;
-use super::messages::{self, Answer, Request};
+use super::messages::{self, CarrierAnswer, CarrierRequest};
 
 /// How many clients are answered at the same time. Others wait.
 const MAX_CLIENTS: usize = 256;
@@ -24,13 +24,13 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Answers until it is dropped.
 #[derive(Debug)]
-pub(super) struct Server {
+pub(super) struct CarrierServer {
     task: AbortHandle,
     /// Dropped after the task was told to end.
     _claim: Claim,
 }
 
-impl Server {
+impl CarrierServer {
     pub(super) fn start(claim: Claim, carrier: Arc<Carrier>) -> Result<Self> {
         let listener = claim.listen().map_err(|cause| {
             let context = "the carrier's socket in the state folder";
@@ -44,7 +44,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for CarrierServer {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -101,7 +101,7 @@ async fn serve(carrier: &Carrier, client: UnixStream) -> io::Result<()> {
     };
     while let Some(request) = messages::read(&mut client).await? {
         let answer = answer(carrier, request, &mut placeholders).await;
-        let answer = answer.unwrap_or_else(|error| Answer::failed(&error));
+        let answer = answer.unwrap_or_else(|error| CarrierAnswer::failed(&error));
         messages::write(client.get_mut(), &answer).await?;
     }
     Ok(())
@@ -109,22 +109,22 @@ async fn serve(carrier: &Carrier, client: UnixStream) -> io::Result<()> {
 
 async fn answer(
     carrier: &Carrier,
-    request: Request,
+    request: CarrierRequest,
     placeholders: &mut Placeholders<'_>,
-) -> Result<Answer> {
+) -> Result<CarrierAnswer> {
     Ok(match request {
-        Request::Rules => Answer::Rules {
+        CarrierRequest::Rules => CarrierAnswer::Rules {
             rules: messages::texts(&carrier.egress.rules()),
         },
-        Request::SetRules { rules } => {
+        CarrierRequest::SetRules { rules } => {
             let rules = messages::rules(&rules)?;
             carrier.set(rules.clone()).await?;
             carrier.tell_of_rules(&rules);
-            Answer::Set
+            CarrierAnswer::Set
         }
-        Request::Traffic => Answer::Traffic(carrier.traffic()),
-        Request::TakeDenials => Answer::Denials(carrier.take_denials()),
-        Request::AddPlaceholder { name, value, hosts } => {
+        CarrierRequest::Traffic => CarrierAnswer::Traffic(carrier.traffic()),
+        CarrierRequest::TakeDenials => CarrierAnswer::Denials(carrier.take_denials()),
+        CarrierRequest::AddPlaceholder { name, value, hosts } => {
             let hosts = hosts.iter().map(|host| host.parse::<NetworkRule>());
             let secret = PlaceholderSecret {
                 name,
@@ -133,7 +133,7 @@ async fn answer(
             };
             let text = carrier.egress.add_placeholder(secret)?;
             placeholders.texts.push(text.clone());
-            Answer::Placeholder { text }
+            CarrierAnswer::Placeholder { text }
         }
     })
 }

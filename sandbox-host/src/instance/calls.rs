@@ -148,7 +148,7 @@ impl Instance for AgentInstance {
 
     fn audit(&self, auditor: Auditor) {
         // The first one stays.
-        let _ = self.told.auditor.set(auditor);
+        let _ = self.reports.auditor.set(auditor);
     }
 
     async fn trusted_certificates(&self) -> Result<Option<TrustedCertificates>> {
@@ -202,8 +202,8 @@ impl Instance for AgentInstance {
             return Err(no_rules("carry connections"));
         };
         let connection = self.connection.shared();
-        let (egress, told) = (Arc::clone(egress), self.told.clone());
-        let carrying = Carrying::client(remote.files(), egress, connection, told, rules).await?;
+        let (egress, reports) = (Arc::clone(egress), self.reports.clone());
+        let carrying = Carrying::client(remote.files(), egress, connection, reports, rules).await?;
         // Nothing else sets it meanwhile.
         let _ = self.carrying.set(carrying);
         Ok(())

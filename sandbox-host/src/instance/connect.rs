@@ -13,7 +13,7 @@ use crate::connection::{Connection, EndCause};
 use crate::greeting::Greeting;
 use crate::link::{self, Connector, Unreachable};
 use crate::sandbox::{AttachedSandbox, Sandbox};
-use crate::tcp::code::Told;
+use crate::tcp::code::ConnectionReports;
 use crate::{Counters, Isolator};
 
 /// Destroys the sandbox on drop, unless the agent has answered.
@@ -100,10 +100,11 @@ impl AgentInstance {
                 guard.0 = None;
                 let owned = !sandbox.detached;
                 let egress = sandbox.egress.clone();
-                let mut instance = Self::over(connection, sandbox.into(), owned, isolator);
+                let mut instance =
+                    Self::from_connection(connection, sandbox.into(), owned, isolator);
                 if let Some(egress) = egress {
                     let shared = instance.connection.shared();
-                    let carrier = Carrier::start(egress, shared, instance.told.clone())?;
+                    let carrier = Carrier::start(egress, shared, instance.reports.clone())?;
                     // It is the first one.
                     let _ = instance.carrying.set(Carrying::owner(carrier));
                 }
@@ -192,14 +193,14 @@ impl AgentInstance {
         // Earlier denials are not this client's to report.
         let before = isolator.counters().await;
         let has_rules = sandbox.egress.is_some();
-        let mut instance = Self::over(connection, sandbox, false, isolator);
+        let mut instance = Self::from_connection(connection, sandbox, false, isolator);
         instance.remote = has_rules.then(|| RemoteCarrier::new(CarrierFiles::new(key)));
         instance.welcome = *welcome;
         *instance.known_counters() = before;
         instance
     }
 
-    fn over(
+    fn from_connection(
         connection: Connection,
         sandbox: AttachedSandbox,
         owned: bool,
@@ -227,7 +228,7 @@ impl AgentInstance {
             carrying: OnceLock::new(),
             becoming_carrier: tokio::sync::Mutex::new(()),
             remote: None,
-            told: Told::default(),
+            reports: ConnectionReports::default(),
         }
     }
 }

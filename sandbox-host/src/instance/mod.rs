@@ -27,7 +27,7 @@ use crate::open_stream::OpenStream;
 use crate::output_folder::OutputFolder;
 use crate::safe_path::{Identity, LinkRule, PathError};
 use crate::sandbox::AttachedSandbox;
-use crate::tcp::code::Told;
+use crate::tcp::code::ConnectionReports;
 use crate::{Counters, Isolator, copy};
 
 /// The most bytes kept of a file operation's messages.
@@ -56,7 +56,7 @@ pub struct AgentInstance {
     /// The carrier of a detached sandbox with rules, while this process is not.
     remote: Option<RemoteCarrier>,
     /// Receives the ends of connections of code.
-    told: Told,
+    reports: ConnectionReports,
     /// The workspace, if the sandbox works on a copy.
     workspace: Option<copy::WorkspaceCopy>,
 }
@@ -260,7 +260,7 @@ impl OutputSink for FailureText<'_> {
     }
 }
 
-/// An output sink that accepts nothing.
+/// An output sink that discards all output.
 pub(crate) struct DiscardSink;
 
 #[async_trait]

@@ -99,26 +99,26 @@ pub(crate) fn target(request: &ConnectRequest) -> CodeTarget {
 /// Carries all connections until the agent's connection ends, which resets them.
 pub(crate) async fn carry_all(
     egress: Arc<Egress>,
-    told: Told,
+    reports: ConnectionReports,
     mut arriving: mpsc::Receiver<CodeConnection>,
 ) {
     let mut tasks = JoinSet::new();
     while let Some(connection) = arriving.recv().await {
         while tasks.try_join_next().is_some() {}
-        tasks.spawn(carry(Arc::clone(&egress), told.clone(), connection));
+        tasks.spawn(carry(Arc::clone(&egress), reports.clone(), connection));
     }
 }
 
-/// Receives the ends of connections.
+/// Collects denied connections, and tells the audit of all.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Told {
+pub(crate) struct ConnectionReports {
     /// Those that were denied since the last end of an execution.
     pub(crate) denied: Arc<Mutex<Denials>>,
     /// The sandbox's auditor, once it is known.
     pub(crate) auditor: Arc<OnceLock<Auditor>>,
 }
 
-impl Told {
+impl ConnectionReports {
     fn denied(&self, denial: Denial) {
         tracing::debug!(%denial, "a connection of code was denied");
         lock(&self.denied).push(denial);
@@ -133,7 +133,7 @@ impl Told {
 
 /// Tells of a connection that ends with its sandbox: its task is dropped then.
 struct Audited<'a> {
-    told: &'a Told,
+    reports: &'a ConnectionReports,
     host: &'a TargetHost,
     port: u16,
     /// The server, while it is connected.
@@ -156,7 +156,7 @@ impl Audited<'_> {
     }
 
     fn tell(&self, address: SocketAddr, carried: Option<&Carried>, end: ConnectionEnd) {
-        self.told.audit(|| AuditEvent::Connection {
+        self.reports.audit(|| AuditEvent::Connection {
             host: escape(&self.host.to_string()),
             port: self.port,
             address,
@@ -176,11 +176,11 @@ impl Drop for Audited<'_> {
     }
 }
 
-async fn carry(egress: Arc<Egress>, told: Told, connection: CodeConnection) {
+async fn carry(egress: Arc<Egress>, reports: ConnectionReports, connection: CodeConnection) {
     let CodeConnection { target, mut stream } = connection;
     let (host, port) = (target.host.clone(), target.port);
     let mut audited = Audited {
-        told: &told,
+        reports: &reports,
         host: &host,
         port,
         address: None,
@@ -192,7 +192,7 @@ async fn carry(egress: Arc<Egress>, told: Told, connection: CodeConnection) {
             path,
             secrets,
             rule,
-        } => told.audit(|| AuditEvent::Request {
+        } => reports.audit(|| AuditEvent::Request {
             host: escape(&host.to_string()),
             port,
             method: escape(&method),
@@ -200,16 +200,16 @@ async fn carry(egress: Arc<Egress>, told: Told, connection: CodeConnection) {
             secrets,
             rule,
         }),
-        CarryEvent::Denied(denial) => told.denied(denial.to_denial()),
+        CarryEvent::Denied(denial) => reports.denied(denial.to_denial()),
     };
     // Without the ends of both directions, dropping the stream resets it.
     match egress.carry(target, &mut stream, tell).await {
-        CarryEnd::Denied(denial) => told.denied(denial.to_denial()),
+        CarryEnd::Denied(denial) => reports.denied(denial.to_denial()),
         CarryEnd::Unreachable(error) => {
             // It is no connection that ended with its sandbox.
             audited.address = None;
             tracing::info!(?host, port, %error, "an allowed host cannot be reached");
-            told.audit(|| AuditEvent::Unreachable {
+            reports.audit(|| AuditEvent::Unreachable {
                 host: escape(&host.to_string()),
                 port,
                 error: error.to_string(),

@@ -61,7 +61,7 @@ impl TcpState {
     pub(crate) fn new() -> Self {
         Self(Mutex::new(Inner {
             received: VecDeque::new(),
-            window: Window::of(CONNECTION_WINDOW),
+            window: Window::with_size(CONNECTION_WINDOW),
             receiving_ended: false,
             credit: u64::from(CONNECTION_WINDOW),
             sending_ended: false,

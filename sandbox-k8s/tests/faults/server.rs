@@ -17,14 +17,14 @@ use super::cluster::{self, client_of};
 const START_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// An API server. Dropping it kills it.
-pub struct Server {
+pub struct FaultyServer {
     folder: tempfile::TempDir,
     program: String,
     arguments: Vec<String>,
     child: Option<Child>,
 }
 
-impl Server {
+impl FaultyServer {
     /// Starts a server on a free port, and waits until it answers.
     pub async fn start() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
@@ -109,7 +109,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for FaultyServer {
     fn drop(&mut self) {
         self.kill();
     }

@@ -7,7 +7,7 @@ use sandbox_core::{ErrorKind, ExecRequest, Outcome, SandboxClient};
 use tokio::time::timeout;
 
 use super::cluster::{run, sandboxes, spec};
-use super::server::Server;
+use super::server::FaultyServer;
 use super::{ClusterTest, TestResult};
 use crate::test_namespace::TestNamespace;
 
@@ -59,7 +59,7 @@ fn is_outage(kind: ErrorKind) -> bool {
 fn comes_back() -> TestResult {
     run(async {
         let namespace = TestNamespace::new().await;
-        let mut server = Server::start().await;
+        let mut server = FaultyServer::start().await;
         let client = sandboxes(namespace.config_with(&server.kubeconfig()));
         everything_at_once(&namespace, &client, &mut server).await?;
         namespace
@@ -75,7 +75,7 @@ fn comes_back() -> TestResult {
 fn ended_during_outage() -> TestResult {
     run(async {
         let namespace = TestNamespace::new().await;
-        let mut server = Server::start().await;
+        let mut server = FaultyServer::start().await;
         let client = sandboxes(namespace.config_with(&server.kubeconfig()));
         let sandbox = Arc::new(client.create(&spec()).await?);
         let running = Arc::clone(&sandbox);
@@ -106,7 +106,7 @@ fn has_ended(phase: &str) -> bool {
 async fn everything_at_once(
     namespace: &TestNamespace,
     client: &SandboxClient,
-    server: &mut Server,
+    server: &mut FaultyServer,
 ) -> sandbox_core::Result<()> {
     let running = Arc::new(client.create(&spec()).await?);
     let copied = Arc::new(client.create(&spec()).await?);
@@ -193,7 +193,7 @@ async fn everything_at_once(
 fn stays_away() -> TestResult {
     run(async {
         let namespace = TestNamespace::new().await;
-        let mut server = Server::start().await;
+        let mut server = FaultyServer::start().await;
         let client = sandboxes(namespace.config_with(&server.kubeconfig()));
         let sandbox = Arc::new(client.create(&spec()).await?);
         let other = sandbox.clone();

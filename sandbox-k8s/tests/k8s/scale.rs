@@ -81,12 +81,20 @@ async fn at_once(namespace: Arc<TestNamespace>, count: usize) -> TestResult {
         begin.elapsed()
     );
     let count = count as u64;
-    for kind in ["create pods", "exec pods", "delete pods"] {
-        assert_eq!(requests.of(kind), count, "{kind}: {requests:?}");
+    // A busy node loses streams. Each is opened again, after one look at the pod.
+    let reopened = requests.of("get pods");
+    assert!(reopened <= count / 10, "{requests:?}");
+    for (kind, expected) in [
+        ("create pods", count),
+        ("exec pods", count + reopened),
+        ("delete pods", count),
+    ] {
+        assert_eq!(requests.of(kind), expected, "{kind}: {requests:?}");
     }
     assert_eq!(requests.sandboxes, count);
-    assert_eq!(requests.most_for_one, REQUESTS_PER_SANDBOX, "{requests:?}");
-    let most = REQUESTS_PER_SANDBOX * count + SHARED_REQUESTS;
+    let most_for_one = REQUESTS_PER_SANDBOX + 2 * reopened;
+    assert!(requests.most_for_one <= most_for_one, "{requests:?}");
+    let most = REQUESTS_PER_SANDBOX * count + 2 * reopened + SHARED_REQUESTS;
     assert!(requests.total() <= most, "{requests:?}");
     // One watch for all, which is reopened when the server closes it.
     assert!(requests.of("watch pods") <= 6, "{requests:?}");

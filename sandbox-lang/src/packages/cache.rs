@@ -22,7 +22,7 @@ use serde::Serialize;
 use super::Interpreter;
 use super::entry_lock::EntryLock;
 use super::entry_records::EntryRecords;
-use super::recipe::Source;
+use super::recipe::RecipeSource;
 
 /// Changes with the layout of entries.
 const FORMAT: &str = "2";
@@ -40,7 +40,7 @@ impl CacheKey {
     /// replace them.
     pub(super) fn of(
         interpreter: &Interpreter,
-        source: &Source,
+        source: &RecipeSource,
         packages: &[Requirement],
         state: &Path,
     ) -> Self {

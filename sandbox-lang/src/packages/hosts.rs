@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use sandbox_core::policy::{Destination, Installer, NetworkRule};
 use sandbox_core::{Error, ErrorKind, Plan, Result};
 
-use super::recipe::{Source, recipe};
+use super::recipe::{RecipeSource, recipe};
 use super::{PackageSettings, plan};
 
 /// The level at which the host reads each request, and the methods of requests that change nothing.
@@ -44,7 +44,11 @@ pub fn registry_rules(
 }
 
 /// Refuses hosts at level `http` where the installer would not trust the authority of its sandbox.
-pub(super) fn check(settings: &PackageSettings, source: &Source, ends_tls: bool) -> Result<()> {
+pub(super) fn check(
+    settings: &PackageSettings,
+    source: &RecipeSource,
+    ends_tls: bool,
+) -> Result<()> {
     match settings.hosts.iter().find(|rule| rule.reads_requests()) {
         None => Ok(()),
         Some(_) if ends_tls && !source.has_own_trust => Ok(()),
@@ -63,7 +67,7 @@ pub(super) fn check(settings: &PackageSettings, source: &Source, ends_tls: bool)
 /// The rules for the registries of one installer. Empty if it needs no network.
 pub(super) fn rules(
     installer: Installer,
-    source: &Source,
+    source: &RecipeSource,
     settings: &PackageSettings,
     ends_tls: bool,
 ) -> Option<Vec<NetworkRule>> {
@@ -299,7 +303,7 @@ mod tests {
         assert!(check(&settings, &source, true).is_ok());
         let error = check(&settings, &source, false).unwrap_err();
         assert!(error.to_string().contains("files.a.org http"), "{error}");
-        let own = Source {
+        let own = RecipeSource {
             has_own_trust: true,
             ..source
         };

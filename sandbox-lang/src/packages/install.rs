@@ -13,7 +13,7 @@ use sandbox_core::{
 
 use super::cache::{Cache, CacheKey, CacheLookup, Staging, is_folder};
 use super::installer_errors::{InstallerErrors, MAX_OUTPUT};
-use super::recipe::{InstallPlace, Recipe, Source, recipe};
+use super::recipe::{InstallPlace, Recipe, RecipeSource, recipe};
 use super::{FailedPackages, Interpreter, PackageSettings, failure, hosts, storage, transfer};
 
 /// How many bytes of an installer's log to read, from its beginning.
@@ -192,7 +192,7 @@ fn names(wanted: &InstallRequest<'_>) -> String {
 async fn install(
     backend: &dyn Backend,
     wanted: &InstallRequest<'_>,
-    source: &Source,
+    source: &RecipeSource,
     staging: &Staging,
     deadline: Instant,
 ) -> Result<()> {
@@ -223,7 +223,7 @@ async fn install(
 struct InstallStep<'a> {
     backend: &'a dyn Backend,
     wanted: &'a InstallRequest<'a>,
-    source: &'a Source,
+    source: &'a RecipeSource,
     staging: &'a Staging,
     deadline: Instant,
 }
@@ -371,7 +371,7 @@ impl InstallStep<'_> {
 }
 
 /// The network of an installer: that of its registries, where the backend can carry rules.
-fn network(wanted: &InstallRequest<'_>, source: &Source) -> NetworkPolicy {
+fn network(wanted: &InstallRequest<'_>, source: &RecipeSource) -> NetworkPolicy {
     let rules = match wanted.carries_rules || source.is_local {
         true => hosts::rules(wanted.installer, source, wanted.settings, wanted.ends_tls),
         false => None,

@@ -45,7 +45,7 @@ pub(super) trait Recipe: Sync {
     fn variables(&self, seen: &str) -> Vec<(&'static str, String)>;
 
     /// The URLs of its registries.
-    fn registries(&self, source: &Source) -> Vec<String>;
+    fn registries(&self, source: &RecipeSource) -> Vec<String>;
 
     /// Whether a registry may lead to any host, and not to its own alone.
     fn leads_to_any_host(&self) -> bool {
@@ -53,7 +53,7 @@ pub(super) trait Recipe: Sync {
     }
 
     /// Where it gets packages.
-    fn source(&self, settings: &PackageSettings) -> Source;
+    fn source(&self, settings: &PackageSettings) -> RecipeSource;
 
     /// Files to write into the folder before, by name.
     fn files(&self, _packages: &[Requirement]) -> Vec<(&'static str, String)> {
@@ -100,7 +100,7 @@ pub(super) fn recipe(installer: Installer) -> &'static dyn Recipe {
 /// Where and what to install.
 pub(super) struct InstallPlace<'a> {
     pub interpreter: &'a Interpreter,
-    pub source: &'a Source,
+    pub source: &'a RecipeSource,
     pub staging: &'a Staging,
     pub packages: &'a [Requirement],
 }
@@ -135,7 +135,7 @@ pub(super) fn told<'a>(stderr: &'a str, prefix: &str) -> impl Iterator<Item = &'
 
 /// Where an installer gets packages.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Source {
+pub(super) struct RecipeSource {
     /// Variables of the installer. They may contain passwords.
     pub environment: BTreeMap<String, String>,
     /// Folders with packages, to be named in arguments.
@@ -152,7 +152,7 @@ pub(super) struct Source {
     pub identity: String,
 }
 
-impl Source {
+impl RecipeSource {
     /// A variable of the installer, if it is set.
     pub(super) fn variable(&self, name: &str) -> Option<&str> {
         self.environment.get(name).map(String::as_str)

@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use super::pip::{PROXIES, without_password};
-use super::recipe::Source;
+use super::recipe::RecipeSource;
 use super::{cargo, cran, gem, go, npm};
 
 /// The registry of an installer other than pip, and how to reach it.
@@ -143,13 +143,13 @@ impl RegistrySource {
     }
 
     /// What an installation needs of these settings.
-    pub(super) fn resolved(&self) -> Source {
+    pub(super) fn resolved(&self) -> RecipeSource {
         let variables = self.environment.iter();
         let variables =
             variables.map(|(name, value)| format!("{name}={}", without_password(value)));
         let files = self.certificates.iter();
         let files = files.filter(|path| path.is_absolute() && path.exists());
-        Source {
+        RecipeSource {
             environment: self.environment.clone(),
             folders: Vec::new(),
             read_roots: files.cloned().collect(),

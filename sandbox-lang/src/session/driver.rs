@@ -7,7 +7,7 @@ use sandbox_core::{ByteSize, Error, ErrorKind, ExecRequest, Result};
 
 use super::SessionRequest;
 use super::channel::Form;
-use super::message::Options;
+use super::message::WorkerOptions;
 use crate::Language;
 
 const PYTHON: &str = concat!(
@@ -53,7 +53,7 @@ pub(super) fn command(
     request: &SessionRequest,
 ) -> Result<ExecRequest> {
     let display_limit = request.display_limit.as_usize();
-    let options = Options {
+    let options = WorkerOptions {
         plots: request.plots.iter().map(|format| format.as_str()).collect(),
         display_limit,
         displays_limit: display_limit * super::cell::DISPLAYS_FACTOR,

@@ -17,7 +17,7 @@ const MAX_FRAMES: usize = 200;
 
 /// What a driver is started with.
 #[derive(Debug, Serialize)]
-pub(super) struct Options<'a> {
+pub(super) struct WorkerOptions<'a> {
     pub(super) plots: Vec<&'a str>,
     /// The largest display, in bytes.
     pub(super) display_limit: usize,

@@ -41,7 +41,7 @@ pub(super) struct ShellChannel {
     /// The last cell that began; 0 while the shell starts.
     cell: u64,
     /// What the mark in standard output said.
-    end: Option<End>,
+    end: Option<CommandEnd>,
     items: VecDeque<Item>,
 }
 
@@ -60,7 +60,7 @@ struct Stream {
 }
 
 #[derive(Debug)]
-struct End {
+struct CommandEnd {
     status: u8,
     variables: u64,
     names: Vec<String>,
@@ -125,7 +125,8 @@ impl ShellChannel {
                 self.piece(&text)?;
                 continue;
             }
-            let end = End::parse(&text).ok_or_else(|| format!("{text:?} as the end of a cell"))?;
+            let end =
+                CommandEnd::parse(&text).ok_or_else(|| format!("{text:?} as the end of a cell"))?;
             self.end_of_cell(index, end)?;
         }
     }
@@ -187,7 +188,11 @@ impl ShellChannel {
         Ok(())
     }
 
-    fn end_of_cell(&mut self, index: usize, (cell, end): (u64, Option<End>)) -> Result<(), String> {
+    fn end_of_cell(
+        &mut self,
+        index: usize,
+        (cell, end): (u64, Option<CommandEnd>),
+    ) -> Result<(), String> {
         if cell > self.cell || (index == 0) != end.is_some() {
             return Err(format!("an end of cell {cell}"));
         }
@@ -230,7 +235,7 @@ impl ShellChannel {
     }
 }
 
-impl End {
+impl CommandEnd {
     /// A cell, and in standard output its status, the number of its variables, and their names.
     fn parse(text: &str) -> Option<(u64, Option<Self>)> {
         let mut words = text.split(' ');

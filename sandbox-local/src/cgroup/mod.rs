@@ -60,7 +60,7 @@ struct GroupSetting {
 /// remove them; [`Group::remove`] reports whether that works.
 #[derive(Debug)]
 pub(crate) struct Group {
-    parts: Vec<GroupFolder>,
+    folders: Vec<GroupFolder>,
     /// See [`crate::host::cgroup::V1::markers`].
     markers: Vec<(PathBuf, &'static str)>,
     /// v1: a process enters by writing itself to these files.
@@ -76,18 +76,21 @@ pub(crate) struct Group {
 impl Group {
     /// Plans the groups. `None` if the host has no groups or nothing is limited. Does no I/O.
     pub(crate) fn plan(cgroups: &Cgroups, limits: &Limits) -> Option<Self> {
-        let parts = match cgroups {
+        let folders = match cgroups {
             Cgroups::V1(groups) => v1::plan(groups, limits),
             Cgroups::V2(groups) => v2::plan(groups, limits),
             Cgroups::None { .. } => Vec::new(),
         };
-        if parts.is_empty() {
+        if folders.is_empty() {
             return None;
         }
         let join_files = match cgroups {
             // A thread that moves itself through `tasks` avoids the kernel's global fork lock,
             // which costs milliseconds.
-            Cgroups::V1(_) => parts.iter().map(|part| tasks_file(&part.folder)).collect(),
+            Cgroups::V1(_) => folders
+                .iter()
+                .map(|part| tasks_file(&part.folder))
+                .collect(),
             _ => Vec::new(),
         };
         let markers = match cgroups {
@@ -95,7 +98,7 @@ impl Group {
             _ => Vec::new(),
         };
         Some(Self {
-            parts,
+            folders,
             markers,
             join_files,
             folder: OnceLock::new(),
@@ -107,7 +110,7 @@ impl Group {
 
     /// Creates the groups.
     pub(crate) fn create(&self) -> io::Result<()> {
-        for part in &self.parts {
+        for part in &self.folders {
             with_path(&part.folder, std::fs::create_dir(&part.folder))?;
             self.owned().push(part.folder.clone());
             for GroupSetting {
@@ -163,13 +166,13 @@ impl Group {
                 .iter()
                 .any(|setting| setting.file == "pids.max")
         };
-        Some(self.parts.iter().find(limits)?.folder.clone())
+        Some(self.folders.iter().find(limits)?.folder.clone())
     }
 
     /// The ids of all processes in the groups.
     pub(crate) fn processes(&self) -> Vec<i32> {
         let lists = self
-            .parts
+            .folders
             .iter()
             .map(|part| part.folder.join("cgroup.procs"));
         let lists = lists
@@ -189,7 +192,7 @@ impl Group {
     pub(crate) fn kill(&self) -> bool {
         self.join_files.is_empty()
             && self
-                .parts
+                .folders
                 .iter()
                 .all(|part| write(&part.folder, "cgroup.kill", "1").is_ok())
     }
@@ -233,7 +236,7 @@ impl Group {
             counter: None,
         };
         let group = Self {
-            parts: folders.iter().map(part).collect(),
+            folders: folders.iter().map(part).collect(),
             markers: Vec::new(),
             join_files: folders.iter().map(|folder| tasks_file(folder)).collect(),
             folder: OnceLock::new(),
@@ -249,7 +252,10 @@ impl Group {
 
     /// The folders of the groups.
     pub(crate) fn folders(&self) -> Vec<PathBuf> {
-        self.parts.iter().map(|part| part.folder.clone()).collect()
+        self.folders
+            .iter()
+            .map(|part| part.folder.clone())
+            .collect()
     }
 
     /// What runtimes look for below `/sys/fs/cgroup`, and its name there: one folder without a name
@@ -258,7 +264,7 @@ impl Group {
         let mut visible = Vec::new();
         for GroupFolder {
             folder, settings, ..
-        } in &self.parts
+        } in &self.folders
         {
             if self.join_files.is_empty() {
                 visible.push((folder.as_path(), ""));
@@ -279,12 +285,12 @@ impl Group {
 
     /// What all processes of the groups have used.
     pub(crate) fn stats(&self) -> SandboxStats {
-        cgroup_stats(self.parts.iter().map(|part| part.folder.as_path()))
+        cgroup_stats(self.folders.iter().map(|part| part.folder.as_path()))
     }
 
     /// The file with the counter of memory kills.
     pub(crate) fn counter(&self) -> Option<PathBuf> {
-        self.parts
+        self.folders
             .iter()
             .find_map(|part| Some(part.folder.join(part.counter?)))
     }

@@ -10,9 +10,9 @@ use crate::owned_name;
 const QUOTA_PERIOD_US: u64 = 100_000;
 
 pub(super) fn plan(groups: &V1, limits: &Limits) -> Vec<GroupFolder> {
-    let mut parts = Vec::new();
+    let mut folders = Vec::new();
     if let (Some(parent), Some(memory)) = (&groups.memory, limits.memory) {
-        let part = part(&mut parts, parent);
+        let part = part(&mut folders, parent);
         part.settings
             .push(group_setting("memory.limit_in_bytes", memory));
         // The limit of memory plus swap, so that swap adds nothing. Missing if the kernel does not
@@ -26,7 +26,7 @@ pub(super) fn plan(groups: &V1, limits: &Limits) -> Vec<GroupFolder> {
     }
     if let (Some(parent), Some(milli)) = (&groups.cpu, limits.cpu_milli) {
         let quota = u64::from(milli) * QUOTA_PERIOD_US / 1000;
-        part(&mut parts, parent)
+        part(&mut folders, parent)
             .settings
             .push(group_setting("cpu.cfs_quota_us", quota));
     }
@@ -35,28 +35,28 @@ pub(super) fn plan(groups: &V1, limits: &Limits) -> Vec<GroupFolder> {
         .as_ref()
         .filter(|_| limits.pids.is_some() || limits.track)
     {
-        let part = part(&mut parts, parent);
+        let part = part(&mut folders, parent);
         part.settings
             .extend(limits.pids.map(|pids| group_setting("pids.max", pids)));
     }
-    parts
+    folders
 }
 
 /// The folder below `parent`. Controllers that are mounted together share one.
-fn part<'a>(parts: &'a mut Vec<GroupFolder>, parent: &Path) -> &'a mut GroupFolder {
-    let known = parts
+fn part<'a>(folders: &'a mut Vec<GroupFolder>, parent: &Path) -> &'a mut GroupFolder {
+    let known = folders
         .iter()
         .position(|part| part.folder.parent() == Some(parent));
     let index = known.unwrap_or_else(|| {
         let folder = parent.join(owned_name::unique_name());
-        parts.push(GroupFolder {
+        folders.push(GroupFolder {
             folder,
             settings: Vec::new(),
             counter: None,
         });
-        parts.len() - 1
+        folders.len() - 1
     });
-    &mut parts[index]
+    &mut folders[index]
 }
 
 #[cfg(test)]
@@ -80,9 +80,9 @@ mod tests {
             pids: Some("/cg/both".into()),
             ..V1::default()
         };
-        let parts = plan(&groups, &LIMITS);
-        assert_eq!(parts.len(), 2);
-        let files = parts[1]
+        let folders = plan(&groups, &LIMITS);
+        assert_eq!(folders.len(), 2);
+        let files = folders[1]
             .settings
             .iter()
             .map(|setting| (setting.file, setting.value.as_str()));

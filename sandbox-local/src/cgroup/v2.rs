@@ -70,7 +70,7 @@ mod tests {
         let parent = tempfile::tempdir().expect("a folder");
         let group = Group::plan(&groups(parent.path(), false), &LIMITS).expect("limits");
         group.create().expect("made");
-        let read = |file: &str| std::fs::read_to_string(group.parts[0].folder.join(file));
+        let read = |file: &str| std::fs::read_to_string(group.folders[0].folder.join(file));
         assert_eq!(read("cpu.max").expect("written"), "50000 100000");
         assert_eq!(read("pids.max").expect("written"), "9");
         assert!(read("memory.max").is_err());
@@ -80,7 +80,7 @@ mod tests {
             group.try_remove().is_err(),
             "this is no control group, so its files stay"
         );
-        std::fs::remove_dir_all(&group.parts[0].folder).expect("removed");
+        std::fs::remove_dir_all(&group.folders[0].folder).expect("removed");
         group.remove().expect("gone");
     }
 

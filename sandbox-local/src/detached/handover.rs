@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::{Pid as KernelPid, PidfdFlags, pidfd_open};
-use sandbox_agent::protocol::keep::{Answer, Charge, GO, Keep, next_message};
+use sandbox_agent::protocol::keep::{Charge, GO, Keep, SupervisorAnswer, next_message};
 use sandbox_agent::runtime::Pid;
 use sandbox_core::{Error, ErrorKind, Plan, Result};
 use sandbox_host::egress::EgressConfig;
@@ -111,7 +111,7 @@ impl<'a> DetachedStart<'a> {
             let group = group.clone();
             let launch = move || {
                 launch.wait_for_network();
-                launch.groups.opener().open();
+                launch.groups_ready.opener().open();
                 launch.run_detached(group.as_deref(), &setup)
             };
             tokio::task::spawn_blocking(launch).await
@@ -245,9 +245,9 @@ async fn confirm(tier: &str, control: StdUnixStream, keep: &Keep) -> Result<StdU
     loop {
         let next = next_message(&bytes).map_err(|error| refused(tier, error.to_string()))?;
         if let Some((message, _)) = next {
-            return match Answer::decode(message) {
-                Ok(Answer::Ready) => control.into_std().map_err(broken),
-                Ok(Answer::Refused(failure)) => Err(failure_error(tier, &failure)),
+            return match SupervisorAnswer::decode(message) {
+                Ok(SupervisorAnswer::Ready) => control.into_std().map_err(broken),
+                Ok(SupervisorAnswer::Refused(failure)) => Err(failure_error(tier, &failure)),
                 Err(error) => Err(refused(tier, error.to_string())),
             };
         }

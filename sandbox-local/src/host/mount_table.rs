@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// A mount of the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Mounted {
+pub(crate) struct MountEntry {
     /// The mount point.
     pub(crate) at: PathBuf,
     /// The file system type.
@@ -14,12 +14,12 @@ pub(crate) struct Mounted {
 }
 
 /// Every mount that this process sees, in mount order.
-pub(crate) fn mount_table() -> std::io::Result<Vec<Mounted>> {
+pub(crate) fn mount_table() -> std::io::Result<Vec<MountEntry>> {
     Ok(parse(&std::fs::read("/proc/thread-self/mountinfo")?))
 }
 
 /// The mounts of a path: the one that contains it, and those below it.
-pub(crate) fn mounts_of<'a>(table: &'a [Mounted], path: &Path) -> Vec<&'a Mounted> {
+pub(crate) fn mounts_of<'a>(table: &'a [MountEntry], path: &Path) -> Vec<&'a MountEntry> {
     let above = table.iter().filter(|mount| path.starts_with(&mount.at));
     // The last mount at the deepest mount point hides the others.
     let own = above.max_by_key(|mount| mount.at.components().count());
@@ -31,12 +31,12 @@ pub(crate) fn mounts_of<'a>(table: &'a [Mounted], path: &Path) -> Vec<&'a Mounte
 
 /// A line: id, parent, device, root, mount point, options, optional fields, `-`, type, source,
 /// options.
-fn parse(table: &[u8]) -> Vec<Mounted> {
+fn parse(table: &[u8]) -> Vec<MountEntry> {
     let mount = |line: &[u8]| {
         let mut fields = line.split(|byte| *byte == b' ');
         let at = unescape(fields.nth(4)?);
         let kind = fields.skip_while(|field| *field != b"-").nth(1)?;
-        Some(Mounted {
+        Some(MountEntry {
             at: PathBuf::from(OsString::from_vec(at)),
             kind: String::from_utf8_lossy(kind).into_owned(),
         })

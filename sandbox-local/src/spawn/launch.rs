@@ -39,7 +39,7 @@ pub(crate) struct Launch {
     /// A network namespace to enter.
     pub(crate) network: Option<Network>,
     /// Opened when the control groups exist.
-    pub(crate) groups: Arc<Latch>,
+    pub(crate) groups_ready: Arc<Latch>,
     /// Whether the agent waits for a setup message.
     pub(crate) setup: bool,
     /// A listening socket on which the agent accepts further clients.
@@ -181,7 +181,7 @@ impl Launch {
             null: tools.null.as_fd(),
             descriptors: &descriptors,
             network: self.network.as_ref(),
-            latch: &self.groups,
+            latch: &self.groups_ready,
             join: group.map_or(&[], Group::join_files),
             maps: self.maps.as_ref(),
             mapped: &mapped,

@@ -24,7 +24,7 @@ const TIME_LIMIT: Duration = Duration::from_secs(300);
 /// All tests.
 pub const TESTS: &[PackageTest] = &[
     ("installers::npm_packages_are_read_only", |backend| {
-        Case {
+        InstallerCase {
             registry: registries::npm,
             configure: |settings, url| settings.npm = Some(RegistrySource::npm(url)),
             wanted: &["npm:demo@1.0.0", "npm:needs"],
@@ -37,7 +37,7 @@ pub const TESTS: &[PackageTest] = &[
         .check(backend)
     }),
     ("installers::gems_are_read_only", |backend| {
-        Case {
+        InstallerCase {
             registry: registries::gem,
             configure: |settings, url| settings.gem = Some(RegistrySource::gem([url])),
             wanted: &["gem:demo==1.0.0"],
@@ -50,7 +50,7 @@ pub const TESTS: &[PackageTest] = &[
         .check(backend)
     }),
     ("installers::modules_of_go_are_read_only", |backend| {
-        Case {
+        InstallerCase {
             registry: registries::go,
             configure: |settings, url| {
                 let mut source = RegistrySource::go(url);
@@ -69,7 +69,7 @@ pub const TESTS: &[PackageTest] = &[
         .check(backend)
     }),
     ("installers::packages_of_r_are_read_only", |backend| {
-        Case {
+        InstallerCase {
             registry: registries::cran,
             configure: |settings, url| settings.cran = Some(RegistrySource::cran([url])),
             wanted: &["cran:built", "cran:demo==1.0", "cran:needs"],
@@ -87,7 +87,7 @@ pub const TESTS: &[PackageTest] = &[
 ];
 
 /// Packages of one installer.
-struct Case {
+struct InstallerCase {
     registry: fn() -> PackageIndex,
     configure: fn(&mut PackageSettings, String),
     wanted: &'static [&'static str],
@@ -100,7 +100,7 @@ struct Case {
     absent: &'static str,
 }
 
-impl Case {
+impl InstallerCase {
     fn check(self, backend: &'static dyn PackageBackend) -> TestResult {
         let registry = (self.registry)();
         let tls = TlsServer::before(REGISTRY, registry.port());
@@ -157,7 +157,7 @@ fn cargo(backend: &'static dyn PackageBackend) -> TestResult {
     environment.insert("SANDBOX_CARGO_SOURCE".into(), registry);
     let mut cache = cache;
     cache.settings.cargo = Some(source);
-    Case {
+    InstallerCase {
         registry: registries::cargo,
         configure: |_, _| (),
         wanted: &["cargo:demo@=1.0.0", "cargo:needs[extra]"],

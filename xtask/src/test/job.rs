@@ -20,6 +20,8 @@ pub enum Lane {
     Checks,
     /// Tests without an engine, and the local backend
     Local,
+    /// What depends on the user, as an ordinary user
+    LocalUser,
     /// The Docker engine
     Docker,
     /// The Podman engine of root
@@ -35,7 +37,7 @@ impl Lane {
     /// The engine that its jobs use.
     pub fn engine(self) -> Option<Requirement> {
         match self {
-            Self::Checks | Self::Local => None,
+            Self::Checks | Self::Local | Self::LocalUser => None,
             Self::Docker => Some(Requirement::Docker),
             Self::Podman => Some(Requirement::Podman),
             Self::PodmanRootless => Some(Requirement::PodmanRootless),

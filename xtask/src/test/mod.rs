@@ -53,7 +53,7 @@ pub struct TestArguments {
     /// Run only the jobs whose names contain one of these texts
     #[arg(long, value_name = "TEXT")]
     only: Vec<String>,
-    /// List the jobs and run none
+    /// List the jobs, with the tests that they leave out, and run none
     #[arg(long)]
     list: bool,
 }
@@ -78,6 +78,17 @@ impl TestArguments {
 fn name_of(value: &impl ValueEnum) -> String {
     let value = value.to_possible_value();
     value.map_or(String::new(), |value| value.get_name().to_owned())
+}
+
+/// What `--list` says of tests that a job leaves out.
+fn skipped(job: &Job) -> String {
+    let arguments: Vec<_> = job.command.get_args().collect();
+    let pairs = arguments.windows(2).filter(|pair| pair[0] == "--skip");
+    let names: Vec<_> = pairs.map(|pair| pair[1].to_string_lossy()).collect();
+    match names.is_empty() {
+        true => String::new(),
+        false => format!(", without {}", names.join(", ")),
+    }
 }
 
 /// Runs the chosen jobs and prints the summary on stdout. Exits with 1 if a job has failed.
@@ -123,7 +134,7 @@ pub fn run(arguments: &TestArguments) -> Result<ExitCode, Failure> {
     jobs.retain(|job| arguments.includes(job));
     if arguments.list {
         for job in &jobs {
-            println!("{}: {}", name_of(&job.lane), job.name);
+            println!("{}: {}{}", name_of(&job.lane), job.name, skipped(job));
         }
         return Ok(ExitCode::SUCCESS);
     }

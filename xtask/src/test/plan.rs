@@ -19,13 +19,7 @@ const TOOL_LIMIT: Duration = Duration::from_secs(40 * 60);
 /// Selects quick tests of the local backend's main functions.
 const CORE_OF_LOCAL: [&str; 4] = ["isolation::", "lifetime::", "limits::", "streams::"];
 /// The packages whose behavior depends on the user.
-const USER_PACKAGES: [&str; 5] = [
-    "sandbox-agent",
-    "sandbox-host",
-    "sandbox-local",
-    "sandbox-cli",
-    SUITE,
-];
+const USER_PACKAGES: [&str; 5] = ["sandbox-agent", "sandbox-host", LOCAL, "sandbox-cli", SUITE];
 /// Tests of these packages that do not depend on the user.
 const SAME_FOR_ALL_USERS: [(&str, &str); 6] = [
     ("sandbox-agent", "static_program"),
@@ -35,6 +29,23 @@ const SAME_FOR_ALL_USERS: [(&str, &str); 6] = [
     (SUITE, "toy"),
     ("sandbox-cli", "docker"),
 ];
+/// Of the tests that depend on the user, those that a commit also runs as an ordinary user.
+const COMMIT_AS_USER: [(&str, &str); 3] = [
+    ("sandbox-agent", "confinement"),
+    ("sandbox-host", "seccomp_kernel"),
+    (LOCAL, "local"),
+];
+const LOCAL: &str = "sandbox-local";
+/// Tests of what runs above the agent. A commit runs them on the local backend, as one user.
+const ABOVE_THE_AGENT: [&str; 5] = [
+    "installers::",
+    "libraries::",
+    "packages::",
+    "session::",
+    "sessions::",
+];
+/// Probes that mostly wait. A commit leaves them out where the suite itself is under test.
+const WAITING_PROBES: [&str; 3] = ["sessions::", "streams::", "timeout::"];
 
 /// What the plan depends on.
 #[derive(Debug)]
@@ -63,11 +74,11 @@ impl Planner<'_> {
     /// # Errors
     /// If a program was not built.
     pub fn jobs(&self) -> Result<Vec<Job>, Failure> {
-        // The guide is a test in the lane of the checks. It mostly waits, so it comes before them,
-        // and compilers use the processors that other lanes leave at the end.
-        let mut jobs = self.tests()?;
+        // The suite and the guide mostly wait, so they come first, and compilers use the processors
+        // that other lanes leave at the end.
+        let mut jobs = vec![self.local_suite()?];
+        jobs.extend(self.tests()?);
         jobs.extend(self.checks()?);
-        jobs.push(self.local_suite()?);
         if self.extent == Extent::Full {
             jobs.push(self.real_clients()?);
         }
@@ -153,7 +164,7 @@ impl Planner<'_> {
             }
             let mut job = self.test_job(lane, test);
             match (&*package, &*test.name, self.extent) {
-                ("sandbox-local", "local", Extent::Quick) => {
+                (LOCAL, "local", Extent::Quick) => {
                     // These programs take one filter.
                     jobs.extend(CORE_OF_LOCAL.map(|filter| {
                         let mut job = self.test_job(lane, test);
@@ -164,13 +175,19 @@ impl Planner<'_> {
                     continue;
                 }
                 (_, _, Extent::Quick) if test.kind == ExecutableKind::IntegrationTests => continue,
+                (SUITE, "guide", Extent::Commit) => skip(&mut job, &["steps_of_the_guide"]),
+                (SUITE, "toy", Extent::Commit) => skip(&mut job, &WAITING_PROBES),
+                ("sandbox-podman" | "sandbox-k8s", "faults", Extent::Commit) => continue,
+                (_, "docker" | "podman" | "k8s", Extent::Commit) if lane.engine().is_some() => {
+                    skip(&mut job, &ABOVE_THE_AGENT);
+                }
                 (SUITE, "interrupts", _) => skip(&mut job, &["docker::", "podman::"]),
-                ("sandbox-local", "endurance", Extent::Commit) => {
+                (LOCAL, "endurance", Extent::Commit) => {
                     skip(&mut job, &["without_user_namespaces"]);
                 }
                 _ => {}
             }
-            if self.user.is_some() && USER_PACKAGES.contains(&&*package) {
+            if self.user.is_some() && self.runs_as_user(&package, test) {
                 // Another job of this run is the same as an ordinary user.
                 skip(&mut job, &["as_an_ordinary_user", "as_ordinary_user"]);
             }
@@ -249,31 +266,41 @@ impl Planner<'_> {
         }
     }
 
+    /// Whether a test program also runs as an ordinary user.
+    fn runs_as_user(&self, package: &str, test: &Executable) -> bool {
+        let named = (package, &*test.name);
+        test.kind == ExecutableKind::IntegrationTests
+            && !measured_by_suite(package, test)
+            && match self.extent {
+                Extent::Quick => false,
+                Extent::Commit => COMMIT_AS_USER.contains(&named),
+                Extent::Full => {
+                    USER_PACKAGES.contains(&package) && !SAME_FOR_ALL_USERS.contains(&named)
+                }
+            }
+    }
+
     /// The tests that depend on the user, as an ordinary user, and the local backend's suite.
     fn tests_as_user(&self, user: &User) -> Vec<Job> {
         let mut jobs = Vec::new();
         for test in self.built {
-            let package = self.package(test);
-            let endurance = test.name == "endurance" && self.extent != Extent::Full;
-            if test.kind != ExecutableKind::IntegrationTests
-                || !USER_PACKAGES.contains(&&*package)
-                || SAME_FOR_ALL_USERS.contains(&(&*package, &*test.name))
-                || endurance
-                || measured_by_suite(&package, test)
-            {
+            if !self.runs_as_user(&self.package(test), test) {
                 continue;
             }
             let required = self.requirements.names(&[Requirement::Local]);
-            let mut job = self.user_job(Lane::Local, user, test, &required);
+            let mut job = self.user_job(Lane::LocalUser, user, test, &required);
             match (&*test.name, self.extent) {
                 ("interrupts", _) => skip(&mut job, &["docker::", "podman::"]),
-                ("local", Extent::Commit) => skip(&mut job, &["without_user_namespaces"]),
+                ("local", Extent::Commit) => {
+                    skip(&mut job, &["without_user_namespaces"]);
+                    skip(&mut job, &ABOVE_THE_AGENT);
+                }
                 _ => {}
             }
             jobs.push(job);
         }
         let is_required = self.requirements.requires(Requirement::Local);
-        jobs.push(self.user_suite(Lane::Local, user, "local", is_required));
+        jobs.push(self.user_suite(Lane::LocalUser, user, "local", is_required));
         jobs
     }
 
@@ -283,11 +310,12 @@ impl Planner<'_> {
         let is_required = self.requirements.requires(Requirement::PodmanRootless);
         let required = if is_required { "podman" } else { "" };
         let mut jobs = Vec::new();
-        for name in ["podman", "faults"] {
-            let test = self.test("sandbox-podman", name)?;
-            jobs.push(self.user_job(lane, user, test, required));
-        }
+        // The suite has each probe of what differs without root.
         if self.extent == Extent::Full {
+            for name in ["podman", "faults"] {
+                let test = self.test("sandbox-podman", name)?;
+                jobs.push(self.user_job(lane, user, test, required));
+            }
             let mut job = self.user_job(lane, user, self.test(SUITE, "interrupts")?, required);
             job.command.arg("podman::");
             jobs.push(job);

@@ -8,6 +8,8 @@ use super::supervise::CPU_TIME;
 
 /// The maximum number of lines that are repeated for one failed job.
 const MOST_LINES: usize = 60;
+/// Of these, those at the end of the output.
+const LAST_LINES: usize = 40;
 
 /// How many tests passed, failed and were skipped.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -87,21 +89,24 @@ pub fn take_cpu_time(output: &mut String) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds).ok()
 }
 
-/// The explanation of a failure: the output of the failed tests, or else the last lines.
+/// The explanation of a failure: the output of the failed tests. Without any, the lines of errors,
+/// and the last lines, where the suite prints what failed.
 pub fn explanation(output: &str) -> Vec<&str> {
     let failed = output.lines().skip_while(|line| *line != "failures:");
     let failed = failed.filter(|line| !line.trim().is_empty());
-    let is_marked = |line: &&str| line.starts_with("error: ") || line.starts_with("FAILED ");
-    let marked = output.lines().filter(is_marked);
-    let mut explained: Vec<&str> = failed.take(MOST_LINES).collect();
-    if explained.is_empty() {
-        explained = marked.take(MOST_LINES).collect();
+    let explained: Vec<&str> = failed.take(MOST_LINES).collect();
+    if !explained.is_empty() {
+        return explained;
     }
-    if explained.is_empty() {
-        explained = output.lines().collect();
-        explained.drain(..explained.len().saturating_sub(MOST_LINES));
-    }
-    explained
+    let lines: Vec<&str> = output.lines().collect();
+    let (before, last) = lines.split_at(lines.len().saturating_sub(LAST_LINES));
+    let is_marked = |line: &&&str| line.starts_with("error") || line.starts_with("FAILED ");
+    let marked = before.iter().filter(is_marked);
+    marked
+        .take(MOST_LINES - LAST_LINES)
+        .chain(last)
+        .copied()
+        .collect()
 }
 
 #[cfg(test)]
@@ -153,10 +158,13 @@ mod tests {
             ["failures:", "---- b ----", "why"],
             "{explained:?}"
         );
-        assert_eq!(
-            explanation("one\nerror: left processes\ntwo\n"),
-            ["error: left processes"]
-        );
         assert_eq!(explanation("one\ntwo\n"), ["one", "two"]);
+        let output = format!(
+            "one\nerror[E0308]: types\n{}  FAILED [local] a\n",
+            "b\n".repeat(50)
+        );
+        let explained = explanation(&output);
+        assert_eq!(explained.first(), Some(&"error[E0308]: types"));
+        assert_eq!(explained.last(), Some(&"  FAILED [local] a"));
     }
 }

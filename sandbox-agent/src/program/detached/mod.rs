@@ -25,7 +25,7 @@ use super::{
 };
 use crate::protocol::{
     FailStep, ProtocolError,
-    keep::{Answer, Charge, Keep, next_message},
+    keep::{Charge, Keep, SupervisorAnswer, next_message},
 };
 use cleanup::clean_up;
 use files::DetachedFiles;
@@ -213,10 +213,12 @@ impl DetachedSupervisor {
 
     fn prepare(&mut self, keep: &Keep) {
         let answer = match self.store_record(keep) {
-            Ok(()) => Answer::Ready,
-            Err(errno) => {
-                Answer::Refused(failure(FailStep::Setup, errno, "the sandbox's own files"))
-            }
+            Ok(()) => SupervisorAnswer::Ready,
+            Err(errno) => SupervisorAnswer::Refused(failure(
+                FailStep::Setup,
+                errno,
+                "the sandbox's own files",
+            )),
         };
         // If the creator is gone, its pidfd shows it.
         let _ = io::write_all(CONTROL, &answer.encode());

@@ -162,8 +162,8 @@ pub(super) fn check(request: &ExecRequest) -> Result<(), Failure> {
 
 fn pipes(sandbox: &PreparedSandbox, request: &ExecRequest) -> Result<(Spawned, ChildEnds), Errno> {
     let (stdin, child_stdin) = if request.stdin {
-        let (agent_ends, child_ends) = input_pipe()?;
-        (Some(agent_ends), child_ends)
+        let (agent_end, child_end) = input_pipe()?;
+        (Some(agent_end), child_end)
     } else {
         (None, no_stdin(sandbox)?)
     };
@@ -227,9 +227,9 @@ fn channels(
 
 /// The agent's and the program's end of standard input.
 pub(super) fn input_pipe() -> Result<(Fd, Fd), Errno> {
-    let (child_ends, agent_ends) = io::pipe(O_CLOEXEC)?;
-    io::set_nonblocking(&agent_ends, true)?;
-    Ok((agent_ends, child_ends))
+    let (child_end, agent_end) = io::pipe(O_CLOEXEC)?;
+    io::set_nonblocking(&agent_end, true)?;
+    Ok((agent_end, child_end))
 }
 
 /// An empty standard input.
@@ -242,9 +242,9 @@ pub(super) fn no_stdin(sandbox: &PreparedSandbox) -> Result<Fd, Errno> {
 }
 
 fn output_pipe() -> Result<(Fd, Fd), Errno> {
-    let (agent_ends, child_ends) = io::pipe(O_CLOEXEC)?;
-    io::set_nonblocking(&agent_ends, true)?;
-    Ok((agent_ends, child_ends))
+    let (agent_end, child_end) = io::pipe(O_CLOEXEC)?;
+    io::set_nonblocking(&agent_end, true)?;
+    Ok((agent_end, child_end))
 }
 
 impl Spawned {

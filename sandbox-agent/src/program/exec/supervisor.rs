@@ -108,9 +108,9 @@ fn start(
         request.is_none_or(|request| matches!(request.program, ExecProgram::Command { .. }));
     let once = sandbox.exec_once && program;
     let (listening, notify) = if once {
-        let (agent_ends, child_ends) = net::socket_pair(net::SOCK_SEQPACKET | net::SOCK_CLOEXEC)?;
+        let (agent_end, child_end) = net::socket_pair(net::SOCK_SEQPACKET | net::SOCK_CLOEXEC)?;
         // Numbers 0 and 1 are free here and become the program's standard streams.
-        (Some(agent_ends), Some(io::duplicate_above(&child_ends, 3)?))
+        (Some(agent_end), Some(io::duplicate_above(&child_end, 3)?))
     } else {
         (None, None)
     };

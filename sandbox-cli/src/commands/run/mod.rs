@@ -29,7 +29,7 @@ use sandbox::{Capability, Language, SandboxClient, registry};
 use super::audit::{AuditOption, audited};
 use crate::command_error::{CommandError, Outcome};
 use crate::options::{
-    PathMap, PolicyOptions, Published, Request, RunScanOptions, published, writable,
+    PathMap, PolicyOptions, Published, ResolvedOptions, RunScanOptions, published, writable,
 };
 use crate::output::{LiveFormat, LiveFormatOption};
 use crate::print_status;
@@ -271,7 +271,7 @@ impl RunArguments {
 
     /// The policy and the specification. A program on a terminal has a longer time limit than the default.
     /// A program that is scanned runs alone, because its modules are not scanned.
-    fn request(&self, is_alone: bool) -> Result<Request, CommandError> {
+    fn request(&self, is_alone: bool) -> Result<ResolvedOptions, CommandError> {
         let siblings = self.siblings().filter(|_| !is_alone);
         let mut request = self.policy.resolve_with(siblings.as_deref())?;
         if let Some(folder) = siblings.filter(|_| self.says_siblings()) {

@@ -24,7 +24,7 @@ use super::terminal;
 use super::{RunArguments, code};
 use crate::command_error::{CommandError, Outcome};
 use crate::exit::Exit;
-use crate::options::{LOCAL, Request, Secrets};
+use crate::options::{LOCAL, ResolvedOptions, Secrets};
 use crate::output::{LiveFormat, print_json};
 use crate::print_status;
 use crate::progress::Progress;
@@ -40,7 +40,7 @@ pub struct Run<'a> {
     /// The command line.
     pub arguments: &'a RunArguments,
     /// The policy and the specification.
-    pub request: Request,
+    pub request: ResolvedOptions,
     /// The program of a run.
     pub program: Program,
     /// Its secrets.

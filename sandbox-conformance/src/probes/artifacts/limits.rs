@@ -34,7 +34,7 @@ pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
 }
 
 /// Limits, and how many files they let through.
-struct Case {
+struct LimitCase {
     limits: ArtifactLimits,
     exported: usize,
     /// The reason for each of the others.
@@ -42,7 +42,7 @@ struct Case {
 }
 
 /// One of the three limits with the exact value, one less and one more.
-fn cases() -> Vec<Case> {
+fn cases() -> Vec<LimitCase> {
     let total = SIZE * COUNT as u64;
     let with = |change: &dyn Fn(&mut ArtifactLimits)| {
         let mut limits = ArtifactLimits::default();
@@ -67,16 +67,18 @@ fn cases() -> Vec<Case> {
                 Some(too_large),
             ),
         ];
-        cases.extend(cases_of_difference.map(|(limits, exported, skipped)| Case {
-            limits,
-            exported,
-            skipped: skipped.unwrap_or(SkipReason::LimitReached),
-        }));
+        cases.extend(
+            cases_of_difference.map(|(limits, exported, skipped)| LimitCase {
+                limits,
+                exported,
+                skipped: skipped.unwrap_or(SkipReason::LimitReached),
+            }),
+        );
     }
     cases
 }
 
-impl Case {
+impl LimitCase {
     async fn differs(&self, sandbox: &SandboxHandle, output: &Path) -> Option<String> {
         let limits = self.limits;
         if let Err(error) = crate::host_fixture::make_folder(output) {

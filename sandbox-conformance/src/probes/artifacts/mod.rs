@@ -8,10 +8,17 @@ use sandbox_core::{Export, SkipReason};
 use crate::probes::prelude::*;
 
 mod exported_again;
+mod hidden;
 mod limits;
 mod link;
+mod long_list;
 mod names;
 mod output_link;
+mod patterns;
+mod system_folders;
+mod taken_names;
+
+pub(super) use patterns::below;
 
 /// The probes of this area.
 pub static PROBES: &[Probe] = &[
@@ -39,6 +46,13 @@ pub static PROBES: &[Probe] = &[
     .version(2)
     .setup(exporting),
     Probe::behavior(
+        "artifacts::hidden",
+        ARTIFACT_EXPORT_PATHS,
+        "exports from a locked folder and from 70 nested ones, and expects each file or a reason",
+        |context| Box::pin(hidden::run(context)),
+    )
+    .setup(hidden::exporting),
+    Probe::behavior(
         "artifacts::limits",
         ARTIFACT_EXPORT_PATHS,
         "exports files with limits of their number and sizes that they reach exactly, and that are \
@@ -55,6 +69,13 @@ pub static PROBES: &[Probe] = &[
     )
     .setup(exporting),
     Probe::behavior(
+        "artifacts::long_list",
+        ARTIFACT_EXPORT_PATHS,
+        "makes 5,000 files whose paths have 18 MB, and expects to be told that some were not seen",
+        |context| Box::pin(long_list::run(context)),
+    )
+    .setup(long_list::exporting),
+    Probe::behavior(
         "artifacts::names",
         ARTIFACT_EXPORT_PATHS,
         "exports hidden files and files with unusual names",
@@ -70,6 +91,28 @@ pub static PROBES: &[Probe] = &[
         |context| Box::pin(output_link::run(context)),
     )
     .setup(output_link::exporting),
+    Probe::behavior(
+        "artifacts::patterns",
+        ARTIFACT_EXPORT_PATHS,
+        "exports by ten kinds of paths from one tree, and compares which files come out and their \
+         names",
+        |context| Box::pin(patterns::run(context)),
+    )
+    .setup(patterns::exporting),
+    Probe::behavior(
+        "artifacts::system_folders",
+        ARTIFACT_EXPORT_PATHS,
+        "runs a program in a sandbox with export paths in /etc, /bin and /lib",
+        |context| Box::pin(system_folders::run(context)),
+    )
+    .setup(system_folders::exporting),
+    Probe::behavior(
+        "artifacts::taken_names",
+        ARTIFACT_EXPORT_PATHS,
+        "exports files whose names are taken, among them names of 255 bytes",
+        |context| Box::pin(taken_names::run(context)),
+    )
+    .setup(|fixture| exporting_all(fixture).fresh()),
     Probe::isolation(
         "artifacts::unlisted",
         ARTIFACT_EXPORT_PATHS,

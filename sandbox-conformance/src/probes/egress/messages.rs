@@ -28,6 +28,10 @@ pub(super) enum Hello {
     Unnamed,
     /// The readable name is the allowed one.
     Encrypted,
+    /// It has two names, in an extension each.
+    Twice(&'static str, &'static str),
+    /// The message is spread over two records.
+    InRecords(&'static str),
 }
 
 impl FirstMessage {
@@ -56,7 +60,7 @@ impl FirstMessage {
 
 impl Hello {
     /// A client's hello, with the marker in an extension that servers ignore.
-    fn bytes(self, marker: &str) -> Vec<u8> {
+    pub(super) fn bytes(self, marker: &str) -> Vec<u8> {
         const SERVER_NAME: u16 = 0;
         const ENCRYPTED_HELLO: u16 = 0xfe0d;
         const IGNORED: u16 = 0xaaaa;
@@ -65,7 +69,8 @@ impl Hello {
             extension(SERVER_NAME, &counted(&entry))
         };
         let named = match self {
-            Self::Named(name) => server_name(name),
+            Self::Named(name) | Self::InRecords(name) => server_name(name),
+            Self::Twice(one, other) => [server_name(one), server_name(other)].concat(),
             Self::Unnamed => Vec::new(),
             Self::Encrypted => {
                 let outer = server_name(NAME);
@@ -86,7 +91,14 @@ impl Hello {
         let body = body.concat();
         // A length of 24 bits.
         let handshake = [&[1, 0][..], &counted(&body)].concat();
-        [&[22, 3, 1][..], &counted(&handshake)].concat()
+        let record = |content: &[u8]| [&[22, 3, 1][..], &counted(content)].concat();
+        match self {
+            Self::InRecords(_) => {
+                let (first, rest) = handshake.split_at(60);
+                [record(first), record(rest)].concat()
+            }
+            _ => record(&handshake),
+        }
     }
 }
 

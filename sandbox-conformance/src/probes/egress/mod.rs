@@ -3,9 +3,19 @@
 //! The name `localhost` is the one that every host resolves, and its addresses are private. So the
 //! rules say `private` where a connection must work.
 
+mod answers;
+mod compared;
+mod destinations;
 mod detached;
+mod exchanges;
+mod first_requests;
+mod idle_askers;
+mod judged_requests;
 mod messages;
 mod names;
+mod narrowed;
+mod own_addresses;
+mod records;
 mod redirected;
 mod revoked;
 mod secrets;
@@ -15,6 +25,7 @@ use sandbox_core::policy::{EgressRules, NetworkPolicy};
 use crate::egress_server::EgressServer;
 use crate::name_server::{ANOTHER_ADDRESS, MANY, MAPPED, OPEN, REBOUND, SPECIAL, UNSPECIFIED};
 use crate::probes::prelude::*;
+pub use compared::COMPARED;
 use messages::{Attempted, FirstMessage, Hello};
 
 /// The name that leads to the suite's server.
@@ -265,9 +276,11 @@ pub static PROBES: &[Probe] = &[
     Probe::behavior(
         "egress::secret_for_a_host",
         EGRESS,
-        "sends a secret for one host to it and to another one, and reads what arrives",
-        |context| Box::pin(secrets::arrives_at_its_host(context, secrets::Use::Header)),
+        "sends a secret for one host in headers, queries and bodies to it and to another one, and reads \
+         what arrives",
+        |context| Box::pin(secrets::arrives_at_its_host(context, secrets::Use::Everywhere)),
     )
+    .version(2)
     .setup(|_| secrets::with_secret()),
     Probe::behavior(
         "egress::secret_of_earlier",
@@ -276,16 +289,19 @@ pub static PROBES: &[Probe] = &[
          as a second client",
         |context| Box::pin(secrets::ends_with_its_execution(context)),
     )
+    .version(2)
     .setup(|_| secrets::with_secret()),
     Probe::behavior(
         "egress::secret_for_signatures",
         EGRESS,
-        "signs requests, as SDKs of AWS do, with a secret for one host, to it and to another one",
+        "signs requests, as SDKs of AWS do, in headers and in URLs, with a secret for one host, to it \
+         and to another one",
         |context| {
             let kind = secrets::Use::Signature;
             Box::pin(secrets::arrives_at_its_host(context, kind))
         },
     )
+    .version(2)
     .setup(|_| secrets::with_secret()),
     Probe::behavior(
         "egress::special_addresses",

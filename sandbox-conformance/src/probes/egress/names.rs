@@ -112,6 +112,16 @@ impl Markers {
     }
 }
 
+/// Host control: without a sandbox, a question reaches the suite's name server.
+pub(super) fn controls(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    Markers::of(context).host_control(context)
+}
+
+/// Allow control: connects to a name below [`OPEN`].
+pub(super) async fn permitted(context: &mut ProbeContext) {
+    Markers::of(context).allow_control(context, OPEN).await;
+}
+
 /// The host must deny each address. A failed connection is not enough: most of these addresses cannot
 /// be reached from a test host anyway.
 pub(super) async fn special_addresses(context: &mut ProbeContext) -> Result<(), ProbeError> {

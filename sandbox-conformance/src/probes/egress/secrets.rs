@@ -13,43 +13,84 @@ use crate::probes::prelude::*;
 /// The variable with the secret.
 const SECRET: &str = "PROBE_KEY";
 
-/// Sends one request with the secret to each host, as a header or as the key of a signature, and
-/// prints the status of each answer and the variable. Only sandboxes know the names of the hosts, so
-/// the host control sets `PROBE_SERVER`.
+/// Makes one request with the secret to each host, and prints the status of each answer and the
+/// variable. The secret is in a header, a query or a body, or it is the key of a signature. Only
+/// sandboxes know the names of the hosts, so the host control sets `PROBE_SERVER`.
 const PROGRAM: &str = "
-import hashlib, hmac, http.client, os, socket, sys
-kind, port = sys.argv[1:3]
+import base64, hashlib, hmac, http.client, json, os, socket, sys, urllib.parse
+port = sys.argv[1]
 key = os.environ['PROBE_KEY']
 sha256 = lambda text: hashlib.sha256(text.encode()).hexdigest()
-def signed(host):
-    date, scope = '20150830T123600Z', '20150830/us-east-1/sts/aws4_request'
-    lines = f'host:{host}\\nx-amz-date:{date}\\n\\nhost;x-amz-date'
-    canonical = f'GET\\n/\\n\\n{lines}\\n{sha256(\"\")}'
+date, scope = '20150830T123600Z', '20150830/us-east-1/sts/aws4_request'
+def signature(query, headers, signed):
+    canonical = f'GET\\n/\\n{query}\\n{headers}\\n{signed}\\n{sha256(\"\")}'
     derived = ('AWS4' + key).encode()
     for part in scope.split('/') + ['\\n'.join(['AWS4-HMAC-SHA256', date, scope, sha256(canonical)])]:
         derived = hmac.new(derived, part.encode(), hashlib.sha256).digest()
+    return derived.hex()
+def signed(host):
+    made = signature('', f'host:{host}\\nx-amz-date:{date}\\n', 'host;x-amz-date')
     credential = f'Credential=probe/{scope}, SignedHeaders=host;x-amz-date'
-    return date, f'AWS4-HMAC-SHA256 {credential}, Signature={derived.hex()}'
-for target in sys.argv[3:]:
-    name, marker = target.split('=')
-    date, header = signed(f'{name}:{port}') if kind == 'signature' else ('none', key)
+    return {'X-Amz-Date': date, 'Authorization': f'AWS4-HMAC-SHA256 {credential}, Signature={made}'}
+def presigned(host):
+    query = urllib.parse.urlencode({'Action': 'GetCallerIdentity', 'X-Amz-Algorithm': 'AWS4-HMAC-SHA256',
+        'X-Amz-Credential': f'probe/{scope}', 'X-Amz-Date': date, 'X-Amz-Expires': '60',
+        'X-Amz-SignedHeaders': 'host'})
+    return '/?' + query + '&X-Amz-Signature=' + signature(query, f'host:{host}\\n', 'host')
+for target in sys.argv[2:]:
+    kind, name, marker = target.split('=')
+    host, method, path, headers, body = f'{name}:{port}', 'GET', '/', {}, None
+    if kind == 'header':
+        headers = {'Authorization': key}
+    elif kind == 'basic':
+        headers = {'Authorization': 'Basic ' + base64.b64encode(f'user:{key}'.encode()).decode()}
+    elif kind == 'query':
+        path = '/?' + urllib.parse.urlencode({'a': '1', 'key': key})
+    elif kind == 'form':
+        method, body = 'POST', urllib.parse.urlencode({'a': '1', 'key': key})
+        headers = {'Content-Type': 'application/x-www-form-urlencoded'}
+    elif kind == 'json':
+        method, body = 'POST', json.dumps({'key': key})
+        headers = {'Content-Type': 'application/json; charset=utf-8'}
+    elif kind == 'signature':
+        headers = signed(host)
+    elif kind == 'presigned':
+        path = presigned(host)
     connection = http.client.HTTPSConnection(name, int(port), timeout=20)
     if 'PROBE_SERVER' in os.environ:
         to = os.environ['PROBE_SERVER'], int(port)
         connection._create_connection = lambda *_: socket.create_connection(to)
-    headers = {'X-Amz-Date': date, 'Authorization': header, 'X-Probe': marker}
-    connection.request('GET', '/', headers=headers)
+    connection.request(method, path, body, headers={**headers, 'X-Probe': marker})
     print(connection.getresponse().status)
 print(key)
 ";
 
-/// How code uses the secret.
+/// How code uses the secret, in one request or several.
 #[derive(Clone, Copy)]
 pub(super) enum Use {
-    /// It sends it.
+    /// It sends it in a header.
     Header,
-    /// It signs a request with it, as the SDKs of AWS do.
+    /// It sends it wherever the host looks for it.
+    Everywhere,
+    /// It signs a request with it, as the SDKs of AWS do, and another one in its query.
     Signature,
+}
+
+impl Use {
+    /// What the program makes.
+    fn kinds(self) -> &'static [&'static str] {
+        match self {
+            Self::Header => &["header"],
+            Self::Everywhere => &["header", "basic", "query", "form", "json"],
+            Self::Signature => &["signature", "presigned"],
+        }
+    }
+
+    /// The program's words for its requests to a host.
+    fn targets(self, name: &str, marker: &str) -> Vec<String> {
+        let target = |kind| format!("{kind}={name}={marker}");
+        self.kinds().iter().map(target).collect()
+    }
 }
 
 /// Two names lead to the same server, and each has a rule at level `http`.
@@ -81,33 +122,41 @@ pub(super) async fn arrives_at_its_host(
     crate::name_server::started()?;
     let token = context.token().to_owned();
     let port = EgressServer::get().secure;
-    let value = format!("secret-{}", random_name());
+    // A query, a form and JSON write the last two in other ways.
+    let value = format!("secret-{}&\"", random_name());
     let [host, code, denied] = ["host", "code", "denied"].map(|word| format!("{token}-{word}."));
     let wanted = host_sends(context, kind, &value, &host).await;
     if !offered(context).await {
         return Ok(());
     }
     let targets = [
-        format!("{}={code}", owner()),
-        format!("{}={denied}", another()),
-    ];
-    let request = sending(kind, &targets);
+        kind.targets(&owner(), &code),
+        kind.targets(&another(), &denied),
+    ]
+    .concat();
+    let allowed = kind.kinds().len();
+    let request = sending(&targets);
     let request = request.secret_for(SECRET, &*value, [format!("{}:{port}", owner())]);
     feature(context, "send the secret to two hosts", async |sandbox| {
         let result = sandbox.handle().exec(&request).await?;
         let printed = result.stdout_text();
         let lines: Vec<_> = printed.lines().collect();
-        let arrived = authorizations(&code);
-        Ok(match lines[..] {
-            ["200", "403", shown] if shown != value && arrived == wanted => None,
-            [_, _, shown] if shown == value => Some("code sees the value".to_owned()),
-            [_, "200", _] => Some("another host gets the request".to_owned()),
-            ["200", ..] if arrived != wanted => Some(format!("the host got {arrived:?}")),
-            _ => Some(format!(
-                "{}: {printed}{}",
-                result.outcome,
-                result.stderr_text()
-            )),
+        let arrived = arrived(&code);
+        let Some((shown, statuses)) = lines.split_last().filter(|_| result.success()) else {
+            let output = result.output();
+            return Ok(Some(format!("{}: {output}", result.outcome)));
+        };
+        let (to_owner, to_another) = statuses.split_at(allowed.min(statuses.len()));
+        Ok(if *shown == value {
+            Some("code sees the value".to_owned())
+        } else if to_another.contains(&"200") {
+            Some("another host gets the request".to_owned())
+        } else if arrived != wanted {
+            Some(format!("the host got {arrived:?} instead of {wanted:?}"))
+        } else if to_owner != vec!["200"; allowed] || to_another != vec!["403"; allowed] {
+            Some(format!("the answers are {statuses:?}"))
+        } else {
+            None
         })
     })
     .await;
@@ -124,14 +173,14 @@ async fn host_sends(
     marker: &str,
 ) -> Vec<String> {
     let run = tokio::process::Command::new("/usr/bin/python3")
-        .args(arguments(kind, &[format!("{}={marker}", owner())]))
+        .args(arguments(&kind.targets(&owner(), marker)))
         .env(SECRET, value)
         .env("PROBE_SERVER", "127.0.0.1")
         .output()
         .await;
-    let arrived = authorizations(marker);
+    let arrived = arrived(marker);
     let failure = match run {
-        Ok(run) if run.status.success() && arrived.len() == 1 => None,
+        Ok(run) if run.status.success() && arrived.len() == kind.kinds().len() => None,
         Ok(run) => Some(String::from_utf8_lossy(&run.stderr).into_owned()),
         Err(error) => Some(error.to_string()),
     };
@@ -139,18 +188,14 @@ async fn host_sends(
     arrived
 }
 
-fn arguments(kind: Use, targets: &[String]) -> Vec<String> {
-    let kind = match kind {
-        Use::Header => "header",
-        Use::Signature => "signature",
-    };
+fn arguments(targets: &[String]) -> Vec<String> {
     let port = EgressServer::get().secure.to_string();
-    let first = ["-c", PROGRAM, kind, &port].map(str::to_owned);
+    let first = ["-c", PROGRAM, &port].map(str::to_owned);
     [&first[..], targets].concat()
 }
 
-fn sending(kind: Use, targets: &[String]) -> ExecRequest {
-    ExecRequest::new("python3").args(arguments(kind, targets))
+fn sending(targets: &[String]) -> ExecRequest {
+    ExecRequest::new("python3").args(arguments(targets))
 }
 
 pub(super) async fn ends_with_its_execution(context: &mut ProbeContext) -> Result<(), ProbeError> {
@@ -197,35 +242,51 @@ async fn used_again(
     value: &str,
     [first, later]: [String; 2],
 ) -> Deviation {
-    let target = |marker: &str| [format!("{}={marker}", owner())];
+    let target = |marker: &str| Use::Header.targets(&owner(), marker);
     let hosts = [format!("{}:{}", owner(), EgressServer::get().secure)];
-    let request = sending(Use::Header, &target(&first)).secret_for(SECRET, value, hosts);
+    let request = sending(&target(&first)).secret_for(SECRET, value, hosts);
     let result = sandbox.exec(&request).await?;
     let printed = result.stdout_text();
     let Some(text) = printed.lines().nth(1).filter(|_| result.success()) else {
         return Ok(Some(format!("{}: {}", result.outcome, result.output())));
     };
-    if authorizations(&first) != [value] {
+    if arrived(&first) != [with_authorization(value)] {
         return Ok(Some("the secret does not arrive".to_owned()));
     }
-    let again = sending(Use::Header, &target(&later)).env(SECRET, text);
-    sandbox.exec(&again).await?;
-    let arrived = authorizations(&later);
-    Ok(arrived
-        .contains(&value.to_owned())
-        .then(|| "it still stands for the secret".to_owned()))
+    let again = sending(&target(&later)).env(SECRET, text);
+    let result = sandbox.exec(&again).await?;
+    let arrived = arrived(&later);
+    // It is a text like any other now, which the host passes on.
+    Ok(if arrived.iter().any(|message| message.contains(value)) {
+        Some("it still stands for the secret".to_owned())
+    } else if !result.success() || arrived != [with_authorization(text)] {
+        Some(format!(
+            "{}: {}; {arrived:?}",
+            result.outcome,
+            result.output()
+        ))
+    } else {
+        None
+    })
 }
 
-/// The `Authorization` headers of the messages with this marker.
-fn authorizations(marker: &str) -> Vec<String> {
+/// What [`arrived`] returns for a request of [`Use::Header`].
+fn with_authorization(value: &str) -> String {
+    format!("GET / HTTP/1.1 {value} ")
+}
+
+/// The first lines of the messages with this marker, their `Authorization` headers and their bodies.
+fn arrived(marker: &str) -> Vec<String> {
     let messages = EgressServer::messages(marker);
-    let headers = messages.iter().filter_map(|message| {
-        let mut lines = message.lines();
-        lines.find_map(|line| {
+    let messages = messages.iter().map(|message| {
+        let (head, body) = message.split_once("\r\n\r\n").unwrap_or((message, ""));
+        let mut lines = head.lines();
+        let first = lines.next().unwrap_or_default();
+        let header = lines.find_map(|line| {
             let (name, value) = line.split_once(": ")?;
-            name.eq_ignore_ascii_case("authorization")
-                .then(|| value.to_owned())
-        })
+            name.eq_ignore_ascii_case("authorization").then_some(value)
+        });
+        format!("{first} {} {body}", header.unwrap_or_default())
     });
-    headers.collect()
+    messages.collect()
 }

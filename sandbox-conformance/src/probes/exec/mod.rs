@@ -6,11 +6,40 @@ use std::time::Duration;
 use crate::probes::prelude::*;
 use crate::program::Run;
 
+mod arguments;
+mod killed;
+mod statistics;
 mod stop;
 mod usage;
 
 /// The probes of this area.
 pub static PROBES: &[Probe] = &[
+    Probe::behavior(
+        "exec::arguments",
+        EXEC,
+        "passes arguments, variables and a working folder with unusual letters and every byte",
+        |context| Box::pin(arguments::run(context)),
+    ),
+    Probe::behavior(
+        "exec::counted_memory",
+        EXEC,
+        "writes a file of 32 MiB, and compares the memory that the sandbox reports",
+        |context| Box::pin(statistics::memory(context)),
+    ),
+    Probe::behavior(
+        "exec::counted_processes",
+        EXEC,
+        "runs six processes, and compares how many the sandbox reports, then and after their end",
+        |context| Box::pin(statistics::processes(context)),
+    ),
+    // An agent that polls without a pause takes a processor from its code.
+    Probe::behavior(
+        "exec::counted_time",
+        EXEC,
+        "uses 600 ms of processor time, does nothing for a second, and compares the time that the \
+         sandbox reports",
+        |context| Box::pin(statistics::time(context)),
+    ),
     Probe::behavior(
         "exec::exit_codes",
         EXEC,
@@ -26,6 +55,22 @@ pub static PROBES: &[Probe] = &[
          prints lines that imitate a denial",
         |context| Box::pin(forged_ends(context)),
     ),
+    Probe::behavior(
+        "exec::killed_agent",
+        EXEC,
+        "kills the agent of a running program from the host, and expects that nothing remains and \
+         that no execution succeeds",
+        |context| Box::pin(killed::agent(context)),
+    )
+    .setup(|_| SandboxSetup::default().fresh()),
+    Probe::behavior(
+        "exec::killed_supervisor",
+        EXEC,
+        "kills the parent of a running program from the host, expects the outcome `unknown`, and \
+         executes again",
+        |context| Box::pin(killed::supervisor(context)),
+    )
+    .setup(|_| SandboxSetup::default().fresh()),
     Probe::behavior(
         "exec::missing_program",
         EXEC,
@@ -72,6 +117,12 @@ pub static PROBES: &[Probe] = &[
         |context| Box::pin(umask(context)),
     ),
     Probe::behavior(
+        "exec::unusual_exits",
+        EXEC,
+        "exits from a thread, after the end of its main thread, and after it was stopped",
+        |context| Box::pin(unusual_exits(context)),
+    ),
+    Probe::behavior(
         "exec::usage",
         EXEC,
         "uses known amounts of processor time and memory, and compares the reported ones",
@@ -113,25 +164,51 @@ impl Missing {
     }
 }
 
+/// The first call whose reported outcome is not the expected one.
+async fn wrong_outcome(
+    context: &mut ProbeContext,
+    calls: impl IntoIterator<Item = (Call, Outcome)>,
+) -> Result<Option<String>, Attempt> {
+    for (call, expected) in calls {
+        let outcome = context.execute(&call).await?.outcome;
+        if outcome != expected {
+            return Ok(Some(format!("{} was reported as: {outcome}", call.text())));
+        }
+    }
+    Ok(None)
+}
+
 async fn exit_codes(context: &mut ProbeContext) -> Result<(), ProbeError> {
     let call = |code: i32| Call::new(["exit", &code.to_string()]);
     let run = host::run(&context.fixture().program(), &call(255)).await?;
     let failure = (run.outcome != Outcome::Exited { code: 255 }).then(|| run.outcome.to_string());
     context.record_host_control(control("exit 255 on the host", failure));
     context.allow_control(&Call::new(["alive"])).await;
-    let mut deviation = Ok(None);
-    for code in 0..=255 {
-        deviation = match context.execute(&call(code)).await {
-            Ok(result) if result.outcome == (Outcome::Exited { code }) => continue,
-            Ok(result) => Ok(Some(format!(
-                "exit {code} was reported as: {}",
-                result.outcome
-            ))),
-            Err(attempt) => Err(attempt),
-        };
-        break;
-    }
+    let calls = (0..=255).map(|code| (call(code), Outcome::Exited { code }));
+    let deviation = wrong_outcome(context, calls).await;
     context.record_attack(behavior("exit with each code", deviation));
+    context.no_host_effect("exit codes do not affect the host");
+    Ok(())
+}
+
+async fn unusual_exits(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let calls = ["thread", "main", "stopped"].into_iter().zip(3..);
+    let calls = calls.map(|(way, code)| {
+        let call = Call::new(["end-oddly", way, &code.to_string()]);
+        (call, Outcome::Exited { code })
+    });
+    let calls: Vec<_> = calls.collect();
+    let mut failure = None;
+    for (call, expected) in &calls {
+        let run = host::run(&context.fixture().program(), call).await?;
+        if run.outcome != *expected {
+            failure = Some(format!("{}: {}", call.text(), run.outcome));
+        }
+    }
+    context.record_host_control(control("exit in unusual ways on the host", failure));
+    context.allow_control(&Call::new(["fork"])).await;
+    let deviation = wrong_outcome(context, calls).await;
+    context.record_attack(behavior("exit in unusual ways", deviation));
     context.no_host_effect("exit codes do not affect the host");
     Ok(())
 }
@@ -262,18 +339,9 @@ async fn signals(context: &mut ProbeContext) -> Result<(), ProbeError> {
     let failure = (run.outcome != expected(SIGUSR1)).then(|| run.outcome.to_string());
     context.record_host_control(control("end by a signal on the host", failure));
     context.allow_control(&Call::new(["alive"])).await;
-    let mut deviation = Ok(None);
-    for signal in (1..=LAST_SIGNAL).filter(|signal| !STOPPING.contains(signal)) {
-        deviation = match context.execute(&call(signal)).await {
-            Ok(result) if result.outcome == expected(signal) => continue,
-            Ok(result) => Ok(Some(format!(
-                "signal {signal} was reported as: {}",
-                result.outcome
-            ))),
-            Err(attempt) => Err(attempt),
-        };
-        break;
-    }
+    let signals = (1..=LAST_SIGNAL).filter(|signal| !STOPPING.contains(signal));
+    let calls = signals.map(|signal| (call(signal), expected(signal)));
+    let deviation = wrong_outcome(context, calls).await;
     context.record_attack(behavior("end by each signal", deviation));
     context.no_host_effect("signals in the sandbox do not affect the host");
     Ok(())

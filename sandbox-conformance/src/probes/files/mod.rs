@@ -3,6 +3,10 @@
 use crate::probes::prelude::*;
 
 mod confined;
+mod copies;
+mod copy_errors;
+mod copy_limits;
+mod entries;
 mod large;
 mod modes;
 mod names;
@@ -17,6 +21,32 @@ pub static PROBES: &[Probe] = &[
          code cannot",
         NOT_FOLLOWED,
         |context| Box::pin(confined::run(context)),
+    ),
+    Probe::behavior(
+        "files::copies",
+        FILES,
+        "copies a file, a folder and its content in and out, to a new name, into a folder and over \
+         files",
+        |context| Box::pin(copies::run(context)),
+    ),
+    Probe::behavior(
+        "files::copy_errors",
+        FILES,
+        "copies links, a FIFO and missing files in and out, and copies over links and files of the \
+         host",
+        |context| Box::pin(copy_errors::run(context)),
+    ),
+    Probe::behavior(
+        "files::copy_limits",
+        FILES,
+        "copies out with limits that the files reach exactly, and that are one less and one more",
+        |context| Box::pin(copy_limits::run(context)),
+    ),
+    Probe::behavior(
+        "files::entries",
+        FILES,
+        "lists, reads, makes and removes files, folders, links and a FIFO",
+        |context| Box::pin(entries::run(context)),
     ),
     Probe::isolation(
         "files::fetch_through_link",

@@ -15,9 +15,9 @@ pub(super) const NO_DEVICE: &[ExpectedDenial] = &[
 ];
 
 /// A file system in memory, until it is dropped.
-struct Mounted(PathBuf);
+struct TestMount(PathBuf);
 
-impl Mounted {
+impl TestMount {
     fn at(folder: PathBuf) -> Result<Self, ProbeError> {
         crate::host_fixture::make_folder(&folder)?;
         mount("none", &folder, "tmpfs", MountFlags::empty(), None)?;
@@ -25,7 +25,7 @@ impl Mounted {
     }
 }
 
-impl Drop for Mounted {
+impl Drop for TestMount {
     fn drop(&mut self) {
         // The fixture says if its folder cannot be removed.
         let _ = unmount(&self.0, UnmountFlags::DETACH);
@@ -38,7 +38,7 @@ pub(super) async fn open_device(context: &mut ProbeContext) -> Result<(), ProbeE
     }
     let folder = context.read_folder()?;
     let visible = Canary::plant(&folder.join("visible"), 0o644)?;
-    let mounted = Mounted::at(folder.join("mounted"))?;
+    let mounted = TestMount::at(folder.join("mounted"))?;
     let device = mounted.0.join("null");
     // The device that every container has, so that only the mount can deny it.
     let (kind, mode) = (FileType::CharacterDevice, Mode::from_raw_mode(0o666));

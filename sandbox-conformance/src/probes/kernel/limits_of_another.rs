@@ -10,7 +10,7 @@ pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
     let control = context.outside()?.join(format!("{}-pid", context.token()));
     let wait = |path: &std::path::Path| Call::new(["undisturbed"]).and(path).and(WAIT);
     let disturb = |path: &std::path::Path| Call::new(["disturb"]).and(path);
-    let other = host::spawn(&program, &wait(&control))?;
+    let other = host::spawn(&program, &wait(&control)).await?;
     context.host_control(&disturb(&control)).await?;
     drop(other);
     context.allow_control(&Call::new(["disturb-itself"])).await;

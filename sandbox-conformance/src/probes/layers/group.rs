@@ -25,7 +25,7 @@ pub(super) async fn call_without_limit(
     let (hosts, own) = ["control", "own"]
         .map(|place| format!("{}-{place}", context.token()))
         .into();
-    let child = host::spawn(&context.fixture().program(), &sleep(&hosts))?;
+    let child = host::spawn(&context.fixture().program(), &sleep(&hosts)).await?;
     let control = find_limit(&hosts, limit).await?;
     drop(child);
     context.record_host_control(Step::new(&action, judged(control, most)));

@@ -15,7 +15,7 @@ pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
     let serve =
         |name: &str| Call::new(["unix-serve", name, "200"]).timeout(Duration::from_secs(20));
     let send = |name: &str, message: &str| Call::new(["unix-send", name, message]);
-    let server = host::spawn(&program, &serve(&on_host))?;
+    let server = host::spawn(&program, &serve(&on_host)).await?;
     let mut reached = Attempt::unclear("never tried");
     for _ in 0..TRIES {
         let run = host::run(&program, &send(&on_host, "unix")).await?;

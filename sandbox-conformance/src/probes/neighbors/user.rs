@@ -17,7 +17,7 @@ pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
     let sleep = |token: &str| Call::new(["sleep", token, "5000"]);
     let name = |place: &str| format!("{}-{place}", context.token());
     let (host_token, own_token, other_token) = (name("control"), name("own"), name("other"));
-    let child = host::spawn(&context.fixture().program(), &sleep(&host_token))?;
+    let child = host::spawn(&context.fixture().program(), &sleep(&host_token)).await?;
     let suite = user(&host_token).await?;
     drop(child);
     let failure = suite

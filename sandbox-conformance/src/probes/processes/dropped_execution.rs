@@ -14,7 +14,7 @@ pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
     let call = |token: &str| Call::new(["tree", token, "5", "2500"]);
     let control_token = format!("{}-control", context.token());
     let program = context.fixture().program();
-    let mut child = host::spawn(&program, &call(&control_token))?;
+    let mut child = host::spawn(&program, &call(&control_token)).await?;
     let started = wait_for(&control_token).await?;
     child.kill().await?;
     let left = host::processes_with(&control_token)?;

@@ -8,8 +8,8 @@ pub(super) const GONE_WITH_IT: &[ExpectedDenial] =
 pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
     let sleep = |token: &str| Call::new(["sleep", token, "3000"]);
     let control_token = format!("{}-control", context.token());
-    let child = host::spawn(&context.fixture().program(), &sleep(&control_token))?;
-    let seen = wait_for(&control_token).await?;
+    let child = host::spawn(&context.fixture().program(), &sleep(&control_token)).await?;
+    let seen = host::wait_for_process(&control_token).await?.is_some();
     drop(child);
     let failure = (!seen).then(|| "the host's process was not seen".to_owned());
     context.record_host_control(control("see a process of the host", failure));
@@ -19,7 +19,7 @@ pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
         .with_sandbox(async |sandbox| {
             let call = sleep(&token);
             let end = async {
-                let seen = wait_for(&token).await?;
+                let seen = host::wait_for_process(&token).await?.is_some();
                 sandbox.handle().kill().await?;
                 let left = host::wait_until_gone(&token, GONE).await?;
                 Ok::<_, ProbeError>((seen, left))
@@ -47,14 +47,4 @@ pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
     };
     context.record_attack(Step::new(sleep(&token).text(), step));
     Ok(())
-}
-
-async fn wait_for(token: &str) -> Result<bool, ProbeError> {
-    for _ in 0..100 {
-        if !host::processes_with(token)?.is_empty() {
-            return Ok(true);
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-    }
-    Ok(false)
 }

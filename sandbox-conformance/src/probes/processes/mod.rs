@@ -2,11 +2,19 @@
 
 use crate::probes::prelude::*;
 
+mod communication;
 mod dropped_execution;
 mod end_of_sandbox;
 
 /// The probes of this area.
 pub static PROBES: &[Probe] = &[
+    Probe::behavior(
+        "processes::communication",
+        PROCESSES,
+        "passes a byte between two processes by a pipe, a socket, shared memory, and System V \
+         objects",
+        |context| Box::pin(communication::run(context)),
+    ),
     Probe::isolation(
         "processes::dropped_execution",
         PROCESSES,
@@ -74,7 +82,7 @@ pub static PROBES: &[Probe] = &[
 
 async fn host_invisible(context: &mut ProbeContext) -> Result<(), ProbeError> {
     let sleep = Call::new(["sleep", context.token(), "20000"]);
-    let _victim = host::spawn(&context.fixture().program(), &sleep)?;
+    let _victim = host::spawn(&context.fixture().program(), &sleep).await?;
     let find = Call::new(["find", context.token()]);
     context.host_control(&find).await?;
     context
@@ -123,8 +131,8 @@ fn control_step(failure: Option<String>) -> Step {
 async fn signal_host(context: &mut ProbeContext) -> Result<(), ProbeError> {
     let sleep = Call::new(["sleep", context.token(), "20000"]);
     let program = context.fixture().program();
-    let target = host::spawn(&program, &sleep)?;
-    let mut victim = host::spawn(&program, &sleep)?;
+    let target = host::spawn(&program, &sleep).await?;
+    let mut victim = host::spawn(&program, &sleep).await?;
     let signal = |child: &tokio::process::Child| {
         let pid = child
             .id()

@@ -34,7 +34,7 @@ pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
     {
         return Ok(());
     }
-    let swapper = swap::process(context, &control_scene.project, parent)?;
+    let swapper = swap::process(context, &control_scene.project, parent).await?;
     let read = Call::new(["read"]).and(folder.join(FILE));
     let program = context.fixture().program();
     let mut led_away = false;

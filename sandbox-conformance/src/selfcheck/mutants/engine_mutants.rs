@@ -67,4 +67,9 @@ pub(super) const ENGINE_MUTANTS: &[Mutant] = &[
         &["environment::exact_set"],
     )
     .may(&["environment::"]),
+    engine_mutant(
+        "an opened container not noticed",
+        ContainerMutation::Adoption,
+        &["adoption::refused"],
+    ),
 ];

@@ -12,9 +12,9 @@ use ::http::request::Parts;
 use ring::hmac;
 use sandbox_core::spi::PlaceholderSecret;
 
-use super::head::{Server, short};
+use super::head::{RequestedServer, short};
 use super::placeholders::{self, Placeholders};
-use canonical::{PathForm, Request, decoded, hex, pairs, sha256};
+use canonical::{PathForm, SignedRequest, decoded, hex, pairs, sha256};
 
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 
@@ -82,7 +82,7 @@ impl Signed {
     /// Looks at the signature of a request, if it has one. The body is that which
     /// [`covers_body`] asks for, unless it is too long.
     pub(super) fn of(
-        server: Server<'_>,
+        server: RequestedServer<'_>,
         placeholders: &Placeholders,
         parts: &Parts,
         path: &str,
@@ -287,7 +287,7 @@ impl Signature {
             // The header with its hash was there, and is not passed on.
             (None, None) => return Err(UNREADABLE.to_owned()),
         };
-        let request = Request {
+        let request = SignedRequest {
             method: parts.method.as_str(),
             path,
             without: self.is_in_query.then_some(SIGNATURE_PARAMETER),

@@ -4,7 +4,7 @@ use sandbox_core::SecretValue;
 
 use super::*;
 
-const SERVER: Server<'_> = Server {
+const SERVER: RequestedServer<'_> = RequestedServer {
     name: "s3.a.org",
     port: 443,
     is_tls: true,
@@ -334,7 +334,7 @@ fn signed(
 /// What the gateway does with a request without a body, and the names of its secrets.
 fn passed(
     placeholders: &Placeholders,
-    server: Server<'_>,
+    server: RequestedServer<'_>,
     parts: &mut Parts,
 ) -> Result<Vec<String>, String> {
     let mut path = path_of(parts);
@@ -381,7 +381,7 @@ fn host_is_signed_as_it_is_sent_to_the_server() {
 
 #[test]
 fn key_for_another_server_signs_nothing() {
-    let plain = Server {
+    let plain = RequestedServer {
         is_tls: false,
         ..SERVER
     };

@@ -22,7 +22,7 @@ use tokio::sync::{Mutex as AsyncMutex, SemaphorePermit};
 
 use super::aws;
 use super::bodies::{Bodies, BodyError};
-use super::head::{Server, short, strip};
+use super::head::{RequestedServer, short, strip};
 use super::placeholders::{self, Placeholders};
 use crate::egress::end::HttpEnd;
 use crate::egress::limits::MAX_FIRST_FLIGHT;
@@ -66,7 +66,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Upstream<S> {
 /// One connection of code.
 pub(super) struct Gateway<'a, F> {
     target: &'a CodeTarget,
-    server: Server<'a>,
+    server: RequestedServer<'a>,
     ticket: &'a Ticket<'a>,
     placeholders: &'a Placeholders,
     bodies: &'a Bodies,
@@ -76,7 +76,7 @@ pub(super) struct Gateway<'a, F> {
 impl<'a, F: FnMut(CarryEvent) + Send> Gateway<'a, F> {
     pub(super) fn new(
         target: &'a CodeTarget,
-        server: Server<'a>,
+        server: RequestedServer<'a>,
         ticket: &'a Ticket<'a>,
         placeholders: &'a Placeholders,
         bodies: &'a Bodies,

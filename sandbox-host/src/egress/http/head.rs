@@ -21,13 +21,13 @@ const OF_ONE_CONNECTION: [&str; 9] = [
 
 /// What a connection is for.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Server<'a> {
+pub(super) struct RequestedServer<'a> {
     pub(super) name: &'a str,
     pub(super) port: u16,
     pub(super) is_tls: bool,
 }
 
-impl Server<'_> {
+impl RequestedServer<'_> {
     /// Checks that a request is for this server, in a form that is carried. Returns its path with
     /// its query.
     pub(super) fn checked(self, parts: &Parts) -> Result<String, String> {
@@ -120,7 +120,7 @@ mod tests {
 
     use super::*;
 
-    const SERVER: Server<'_> = Server {
+    const SERVER: RequestedServer<'_> = RequestedServer {
         name: "a.org",
         port: 443,
         is_tls: true,

@@ -32,7 +32,7 @@ use super::{CarryEvent, HttpConnection, hello};
 use authority::Authority;
 use bodies::Bodies;
 use gateway::{Gateway, Upstream};
-use head::Server;
+use head::RequestedServer;
 use placeholders::Placeholders;
 
 /// What ends TLS for a sandbox.
@@ -106,7 +106,7 @@ impl Terminator {
         let server = InspectWriter::new(server, |bytes| count(&counts.sent, bytes));
         let (from_code, to_code) = tokio::io::split(stream);
         let code = tokio::io::join(io::Cursor::new(first).chain(from_code), to_code);
-        let asked = Server {
+        let asked = RequestedServer {
             name,
             port: target.port,
             is_tls,

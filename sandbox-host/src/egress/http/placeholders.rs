@@ -12,7 +12,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use sandbox_core::policy::EgressTarget;
 use sandbox_core::spi::PlaceholderSecret;
 
-use super::head::Server;
+use super::head::RequestedServer;
 use crate::lock;
 
 /// What each of them begins with. It has no character that a header, a URL or JSON would encode.
@@ -74,7 +74,7 @@ impl Placeholders {
     /// their secrets, or why the request is denied.
     pub(super) fn swap_head(
         &self,
-        server: Server<'_>,
+        server: RequestedServer<'_>,
         parts: &mut Parts,
         path: &mut String,
     ) -> Result<Vec<String>, String> {
@@ -98,7 +98,7 @@ impl Placeholders {
 
     fn swap_header(
         &self,
-        server: Server<'_>,
+        server: RequestedServer<'_>,
         value: &[u8],
         used: &mut Vec<String>,
     ) -> Result<Option<Vec<u8>>, String> {
@@ -120,7 +120,7 @@ impl Placeholders {
     /// Puts values in place of texts. `None` if there is none.
     pub(super) fn swap(
         &self,
-        server: Server<'_>,
+        server: RequestedServer<'_>,
         text: &[u8],
         encoding: Encoding,
         used: &mut Vec<String>,
@@ -154,7 +154,7 @@ impl Placeholders {
 }
 
 /// Whether a server may get a secret.
-pub(super) fn check(server: Server<'_>, secret: &PlaceholderSecret) -> Result<(), String> {
+pub(super) fn check(server: RequestedServer<'_>, secret: &PlaceholderSecret) -> Result<(), String> {
     let name = &secret.name;
     if !server.is_tls {
         return Err(format!("the secret {name} is sent only with TLS"));
@@ -224,7 +224,7 @@ mod tests {
 
     use super::*;
 
-    const SERVER: Server<'_> = Server {
+    const SERVER: RequestedServer<'_> = RequestedServer {
         name: "api.a.org",
         port: 443,
         is_tls: true,
@@ -242,7 +242,7 @@ mod tests {
 
     fn swapped(
         placeholders: &Placeholders,
-        server: Server<'_>,
+        server: RequestedServer<'_>,
         path: &str,
         header: &str,
     ) -> Result<(String, String, usize), String> {
@@ -290,15 +290,15 @@ mod tests {
     #[test]
     fn other_servers_get_no_value() {
         let (own, text) = with("s3cret", "api.a.org:443");
-        let named = |name| Server { name, ..SERVER };
+        let named = |name| RequestedServer { name, ..SERVER };
         for server in [
             named("b.org"),
             named("x.api.a.org"),
-            Server {
+            RequestedServer {
                 port: 8443,
                 ..SERVER
             },
-            Server {
+            RequestedServer {
                 is_tls: false,
                 ..SERVER
             },

@@ -15,7 +15,7 @@ use sandbox_core::ExecRequest;
 use sandbox_core::policy::Requirement;
 
 use super::interpreter::Home;
-use super::recipe::{InstallPlace, Recipe, RecipeFailure, Source, text};
+use super::recipe::{InstallPlace, Recipe, RecipeFailure, RecipeSource, text};
 use super::{PackageSettings, RegistrySource};
 
 pub(crate) use manifest::program_manifest;
@@ -58,7 +58,7 @@ impl Recipe for Cargo {
         ]
     }
 
-    fn registries(&self, source: &Source) -> Vec<String> {
+    fn registries(&self, source: &RecipeSource) -> Vec<String> {
         let url = match source.variable(SOURCE).and_then(pair) {
             Some(("registry", url)) => url.trim_start_matches("sparse+"),
             Some(_) => return Vec::new(),
@@ -71,7 +71,7 @@ impl Recipe for Cargo {
         true
     }
 
-    fn source(&self, settings: &PackageSettings) -> Source {
+    fn source(&self, settings: &PackageSettings) -> RecipeSource {
         let source = match &settings.cargo {
             Some(source) => source.resolved(),
             None => of_host().resolved(),
@@ -137,7 +137,7 @@ fn pair(source: &str) -> Option<(&str, &str)> {
 }
 
 /// Adds the folder of a registry on the disk, which needs no network.
-fn with_folder(mut source: Source) -> Source {
+fn with_folder(mut source: RecipeSource) -> RecipeSource {
     let named = source.environment.get(SOURCE).and_then(|it| pair(it));
     if let Some(("local-registry", folder)) = named {
         let folder = PathBuf::from(folder);

@@ -10,7 +10,7 @@ use sandbox_core::policy::Requirement;
 use sandbox_core::{ErrorKind, ExecRequest};
 
 use super::interpreter::Home;
-use super::recipe::{self, InstallPlace, Recipe, RecipeFailure, Source, text};
+use super::recipe::{self, InstallPlace, Recipe, RecipeFailure, RecipeSource, text};
 use super::{PackageSettings, RegistrySource};
 
 /// The variable that names the repositories, separated by blanks.
@@ -49,14 +49,14 @@ impl Recipe for Cran {
         vec![("R_LIBS", seen.to_owned())]
     }
 
-    fn registries(&self, source: &Source) -> Vec<String> {
+    fn registries(&self, source: &RecipeSource) -> Vec<String> {
         match source.variable(REPOSITORIES) {
             Some(_) => source.urls(REPOSITORIES).collect(),
             None => vec!["https://cloud.r-project.org/".to_owned()],
         }
     }
 
-    fn source(&self, settings: &PackageSettings) -> Source {
+    fn source(&self, settings: &PackageSettings) -> RecipeSource {
         let source = match &settings.cran {
             Some(source) => source.resolved(),
             None => of_host().resolved(),
@@ -115,7 +115,7 @@ fn argument(package: &Requirement) -> String {
 }
 
 /// Adds the folders of repositories that are some. Without any other address, no network is needed.
-fn with_folders(mut source: Source) -> Source {
+fn with_folders(mut source: RecipeSource) -> RecipeSource {
     let all = source.variable(REPOSITORIES).unwrap_or_default();
     let all = all.split_ascii_whitespace();
     let folders = all.clone().filter_map(|url| url.strip_prefix("file://"));

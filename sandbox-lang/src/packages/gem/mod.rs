@@ -10,7 +10,7 @@ use sandbox_core::policy::Requirement;
 use sandbox_core::{ErrorKind, ExecRequest};
 
 use super::interpreter::Home;
-use super::recipe::{self, InstallPlace, Recipe, RecipeFailure, Source, text};
+use super::recipe::{self, InstallPlace, Recipe, RecipeFailure, RecipeSource, text};
 use super::{PackageSettings, RegistrySource};
 
 /// The variable that names the sources, separated by blanks.
@@ -43,14 +43,14 @@ impl Recipe for Gem {
         vec![("GEM_PATH", format!("{seen}:"))]
     }
 
-    fn registries(&self, source: &Source) -> Vec<String> {
+    fn registries(&self, source: &RecipeSource) -> Vec<String> {
         match source.variable(SOURCES) {
             Some(_) => source.urls(SOURCES).collect(),
             None => vec!["https://rubygems.org/".to_owned()],
         }
     }
 
-    fn source(&self, settings: &PackageSettings) -> Source {
+    fn source(&self, settings: &PackageSettings) -> RecipeSource {
         match &settings.gem {
             Some(source) => source.resolved(),
             None => of_host().resolved(),

@@ -14,7 +14,7 @@ use sandbox_core::ExecRequest;
 use sandbox_core::policy::Requirement;
 
 use super::interpreter::Home;
-use super::recipe::{InstallPlace, Recipe, RecipeFailure, Source, text};
+use super::recipe::{InstallPlace, Recipe, RecipeFailure, RecipeSource, text};
 use super::{PackageSettings, RegistrySource};
 
 /// The variable that names the module proxies, separated by `,` or `|`.
@@ -56,7 +56,7 @@ impl Recipe for Go {
         ]
     }
 
-    fn registries(&self, source: &Source) -> Vec<String> {
+    fn registries(&self, source: &RecipeSource) -> Vec<String> {
         let mut urls: Vec<String> = match source.variable(PROXY) {
             Some(_) => source.urls(PROXY).collect(),
             None => vec!["https://proxy.golang.org".to_owned()],
@@ -74,7 +74,7 @@ impl Recipe for Go {
         urls
     }
 
-    fn source(&self, settings: &PackageSettings) -> Source {
+    fn source(&self, settings: &PackageSettings) -> RecipeSource {
         let source = match &settings.go {
             Some(source) => source.resolved(),
             None => of_host().resolved(),
@@ -145,7 +145,7 @@ fn argument(package: &Requirement) -> String {
 }
 
 /// Adds the folders of proxies that are some. Without any other address, no network is needed.
-fn with_folders(mut source: Source) -> Source {
+fn with_folders(mut source: RecipeSource) -> RecipeSource {
     let value = |name: &str| source.environment.get(name).map(String::as_str);
     let proxies = value(PROXY).unwrap_or_default();
     let proxies = proxies.split([',', '|']).map(str::trim);

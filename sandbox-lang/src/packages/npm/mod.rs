@@ -14,7 +14,7 @@ use sandbox_core::policy::Requirement;
 use sandbox_core::{ExecRequest, Result};
 
 use super::interpreter::Home;
-use super::recipe::{InstallPlace, Recipe, RecipeFailure, Source, text};
+use super::recipe::{InstallPlace, Recipe, RecipeFailure, RecipeSource, text};
 use super::{PackageSettings, RegistrySource};
 
 /// The variable that names the registry.
@@ -48,7 +48,7 @@ impl Recipe for Npm {
         vec![("NODE_PATH", seen.to_owned())]
     }
 
-    fn registries(&self, source: &Source) -> Vec<String> {
+    fn registries(&self, source: &RecipeSource) -> Vec<String> {
         let scopes = source.environment.keys();
         let scopes = scopes.filter(|name| name.ends_with(":registry"));
         let mut urls: Vec<String> = scopes.flat_map(|name| source.urls(name)).collect();
@@ -59,7 +59,7 @@ impl Recipe for Npm {
         urls
     }
 
-    fn source(&self, settings: &PackageSettings) -> Source {
+    fn source(&self, settings: &PackageSettings) -> RecipeSource {
         match &settings.npm {
             Some(source) => source.resolved(),
             None => of_host().resolved(),

@@ -14,7 +14,7 @@ use sandbox_core::policy::Requirement;
 
 use super::PackageSettings;
 use super::interpreter::Home;
-use super::recipe::{InstallPlace, Recipe, RecipeFailure, Source, text};
+use super::recipe::{InstallPlace, Recipe, RecipeFailure, RecipeSource, text};
 
 pub use source::PackageSource;
 pub(super) use source::{PROXIES, without_password};
@@ -40,7 +40,7 @@ impl Recipe for Pip {
         vec![(USER_BASE, seen.to_owned())]
     }
 
-    fn registries(&self, source: &Source) -> Vec<String> {
+    fn registries(&self, source: &RecipeSource) -> Vec<String> {
         let mut urls: Vec<String> = source.urls("PIP_FIND_LINKS").collect();
         if source.variable("PIP_NO_INDEX").is_none() {
             match source.variable("PIP_INDEX_URL") {
@@ -56,7 +56,7 @@ impl Recipe for Pip {
         true
     }
 
-    fn source(&self, settings: &PackageSettings) -> Source {
+    fn source(&self, settings: &PackageSettings) -> RecipeSource {
         match &settings.source {
             Some(source) => source.resolved(),
             None => PackageSource::of_host().resolved(),

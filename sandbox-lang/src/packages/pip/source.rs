@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use super::super::recipe::Source;
+use super::super::recipe::RecipeSource;
 use super::super::registry_source::{host_texts, is_proxy};
 use super::{configuration, uv};
 
@@ -144,8 +144,8 @@ impl PackageSource {
     }
 
     /// What an installation needs of these settings.
-    pub(in super::super) fn resolved(&self) -> Source {
-        Source {
+    pub(in super::super) fn resolved(&self) -> RecipeSource {
+        RecipeSource {
             environment: self.environment(),
             folders: self.folders(),
             read_roots: self.read_roots(),

@@ -28,7 +28,7 @@ pub(crate) struct Dialect {
     pub(crate) value: fn(&Names<'_>, Node<'_>) -> Option<Vec<String>>,
     /// Reports what a node does by itself.
     pub(crate) visit: fn(&Names<'_>, Node<'_>, &mut Sink<'_>),
-    pub(crate) catalog: &'static [Entry],
+    pub(crate) catalog: &'static [CatalogEntry],
     /// Whether the grammar also fails on correct code, because a preprocessor changes it.
     pub(crate) is_preprocessed: bool,
     /// Whether the parser reads bytes instead of characters.
@@ -37,7 +37,7 @@ pub(crate) struct Dialect {
 
 /// What a category looks for: paths, `*.name` for a member of anything, and `#word` for what only
 /// the language's function reports.
-pub(crate) type Entry = (Category, &'static [&'static str]);
+pub(crate) type CatalogEntry = (Category, &'static [&'static str]);
 
 /// What a kind of node is for the scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

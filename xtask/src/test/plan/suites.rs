@@ -47,7 +47,7 @@ impl Planner<'_> {
             Ok(command)
         };
         let mut jobs = vec![suite_job(lane, "suite", measurement(&backend)?)];
-        if engine == Requirement::Kubernetes {
+        if engine == Requirement::Kubernetes && self.extent == Extent::Full {
             let mut restricted = measurement("k8s-restricted")?;
             restricted.env("SANDBOX_K8S_PROFILE", "restricted");
             jobs.push(suite_job(lane, "suite, restricted pods", restricted));

@@ -21,7 +21,7 @@ pub(super) enum PathForm {
 }
 
 /// A request, and what of it is signed.
-pub(super) struct Request<'a> {
+pub(super) struct SignedRequest<'a> {
     pub(super) method: &'a str,
     /// With its query.
     pub(super) path: &'a str,
@@ -46,7 +46,7 @@ impl PathForm {
     }
 }
 
-impl Request<'_> {
+impl SignedRequest<'_> {
     /// The canonical request. `None` if a signed header is missing.
     pub(super) fn canonical(&self, form: PathForm) -> Option<Vec<u8>> {
         let path = self.path.split('?').next().unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use tree_sitter::Node;
 
-use super::super::dialect::{Dialect, Entry, Shape};
+use super::super::dialect::{CatalogEntry, Dialect, Shape};
 use super::super::found::Sink;
 use super::super::names::{Names, Scope};
 use crate::scan::Category;
@@ -139,7 +139,7 @@ fn has_needless_escape(code: &[u8]) -> bool {
     false
 }
 
-const CATALOG: &[Entry] = &[
+const CATALOG: &[CatalogEntry] = &[
     (
         Category::Process,
         &[

@@ -2,7 +2,7 @@
 
 use tree_sitter::Node;
 
-use super::super::dialect::{Dialect, Entry, Shape};
+use super::super::dialect::{CatalogEntry, Dialect, Shape};
 use super::super::found::Sink;
 use super::super::names::Names;
 use crate::scan::Category;
@@ -143,7 +143,7 @@ fn visit(names: &Names<'_>, node: Node<'_>, sink: &mut Sink<'_>) {
     }
 }
 
-const CATALOG: &[Entry] = &[
+const CATALOG: &[CatalogEntry] = &[
     (
         Category::Process,
         &[

@@ -2,7 +2,7 @@
 
 use tree_sitter::Node;
 
-use super::super::dialect::{Dialect, Entry, Shape};
+use super::super::dialect::{CatalogEntry, Dialect, Shape};
 use super::super::found::Sink;
 use super::super::names::{Names, Scope};
 use crate::scan::Category;
@@ -189,7 +189,7 @@ fn token_paths(names: &Names<'_>, node: Node<'_>) -> Vec<String> {
     paths
 }
 
-const CATALOG: &[Entry] = &[
+const CATALOG: &[CatalogEntry] = &[
     (
         Category::Process,
         &[

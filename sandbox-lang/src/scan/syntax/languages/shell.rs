@@ -2,7 +2,7 @@
 
 use tree_sitter::Node;
 
-use super::super::dialect::{Dialect, Entry, Shape};
+use super::super::dialect::{CatalogEntry, Dialect, Shape};
 use super::super::found::Sink;
 use super::super::names::Names;
 use super::super::text;
@@ -198,7 +198,7 @@ fn append(names: &Names<'_>, node: Node<'_>, to: &mut String, depth: u8) -> Opti
     }
 }
 
-const CATALOG: &[Entry] = &[
+const CATALOG: &[CatalogEntry] = &[
     (
         Category::Process,
         &[

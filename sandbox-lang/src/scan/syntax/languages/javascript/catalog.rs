@@ -1,9 +1,9 @@
 //! What JavaScript and Node can do.
 
 use crate::scan::Category;
-use crate::scan::syntax::dialect::Entry;
+use crate::scan::syntax::dialect::CatalogEntry;
 
-pub(super) const CATALOG: &[Entry] = &[
+pub(super) const CATALOG: &[CatalogEntry] = &[
     (
         Category::Process,
         &[

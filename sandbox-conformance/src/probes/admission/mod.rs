@@ -1,0 +1,66 @@
+//! What is refused before anything runs: invalid and excessive policies, specifications and
+//! requests.
+
+use sandbox_core::{CapabilityPolicy, ErrorKind, SandboxSpec};
+
+use crate::probes::prelude::*;
+
+mod excessive;
+mod invalid_policies;
+mod invalid_requests;
+mod invalid_specifications;
+
+/// The probes of this area.
+pub static PROBES: &[Probe] = &[
+    Probe::behavior(
+        "admission::excessive",
+        EXEC,
+        "asks for more than the policy allows in each field of a specification",
+        |context| Box::pin(run(context, excessive::CASES)),
+    ),
+    Probe::behavior(
+        "admission::invalid_policies",
+        EXEC,
+        "creates sandboxes under policies with one invalid field each, and plans the smallest \
+         valid values",
+        |context| Box::pin(run(context, invalid_policies::CASES)),
+    ),
+    Probe::behavior(
+        "admission::invalid_requests",
+        EXEC,
+        "executes requests with one invalid field each",
+        |context| Box::pin(invalid_requests::run(context)),
+    ),
+    Probe::behavior(
+        "admission::invalid_specifications",
+        EXEC,
+        "creates sandboxes from specifications with one invalid field each",
+        |context| Box::pin(run(context, invalid_specifications::CASES)),
+    ),
+];
+
+/// A change of the default policy and specification.
+type Change = fn(&mut CapabilityPolicy, &mut SandboxSpec);
+
+/// What was changed, the change, and the error; `None` if the result must be valid.
+type AdmissionCase = (&'static str, Change, Option<ErrorKind>);
+
+/// Creates a sandbox from each invalid case. Plans each valid one, which creates nothing.
+async fn run(context: &mut ProbeContext, cases: &[AdmissionCase]) -> Result<(), ProbeError> {
+    context.host_control(&Call::new(["alive"])).await?;
+    context.allow_control(&Call::new(["alive"])).await;
+    let mut deviation = None;
+    for (what, change, expected) in cases {
+        let is_valid = expected.is_none();
+        let error = context.admit(change, is_valid).await.err();
+        let found = error.as_ref().map(sandbox_core::Error::kind);
+        if found != *expected {
+            let told = error.map_or("accepted".to_owned(), |error| error.to_string());
+            deviation = Some(format!("{what}: {told}"));
+            break;
+        }
+    }
+    context.record_attack(behavior("ask for each", Ok(deviation)));
+    context.no_host_effect("nothing is created");
+    Ok(())
+}

@@ -1,0 +1,256 @@
+//! What is recorded and told about connections and requests.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use sandbox_core::audit::AuditRecord;
+use sandbox_core::spi::unique_name;
+use sandbox_core::{DenialKind, ExecRequest, SandboxHandle};
+use serde_json::Value;
+
+use super::exchanges::{self, Exchange, Transport};
+use super::{names, offered, rules};
+use crate::egress_server::EgressServer;
+use crate::name_server::OPEN;
+use crate::probes::prelude::*;
+use crate::program::PROGRAM;
+
+/// A name that nobody resolves.
+const NOWHERE: &str = "nowhere.test";
+
+/// How long the records of ended connections are waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The most characters of a path in a record.
+const LONGEST_PATH: usize = 1024;
+
+/// The records of a sandbox, in JSON as a file has them.
+type EventRecords = Arc<Mutex<Vec<Value>>>;
+
+/// Rules of several levels.
+pub(super) fn recorded() -> SandboxSetup {
+    let [tcp, name, http, nowhere] = all_rules();
+    rules(&[tcp, name, http, nowhere, format!("!closed.{OPEN}")])
+}
+
+fn all_rules() -> [String; 4] {
+    let server = EgressServer::get();
+    [
+        format!("*.{OPEN}:{} private", server.open),
+        format!("name.{OPEN}:{} name private", server.named),
+        format!(
+            "http.{OPEN}:{} http GET,POST /allowed/* private",
+            server.read
+        ),
+        format!("{NOWHERE}:{}", server.public),
+    ]
+}
+
+pub(super) async fn compare(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    names::controls(context)?;
+    if !offered(context).await {
+        return Ok(());
+    }
+    names::permitted(context).await;
+    let exchanges = exchanges_of(context.token());
+    let expected = expected(&exchanges);
+    let deviation = match recorded_run(context, &exchanges).await {
+        Ok((found, told)) => {
+            let denied = expected.iter().filter(|text| text.starts_with("denied "));
+            let denied: Vec<_> = denied.cloned().collect();
+            let differs = difference(&found, &expected).or_else(|| difference(&told, &denied));
+            Ok(differs)
+        }
+        Err(attempt) => Err(attempt),
+    };
+    context.record_attack(behavior("connect, and read the records", deviation));
+    context.no_host_effect("records do not affect the host");
+    Ok(())
+}
+
+/// What two sorted lists do not share.
+fn difference(found: &[String], expected: &[String]) -> Option<String> {
+    let without = |all: &[String], others: &[String]| {
+        let left = all.iter().filter(|text| !others.contains(text));
+        left.cloned().collect::<Vec<_>>()
+    };
+    let (more, less) = (without(found, expected), without(expected, found));
+    let counts = (found.len(), expected.len());
+    (found != expected).then(|| format!("{counts:?} records: {more:?} instead of {less:?}"))
+}
+
+fn request(line: &str, host: &str, marker: &str) -> String {
+    format!("{line} HTTP/1.1\r\nHost: {host}\r\nX-Probe: {marker}\r\nConnection: close\r\n\r\n")
+}
+
+/// In the order of their expected records.
+fn exchanges_of(token: &str) -> Vec<Exchange> {
+    let server = EgressServer::get();
+    let ended = |host: &str, port, message: String| {
+        Exchange::new(Transport::EndedStream, host, port, message)
+    };
+    let marker = format!("{token}-told.");
+    let (tcp, name) = (format!("tcp.{OPEN}"), format!("name.{OPEN}"));
+    let http = format!("http.{OPEN}");
+    let long = "x".repeat(LONGEST_PATH + 100);
+    vec![
+        ended(&tcp, server.open, marker.clone()),
+        ended(&name, server.named, request("GET /", &name, &marker)),
+        ended(&name, server.named, request("GET /", "other.test", &marker)),
+        ended(
+            &http,
+            server.read,
+            request("GET /allowed/a?key=1", &http, &marker),
+        ),
+        ended(
+            &http,
+            server.read,
+            request("POST /allowed/?/b", &http, &marker),
+        ),
+        ended(
+            &http,
+            server.read,
+            request(&format!("GET /allowed/{long}"), &http, &marker),
+        ),
+        ended(
+            &http,
+            server.read,
+            request("GET /denied/c?key=1", &http, &marker),
+        ),
+        ended(NOWHERE, server.public, marker),
+    ]
+}
+
+/// The records, sorted.
+fn expected(exchanges: &[Exchange]) -> Vec<String> {
+    let server = EgressServer::get();
+    let [tcp, name, http, _] = all_rules();
+    let place = |label: &str, port: u16| format!("{label}.{OPEN}:{port}");
+    let connection = |label: &str, port: u16, rule: &str| {
+        let place = place(label, port);
+        format!("connection {place} 127.0.0.1:{port} by {rule} finished")
+    };
+    let at_http = place("http", server.read);
+    let at_name = place("name", server.named);
+    let asked = |request: &str| format!("request {at_http} {request} by {http}");
+    let long = "x".repeat(LONGEST_PATH - "/allowed/".len());
+    let carried = exchanges[0].length();
+    let mut all = vec![
+        format!("{} {carried} 4", connection("tcp", server.open, &tcp)),
+        connection("name", server.named, &name),
+        format!(
+            "denied network egress = {name}: a connection to {at_name} was denied: its HTTP request \
+             asks for the host other.test"
+        ),
+        asked("GET /allowed/a"),
+        asked("POST /allowed/"),
+        asked(&format!("GET /allowed/{long}")),
+        format!(
+            "denied network egress = {http}: a connection to {at_http} was denied: the rule {http} \
+             does not allow the request GET /denied/c?key=1"
+        ),
+        format!("unreachable {NOWHERE}:{}", server.public),
+    ];
+    let connections = std::iter::repeat_n(connection("http", server.read, &http), 4);
+    all.extend(connections);
+    all.sort();
+    all
+}
+
+/// Makes the exchanges in a sandbox of an audited client. Returns its records, and what is told with
+/// the result, both sorted.
+async fn recorded_run(
+    context: &mut ProbeContext,
+    exchanges: &[Exchange],
+) -> Result<(Vec<String>, Vec<String>), Attempt> {
+    let (client, spec) = context.client_and_spec().await?;
+    let records = EventRecords::default();
+    let kept = Arc::clone(&records);
+    let client = client.audited(Arc::new(move |record: AuditRecord| {
+        let record = serde_json::to_value(record).unwrap_or_default();
+        kept.lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(record);
+    }));
+    let program = format!("{}/{}", context.fixture().inside(), unique_name("probe"));
+    let unclear = |error: sandbox_core::Error| Attempt::unclear(error.to_string());
+    let sandbox = client.create(&spec).await.map_err(unclear)?;
+    let run = run(&sandbox, &program, exchanges, &records).await;
+    let ended = sandbox.kill().await;
+    let found = run.map_err(unclear)?;
+    ended.map_err(unclear)?;
+    Ok(found)
+}
+
+async fn run(
+    sandbox: &SandboxHandle,
+    program: &str,
+    exchanges: &[Exchange],
+    records: &EventRecords,
+) -> sandbox_core::Result<(Vec<String>, Vec<String>)> {
+    sandbox.upload(program, 0o755, PROGRAM).await?;
+    let call = exchanges::call(exchanges);
+    let arguments = call
+        .arguments_for(program.as_bytes())
+        .map(OsStr::from_bytes);
+    let result = sandbox
+        .exec(&ExecRequest::new(program).args(arguments))
+        .await?;
+    let mut told: Vec<String> = result
+        .denials
+        .iter()
+        .filter(|denial| denial.kind == DenialKind::Network)
+        .map(|denial| format!("denied network {}: {}", denial.rule, denial.what))
+        .collect();
+    told.sort();
+    let wanted = expected(exchanges).len();
+    let mut waited = Duration::ZERO;
+    loop {
+        let mut found = all_described(records);
+        if found.len() >= wanted || waited >= PATIENCE {
+            found.sort();
+            return Ok((found, told));
+        }
+        let pause = Duration::from_millis(20);
+        waited += pause;
+        tokio::time::sleep(pause).await;
+    }
+}
+
+fn all_described(records: &EventRecords) -> Vec<String> {
+    let records = records.lock().unwrap_or_else(PoisonError::into_inner);
+    records.iter().filter_map(described).collect()
+}
+
+/// A record about connections as one line.
+fn described(record: &Value) -> Option<String> {
+    let text = |field: &str| record[field].as_str().unwrap_or("none");
+    let number = |field: &str| record[field].to_string();
+    let place = format!("{}:{}", text("host"), number("port"));
+    Some(match text("event") {
+        "connection" => {
+            let line = format!(
+                "connection {place} {} by {} {}",
+                text("address"),
+                text("rule"),
+                text("end")
+            );
+            // The host writes requests anew, so their length is its own.
+            match text("rule").contains(" http ") || text("rule").contains(" name ") {
+                true => line,
+                false => format!("{line} {} {}", number("sent"), number("received")),
+            }
+        }
+        "request" => format!(
+            "request {place} {} {} by {}",
+            text("method"),
+            text("path"),
+            text("rule")
+        ),
+        "denied" => format!("denied {} {}: {}", text("kind"), text("rule"), text("what")),
+        "unreachable" => format!("unreachable {place}"),
+        _ => return None,
+    })
+}
