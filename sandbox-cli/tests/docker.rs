@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::io::Read;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
@@ -186,7 +187,7 @@ fn interrupted_creation_leaves_no_container() {
             ])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
+            .stderr(Stdio::piped())
             .spawn()
             .unwrap();
         let start = Instant::now();
@@ -200,8 +201,15 @@ fn interrupted_creation_leaves_no_container() {
         }
         seen += usize::from(!containers_of(child.id()).is_empty());
         signal(&child, "-INT");
-        exit_code(&mut child, Duration::from_secs(15));
-        assert_eq!(containers_of(child.id()), [""; 0], "after {delay:?}");
+        exit_code(&mut child, Duration::from_secs(60));
+        let mut stderr = String::new();
+        let pipe = child.stderr.as_mut().unwrap();
+        pipe.read_to_string(&mut stderr).unwrap();
+        assert_eq!(
+            containers_of(child.id()),
+            [""; 0],
+            "after {delay:?}: {stderr}"
+        );
     }
     assert!(seen > 0, "the engine never listed a container");
 }

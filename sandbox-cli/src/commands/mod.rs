@@ -31,7 +31,7 @@ pub mod stats;
 pub mod why;
 
 use std::future::Future;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sandbox::registry::Registration;
 use sandbox::{SandboxClient, SandboxHandle};
@@ -50,21 +50,42 @@ fn runtime() -> Result<Runtime, CommandError> {
         .map_err(|error| CommandError::io("starting", &error))
 }
 
-/// How long a command waits at its end for removals of its backend.
-const REMOVAL_TIME_LIMIT: Duration = Duration::from_secs(5);
+/// How long a command waits at its end for removals of its backend. Longer than a backend takes for
+/// one removal on an engine under load: at most 20 s.
+const REMOVAL_TIME_LIMIT: Duration = Duration::from_secs(30);
+
+/// After this time the command says what it waits for.
+const REMOVAL_NOTICE: Duration = Duration::from_secs(3);
 
 /// Waits until the backend has removed the sandboxes of this process: removals end with the
-/// process.
+/// process. Another signal ends the wait.
 async fn settle(client: &SandboxClient) {
-    if tokio::time::timeout(REMOVAL_TIME_LIMIT, client.settle())
-        .await
-        .is_err()
-    {
+    let signal = async {
+        match run::signals::Signals::listen() {
+            Ok(mut signals) => signals.next().await,
+            Err(_) => std::future::pending().await,
+        }
+    };
+    let start = Instant::now();
+    let limit = async {
+        tokio::time::sleep(REMOVAL_NOTICE).await;
         print_status(format_args!(
-            "warning: {}: the removal of a sandbox is not finished after {REMOVAL_TIME_LIMIT:?}; fix: run `sandbox prune`",
+            "{}: removing a sandbox; another signal ends the wait",
             client.tier()
         ));
+        tokio::time::sleep(REMOVAL_TIME_LIMIT - REMOVAL_NOTICE).await;
+    };
+    tokio::select! {
+        biased;
+        () = client.settle() => return,
+        _ = signal => {}
+        () = limit => {}
     }
+    print_status(format_args!(
+        "warning: {}: the removal of a sandbox is not finished after {} s; fix: run `sandbox prune`",
+        client.tier(),
+        start.elapsed().as_secs()
+    ));
 }
 
 /// Works with a detached sandbox, then disconnects before the process ends: its agent serves only a
