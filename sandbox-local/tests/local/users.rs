@@ -19,6 +19,12 @@ const USER_FOLLOWS: &str = "SANDBOX_TEST_USER_FOLLOWS";
 
 const TWO_THREADS: &str = "--test-threads=2";
 
+/// Set in the nightly run.
+const FULL: &str = "SANDBOX_TEST_FULL";
+
+/// Selects tests of what runs above the agent. The nightly run repeats them, too.
+const ABOVE_THE_AGENT: [&str; 3] = ["libraries::", "packages::", "sessions::"];
+
 /// An unused user id.
 const USER: u32 = 12_346;
 
@@ -99,6 +105,11 @@ fn as_an_ordinary_user() {
 /// user. R starts many, so its packages are not installed while other tests run.
 fn without_user_namespaces() {
     let variables = [(WITHOUT_NAMESPACES, "1")];
+    if std::env::var_os(FULL).is_none() {
+        let mut core = vec![TWO_THREADS];
+        core.extend(ABOVE_THE_AGENT.iter().flat_map(|tests| ["--skip", tests]));
+        return rerun(&variables, &core, crate::MIN_REPEATED_TESTS);
+    }
     let others = [TWO_THREADS, "--skip", "cran_packages"];
     rerun(&variables, &others, crate::MIN_REPEATED_TESTS);
     rerun(&variables, &["--test-threads=1", "cran_packages"], 0);
