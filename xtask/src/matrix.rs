@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use crate::conformance::{PACKAGE, Suite, named, worse};
 use crate::engines;
 use crate::failure::{Context, Failure};
-use crate::test::user::{User, copy_file};
+use crate::test::user::User;
 
 /// What to do with the committed matrix.
 #[derive(Debug, clap::Args)]
@@ -100,7 +100,8 @@ fn write_as(suite: &Suite, tier: &str, user: &User) -> Result<(), Failure> {
         let entry = entry.context(doing)?;
         // The tiers that are measured as another user have the names of their backends.
         let target = suite.profiles_of(tier).join(entry.file_name());
-        copy_file(&entry.path(), &target)?;
+        let copied = fs::copy(entry.path(), &target);
+        copied.context(|| format!("cannot write {}", target.display()))?;
     }
     Ok(())
 }

@@ -4,6 +4,7 @@
 //! job goes to its own file, and the output of failed tests is printed again at the end. The last
 //! line is the total of all jobs.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
@@ -80,17 +81,6 @@ fn name_of(value: &impl ValueEnum) -> String {
     value.map_or(String::new(), |value| value.get_name().to_owned())
 }
 
-/// What `--list` says of tests that a job leaves out.
-fn skipped(job: &Job) -> String {
-    let arguments: Vec<_> = job.command.get_args().collect();
-    let pairs = arguments.windows(2).filter(|pair| pair[0] == "--skip");
-    let names: Vec<_> = pairs.map(|pair| pair[1].to_string_lossy()).collect();
-    match names.is_empty() {
-        true => String::new(),
-        false => format!(", without {}", names.join(", ")),
-    }
-}
-
 /// Runs the chosen jobs and prints the summary on stdout. Exits with 1 if a job has failed.
 ///
 /// # Errors
@@ -134,7 +124,9 @@ pub fn run(arguments: &TestArguments) -> Result<ExitCode, Failure> {
     jobs.retain(|job| arguments.includes(job));
     if arguments.list {
         for job in &jobs {
-            println!("{}: {}{}", name_of(&job.lane), job.name, skipped(job));
+            let arguments = job.command.get_args().map(OsStr::to_string_lossy);
+            let skipped: Vec<_> = arguments.skip_while(|word| word != "--skip").collect();
+            println!("{}: {} {}", name_of(&job.lane), job.name, skipped.join(" "));
         }
         return Ok(ExitCode::SUCCESS);
     }

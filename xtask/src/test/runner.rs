@@ -57,7 +57,7 @@ fn start_and_wait(job: &Job, logs: &Path, log: &Path) -> Result<ExitStatus, Fail
     let file = File::create(log).context(doing)?;
     let errors = file.try_clone().context(doing)?;
     if let Some((from, to)) = &job.copy {
-        user::copy_file(from, to)?;
+        user::copy_program(from, to)?;
     }
     let status = supervised(job)?
         .stdin(Stdio::null())

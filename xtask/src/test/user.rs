@@ -5,7 +5,6 @@
 //! read.
 
 use std::env;
-use std::ffi::OsStr;
 use std::fs::{self, Permissions};
 use std::iter;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown};
@@ -84,9 +83,9 @@ impl User {
                 .and_then(|()| chown(&private, Some(user.account.uid), Some(user.account.gid)))
                 .context(|| format!("cannot create {}", private.display()))?;
         }
-        copy_folder(&workspace.root, &user.checkout(), &workspace.target)?;
+        copy_folder(&workspace.root, &user.checkout())?;
         for program in programs(built) {
-            copy_file(&program.path, &user.program(&program.name))?;
+            copy_program(&program.path, &user.program(&program.name))?;
         }
         Ok(user)
     }
@@ -145,45 +144,33 @@ fn is_open_to_all(folder: &Path) -> bool {
             .is_ok_and(|mount| !mount.f_flag.contains(rustix::fs::StatVfsMountFlags::NOEXEC))
 }
 
-/// Copies a folder without build output and version control data.
-fn copy_folder(from: &Path, to: &Path, target: &Path) -> Result<(), Failure> {
-    let doing = || format!("cannot copy {}", from.display());
+/// Copies a folder so that every user may read it. Cargo marks target folders as caches, and they
+/// and version control data are left out.
+fn copy_folder(from: &Path, to: &Path) -> Result<(), Failure> {
     create_folder(to)?;
-    for entry in fs::read_dir(from).context(doing)? {
-        let entry = entry.context(doing)?;
-        let (path, name) = (entry.path(), entry.file_name());
-        if path == target || [".git", "target"].map(OsStr::new).contains(&&*name) {
-            continue;
-        }
-        let kind = entry.file_type().context(doing)?;
-        if kind.is_dir() {
-            copy_folder(&path, &to.join(&name), target)?;
-        } else if kind.is_file() {
-            copy_file(&path, &to.join(&name))?;
-        }
-    }
-    Ok(())
+    let script = "tar -C \"$0\" -c --exclude-vcs --exclude-caches-all . | tar -C \"$1\" -x && \
+                  chmod -R a+rX \"$1\"";
+    let mut copy = Command::new("bash");
+    copy.args(["-o", "pipefail", "-c", script]);
+    run(copy.args([from, to]))
 }
 
-/// Copies a file so that every user may read it, whatever the umask is.
+/// Copies a program so that every user may run it.
 ///
 /// # Errors
 ///
 /// If it cannot be copied.
-pub fn copy_file(from: &Path, to: &Path) -> Result<(), Failure> {
-    let doing = || format!("cannot copy {} to {}", from.display(), to.display());
-    let executable = from.metadata().context(doing)?.permissions().mode() & 0o100 != 0;
-    if executable {
-        // Another job that starts meanwhile would inherit the open file, which then cannot be executed.
-        let copied = Command::new("cp").arg("--").args([from, to]).status();
-        if !copied.context(doing)?.success() {
-            return Err(Failure::new(doing()));
-        }
-    } else {
-        fs::copy(from, to).context(doing)?;
+pub fn copy_program(from: &Path, to: &Path) -> Result<(), Failure> {
+    // By another program: a job that starts meanwhile would inherit the open file, which then
+    // cannot be executed.
+    run(Command::new("install").args(["-m", "755"]).args([from, to]))
+}
+
+fn run(command: &mut Command) -> Result<(), Failure> {
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        ended => Err(Failure::new(format!("cannot copy: {command:?}: {ended:?}"))),
     }
-    let mode = if executable { 0o755 } else { 0o644 };
-    fs::set_permissions(to, Permissions::from_mode(mode)).context(doing)
 }
 
 fn create_folder(path: &Path) -> Result<(), Failure> {
@@ -212,14 +199,15 @@ mod tests {
     fn copy_excludes_build_output_and_is_readable() {
         let folder = tempfile::tempdir().expect("temporary folder");
         let from = folder.path().join("from");
-        for file in ["src/lib.rs", "target/debug/x", "built/y", ".git/HEAD"] {
+        let tag = "Signature: 8a477f597d28d172789f06886806bc55";
+        for file in ["src/lib.rs", "built/CACHEDIR.TAG", "built/y", ".git/HEAD"] {
             let path = from.join(file);
             fs::create_dir_all(path.parent().expect("parent")).expect("folder");
-            fs::write(&path, "text").expect("file");
+            fs::write(&path, tag).expect("file");
             fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("mode");
         }
         let to = folder.path().join("to");
-        copy_folder(&from, &to, &from.join("built")).expect("copy");
+        copy_folder(&from, &to).expect("copy");
         let entries = fs::read_dir(&to).expect("folder").flatten();
         let names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
         assert_eq!(names, ["src"]);
