@@ -18,6 +18,9 @@ pub struct Capacity {
     pub cpus: Cpus,
     /// The maximum number of shared sandboxes at the same time. One more evicts an idle one.
     pub sandboxes: usize,
+    /// The maximum number of probes that run at the same time. Some create sandboxes that are not
+    /// shared.
+    pub jobs: usize,
 }
 
 impl Capacity {
@@ -29,6 +32,7 @@ impl Capacity {
             memory: ByteSize::mib(128),
             cpus: Cpus::milli(120),
             sandboxes: 8,
+            jobs: 4,
         })
     }
 

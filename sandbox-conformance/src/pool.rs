@@ -23,7 +23,7 @@ use crate::program::PROGRAM;
 use crate::target::Target;
 
 pub(crate) use adopted::Adopter;
-pub use sandbox::ProbeSandbox;
+pub use sandbox::{ProbeSandbox, request};
 
 /// The time limit of creating a sandbox.
 const BUILD_LIMIT: Duration = Duration::from_secs(60);
@@ -94,13 +94,20 @@ impl SandboxPool {
         self.capacity.is_some()
     }
 
-    /// The slot of a setup. Probes share it, unless the setup asks for its own sandbox.
+    /// A slot of a setup, which no other probe uses if there are enough. Later probes share it,
+    /// unless the setup asks for its own sandbox.
     #[must_use]
     pub fn slot(&self, setup: SandboxSetup) -> Arc<SandboxSlot> {
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(slot) = shared
-            .iter()
-            .find(|slot| slot.setup == setup && !setup.fresh)
+        let same = shared.iter().filter(|slot| slot.setup == setup);
+        let (count, same) = (
+            same.clone().count(),
+            same.min_by_key(|slot| Arc::strong_count(slot)),
+        );
+        if let Some(slot) = same
+            && !setup.fresh
+            // The pool itself has one reference.
+            && (Arc::strong_count(slot) == 1 || count >= self.slots_of_setup())
         {
             return Arc::clone(slot);
         }
@@ -111,6 +118,22 @@ impl SandboxPool {
         });
         shared.push(Arc::clone(&slot));
         slot
+    }
+
+    /// The most slots of one setup. A probe waits for the sandbox of another one beyond that.
+    fn slots_of_setup(&self) -> usize {
+        match self.capacity {
+            // A pod takes longer to start than most probes take.
+            Some(_) => 1,
+            None => 4,
+        }
+    }
+
+    /// How many probes run at the same time, if the caller asks for this many.
+    #[must_use]
+    pub fn jobs(&self, asked: usize) -> usize {
+        let most = self.capacity.map_or(asked, |capacity| capacity.jobs);
+        asked.clamp(1, most.max(1))
     }
 
     /// The sandbox of a slot, locked while the guard lives.

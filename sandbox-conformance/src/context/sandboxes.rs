@@ -130,4 +130,13 @@ impl ProbeContext {
     pub fn client(&self) -> Result<SandboxClient, ProbeError> {
         Ok(self.pool.client(&self.attack_slot)?)
     }
+
+    /// Opens another client of the backend, under this policy.
+    ///
+    /// # Errors
+    ///
+    /// If the backend cannot be opened again, or the policy is not valid.
+    pub fn client_under(&self, policy: CapabilityPolicy) -> Result<SandboxClient, Error> {
+        self.pool.target().client(policy)
+    }
 }

@@ -86,12 +86,7 @@ impl ProbeSandbox {
     /// The request that runs the probe program, without standard input.
     #[must_use]
     pub fn request(&self, call: &Call) -> ExecRequest {
-        let arguments = call
-            .arguments_for(self.program.as_bytes())
-            .map(OsStr::from_bytes);
-        let mut request = ExecRequest::new(&self.program).args(arguments);
-        request.timeout = call.timeout;
-        request
+        request(&self.program, call)
     }
 
     /// The handle and the program's path inside. The caller ends the sandbox.
@@ -112,4 +107,15 @@ impl From<ExecResult> for Run {
             duration: result.duration,
         }
     }
+}
+
+/// The request that runs the probe program at this path, without standard input.
+#[must_use]
+pub fn request(program: &str, call: &Call) -> ExecRequest {
+    let arguments = call
+        .arguments_for(program.as_bytes())
+        .map(OsStr::from_bytes);
+    let mut request = ExecRequest::new(program).args(arguments);
+    request.timeout = call.timeout;
+    request
 }

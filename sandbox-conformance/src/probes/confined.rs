@@ -6,7 +6,7 @@
 use sandbox_core::{ExecRequest, ExecResult, SandboxHandle, Stdin, TerminalSize};
 
 use crate::canary::Canary;
-use crate::pool::ProbeSandbox;
+use crate::pool::request;
 use crate::probes::detached::{LIFETIME, in_detached};
 use crate::probes::prelude::*;
 use crate::program::Run;
@@ -100,7 +100,7 @@ impl Attacks {
 }
 
 /// Runs the attacks on the host, in the attacked sandbox, and by `otherwise`.
-async fn compare(
+pub(super) async fn compare(
     context: &mut ProbeContext,
     action: &str,
     otherwise: impl AsyncFnOnce(
@@ -113,7 +113,7 @@ async fn compare(
     context.allow_control(&Call::new(["alive"])).await;
     let usual = context
         .with_sandbox(async |sandbox| {
-            answers(sandbox.handle(), sandbox, &attacks.calls, None).await
+            answers(sandbox.handle(), sandbox.program(), &attacks.calls, None).await
         })
         .await;
     let usual = match usual {
@@ -145,14 +145,14 @@ pub(super) fn difference(calls: &[Call], usual: &[Attempt], answers: &[Attempt])
 /// The answer to each call of one sandbox.
 pub(super) async fn answers(
     handle: &SandboxHandle,
-    sandbox: &ProbeSandbox,
+    program: &str,
     calls: &[Call],
     input: Option<fn() -> Stdin>,
 ) -> sandbox_core::Result<Vec<Attempt>> {
     let mut answers = Vec::new();
     for call in calls {
         let stdin = input.map_or(Stdin::Null, |input| input());
-        let result = run(handle, &sandbox.request(call), stdin).await?;
+        let result = run(handle, &request(program, call), stdin).await?;
         answers.push(Run::from(result).attempt(None));
     }
     Ok(answers)
@@ -160,13 +160,14 @@ pub(super) async fn answers(
 
 /// As [`answers`], each on a terminal.
 pub(super) async fn terminal_answers(
-    sandbox: &ProbeSandbox,
+    handle: &SandboxHandle,
+    program: &str,
     calls: &[Call],
 ) -> sandbox_core::Result<Vec<Attempt>> {
     let mut answers = Vec::new();
     for call in calls {
-        let request = sandbox.request(call).terminal(TerminalSize::new(24, 80));
-        let mut result = run(sandbox.handle(), &request, Stdin::Null).await?;
+        let request = request(program, call).terminal(TerminalSize::new(24, 80));
+        let mut result = run(handle, &request, Stdin::Null).await?;
         // A terminal ends lines with two bytes.
         result.stdout.bytes.retain(|byte| *byte != b'\r');
         answers.push(Run::from(result).attempt(None));
@@ -197,7 +198,10 @@ async fn with_input(context: &mut ProbeContext) -> Result<(), ProbeError> {
                 .with_sandbox(async |sandbox| {
                     let mut runs = Vec::new();
                     for input in INPUTS {
-                        runs.push(answers(sandbox.handle(), sandbox, calls, Some(input)).await?);
+                        runs.push(
+                            answers(sandbox.handle(), sandbox.program(), calls, Some(input))
+                                .await?,
+                        );
                     }
                     Ok(runs)
                 })
@@ -212,7 +216,7 @@ async fn on_a_terminal(context: &mut ProbeContext) -> Result<(), ProbeError> {
     compare(context, "attack on a terminal", async |context, calls| {
         let runs = context
             .with_sandbox(async |sandbox| {
-                terminal_answers(sandbox, calls)
+                terminal_answers(sandbox.handle(), sandbox.program(), calls)
                     .await
                     .map(|answers| vec![answers])
             })
@@ -229,7 +233,8 @@ async fn in_parallel(context: &mut ProbeContext) -> Result<(), ProbeError> {
         async |context, calls| {
             let runs = context
                 .with_sandbox(async |sandbox| {
-                    let runs = (0..4).map(|_| answers(sandbox.handle(), sandbox, calls, None));
+                    let runs =
+                        (0..4).map(|_| answers(sandbox.handle(), sandbox.program(), calls, None));
                     futures_util::future::try_join_all(runs).await
                 })
                 .await;
@@ -247,8 +252,8 @@ async fn later_client(context: &mut ProbeContext) -> Result<(), ProbeError> {
             let mut runs = Vec::new();
             let deviation = in_detached(context, LIFETIME, async |sandbox, name, client| {
                 let handle = client.get(name).await?;
-                runs.push(answers(&handle, &sandbox, calls, None).await?);
-                runs.push(answers(&handle, &sandbox, calls, Some(|| Stdin::Piped)).await?);
+                runs.push(answers(&handle, sandbox.program(), calls, None).await?);
+                runs.push(answers(&handle, sandbox.program(), calls, Some(|| Stdin::Piped)).await?);
                 Ok(None)
             })
             .await;

@@ -15,6 +15,7 @@ mod environment;
 mod exec;
 mod files;
 mod filesystem;
+mod images;
 mod kernel;
 pub(crate) mod layers;
 mod measured;
@@ -26,6 +27,7 @@ mod output;
 mod packages;
 mod path_uses;
 mod pids;
+mod pools;
 mod prelude;
 mod procedures;
 mod processes;
@@ -59,6 +61,7 @@ pub fn all() -> Vec<&'static Probe> {
         exec::PROBES,
         files::PROBES,
         filesystem::PROBES,
+        images::PROBES,
         kernel::PROBES,
         layers::PROBES,
         memory::PROBES,
@@ -68,6 +71,7 @@ pub fn all() -> Vec<&'static Probe> {
         output::PROBES,
         packages::PROBES,
         pids::PROBES,
+        pools::PROBES,
         processes::PROBES,
         second_run::PROBES,
         sessions::PROBES,

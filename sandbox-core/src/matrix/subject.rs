@@ -27,6 +27,10 @@ pub enum Feature {
     Sessions,
     /// Code runs in containers that another program created, and they stay as they were.
     Adoption,
+    /// Sandboxes run images and become images, and no image weakens isolation.
+    Images,
+    /// Each claim of a pool gets a sandbox that nobody had before.
+    Pools,
 }
 
 impl Feature {
@@ -40,6 +44,8 @@ impl Feature {
         Self::Terminal,
         Self::Sessions,
         Self::Adoption,
+        Self::Images,
+        Self::Pools,
     ];
 
     /// The name in reports and the matrix.
@@ -54,6 +60,8 @@ impl Feature {
             Self::Terminal => "terminal",
             Self::Sessions => "sessions",
             Self::Adoption => "adoption",
+            Self::Images => "images",
+            Self::Pools => "pools",
         }
     }
 }

@@ -62,13 +62,18 @@ pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
                 if let Some(other) = of_user(&sandbox, user).await? {
                     return Ok(Some(other));
                 }
-                let usual = answers(sandbox.handle(), &sandbox, &attacks.calls, None).await?;
+                let usual =
+                    answers(sandbox.handle(), sandbox.program(), &attacks.calls, None).await?;
                 if usual == on_host {
                     failure = Some("the host gives the same answers".to_owned());
                 }
-                let mut ways = vec![terminal_answers(&sandbox, &attacks.calls).await?];
+                let mut ways = vec![
+                    terminal_answers(sandbox.handle(), sandbox.program(), &attacks.calls).await?,
+                ];
                 for input in [None, Some(INPUTS[0]), Some(INPUTS[1])] {
-                    ways.push(answers(sandbox.handle(), &sandbox, &attacks.calls, input).await?);
+                    ways.push(
+                        answers(sandbox.handle(), sandbox.program(), &attacks.calls, input).await?,
+                    );
                 }
                 let mut ways = ways.iter();
                 Ok(ways.find_map(|answers| difference(&attacks.calls, &usual, answers)))
