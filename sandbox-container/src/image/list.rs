@@ -51,9 +51,10 @@ pub(super) async fn list(
     }
 }
 
-/// Whether Podman reports an image that was removed while it listed all of them.
+/// Whether Podman reports an image that was removed while it listed all of them: an upstream bug,
+/// <https://github.com/containers/podman/issues/24800>.
 pub(super) fn is_concurrent_removal(message: &str) -> bool {
-    ["image not known", "layer not known"]
+    ["image not known", "layer not known", "size is not known"]
         .iter()
         .any(|words| message.contains(words))
 }
