@@ -18,9 +18,6 @@ pub struct Capacity {
     pub cpus: Cpus,
     /// The maximum number of shared sandboxes at the same time. One more evicts an idle one.
     pub sandboxes: usize,
-    /// The maximum number of probes that run at the same time. Some create sandboxes that are not
-    /// shared.
-    pub jobs: usize,
 }
 
 impl Capacity {
@@ -32,7 +29,6 @@ impl Capacity {
             memory: ByteSize::mib(128),
             cpus: Cpus::milli(120),
             sandboxes: 8,
-            jobs: 4,
         })
     }
 

@@ -1,4 +1,4 @@
-//! The sandboxes of a run: one for each setup, created when a probe first needs it.
+//! The sandboxes of a run: up to four for each setup, created when a probe first needs one.
 
 mod adopted;
 mod sandbox;
@@ -127,13 +127,6 @@ impl SandboxPool {
             Some(_) => 1,
             None => 4,
         }
-    }
-
-    /// How many probes run at the same time, if the caller asks for this many.
-    #[must_use]
-    pub fn jobs(&self, asked: usize) -> usize {
-        let most = self.capacity.map_or(asked, |capacity| capacity.jobs);
-        asked.clamp(1, most.max(1))
     }
 
     /// The sandbox of a slot, locked while the guard lives.

@@ -1,5 +1,6 @@
 //! Runs the suite against one target.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -35,8 +36,7 @@ pub struct Options {
     pub filters: Vec<String>,
     /// The image of every sandbox. `None` is the backend's default.
     pub image: Option<String>,
-    /// The number of probes that run at the same time, at least 1. At most 4 on a cluster, whose
-    /// nodes have room for few pods.
+    /// The number of probes that run at the same time, at least 1.
     pub jobs: usize,
     /// The time limit of one probe.
     pub probe_limit: Duration,
@@ -65,7 +65,7 @@ impl Default for Options {
         Self {
             filters: Vec::new(),
             image: None,
-            jobs: 8,
+            jobs: 4,
             probe_limit: Duration::from_secs(90),
             creations: CREATIONS,
             assume_host_controls: false,
@@ -189,19 +189,32 @@ async fn run_all(
         options.image.clone(),
         Arc::clone(&fixture),
     ));
-    // The areas that mostly wait, such as `timeout`, are at the end of the alphabet. Begun last, they
-    // would leave the other jobs idle.
-    let runs = probes
-        .iter()
-        .rev()
+    let runs = mixed(probes)
+        .into_iter()
         .map(|probe| run_one(probe, options, &fixture, &pool));
     let mut findings: Vec<Finding> = futures_util::stream::iter(runs)
-        .buffer_unordered(pool.jobs(options.jobs))
+        .buffer_unordered(options.jobs.max(1))
         .collect()
         .await;
     findings.sort_by_key(|finding| finding.id);
     pool.close().await?;
     Ok(findings)
+}
+
+/// The first probe of each area, then the second of each, and so on. Probes of one area need the
+/// same: some mostly wait, and some create many sandboxes.
+fn mixed(probes: &[&'static Probe]) -> Vec<&'static Probe> {
+    let mut counts = BTreeMap::<&str, usize>::new();
+    let mut ranked: Vec<_> = probes
+        .iter()
+        .map(|probe| {
+            let count = counts.entry(probe.area()).or_default();
+            *count += 1;
+            (*count, *probe)
+        })
+        .collect();
+    ranked.sort_by_key(|(rank, _)| *rank);
+    ranked.into_iter().map(|(_, probe)| probe).collect()
 }
 
 async fn run_one(

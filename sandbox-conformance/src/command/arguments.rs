@@ -28,8 +28,8 @@ pub struct CommandLine {
     /// Setting of the tiers, as NAME=VALUE. `runtime=runsc` measures Docker with gVisor's runtime.
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = setting)]
     pub settings: Vec<(String, String)>,
-    /// Number of probes that run at the same time; at most 4 on Kubernetes.
-    #[arg(long, default_value_t = 8)]
+    /// Number of probes that run at the same time.
+    #[arg(long, default_value_t = 4)]
     pub jobs: usize,
     /// Minimum number of sandboxes created while another sandbox renames their folders; a slow
     /// tier may make fewer than the default.

@@ -85,12 +85,11 @@ async fn behaves(
 ) -> Result<(), ProbeError> {
     context.host_control(&Call::new(["alive"])).await?;
     context.allow_control(&Call::new(["alive"])).await;
-    let deviation = match Template::of(context).await {
-        Ok(template) => act(&template)
-            .await
-            .map_err(|error| Attempt::unclear(error.to_string())),
+    let acted = match Template::of(context).await {
+        Ok(template) => Ok(act(&template).await),
         Err(declined) => Err(declined),
     };
+    let deviation = if_offered(context, acted);
     context.record_attack(behavior(action, deviation));
     context.no_host_effect("the attack is on the pool's own sandboxes");
     Ok(())
