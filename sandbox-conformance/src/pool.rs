@@ -1,4 +1,5 @@
-//! The sandboxes of a run: up to four for each setup, created when a probe first needs one.
+//! The sandboxes of a run: for each setup one, or up to four where they are created quickly. They are
+//! created when a probe first needs one.
 
 mod adopted;
 mod sandbox;
@@ -28,6 +29,9 @@ pub use sandbox::{ProbeSandbox, request};
 /// The time limit of creating a sandbox.
 const BUILD_LIMIT: Duration = Duration::from_secs(60);
 
+/// Local sandboxes take 10 to 50 ms to create, containers 300 ms and more.
+const QUICK_BUILD_MS: u64 = 150;
+
 /// What a scheduler reports for a pod that fits on no node. Other pods end, so it may fit later.
 const UNSCHEDULABLE: &str = "Unschedulable";
 
@@ -46,6 +50,8 @@ pub struct SandboxPool {
     shared: std::sync::Mutex<Vec<Arc<SandboxSlot>>>,
     capacity: Option<Capacity>,
     entries: AtomicU64,
+    /// The shortest time in milliseconds that a sandbox took to create.
+    build_time: AtomicU64,
 }
 
 /// A setup and its sandbox, once a probe needed it. One probe uses it at a time.
@@ -79,6 +85,7 @@ impl SandboxPool {
             fixture,
             shared: std::sync::Mutex::default(),
             entries: AtomicU64::new(0),
+            build_time: AtomicU64::new(u64::MAX),
         }
     }
 
@@ -121,11 +128,11 @@ impl SandboxPool {
     }
 
     /// The most slots of one setup. A probe waits for the sandbox of another one beyond that.
+    /// Where sandboxes take longer to create than most probes, more of them would cost more.
     fn slots_of_setup(&self) -> usize {
-        match self.capacity {
-            // A pod takes longer to start than most probes take.
-            Some(_) => 1,
-            None => 4,
+        match self.build_time.load(Ordering::Relaxed) {
+            0..=QUICK_BUILD_MS => 4,
+            _ => 1,
         }
     }
 
@@ -163,9 +170,15 @@ impl SandboxPool {
     }
 
     async fn build(&self, setup: &SandboxSetup) -> Result<ProbeSandbox, CreateFailure> {
+        let start = Instant::now();
         let built = self.create_within_capacity(setup);
         match tokio::time::timeout(BUILD_LIMIT, built).await {
-            Ok(built) => built.map_err(declined),
+            Ok(Ok(built)) => {
+                let took = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
+                self.build_time.fetch_min(took, Ordering::Relaxed);
+                Ok(built)
+            }
+            Ok(Err(error)) => Err(declined(error)),
             Err(_) => Err(CreateFailure::Failed(format!(
                 "no sandbox was created within {BUILD_LIMIT:?}"
             ))),
