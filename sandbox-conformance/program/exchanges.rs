@@ -118,7 +118,11 @@ fn talk(
         send(socket, piece)?;
     }
     if transport == Transport::EndedStream {
-        kernel!(SHUTDOWN, socket, SHUT_WR)?;
+        match kernel!(SHUTDOWN, socket, SHUT_WR) {
+            // The peer has closed the connection already. Its answer can still be read.
+            Ok(_) | Err(Errno::ENOTCONN) => {}
+            Err(error) => return Err(error),
+        }
     }
     while answer.len() < LONGEST_ANSWER {
         if !poll(socket, 1, WAIT)? {
