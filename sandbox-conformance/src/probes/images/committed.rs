@@ -29,6 +29,11 @@ pub(super) async fn kept(maker: &Maker) -> Deviation {
     if !there.is_success() {
         return Ok(Some(format!("{changed} in the first sandbox: {there:?}")));
     }
+    let variable = Call::new(["variable", VARIABLE]);
+    let set = maker.run(&first, &variable).await?;
+    if !set.is_success() {
+        return Ok(Some(format!("{VARIABLE} in the first sandbox: {set:?}")));
+    }
     let image = first.commit(&maker.tag).await?;
     if maker.id(&maker.tag).await?.as_ref() != Some(&image.id) {
         return Ok(Some(format!("{} is not listed as {}", maker.tag, image.id)));
@@ -54,9 +59,7 @@ pub(super) async fn kept(maker: &Maker) -> Deviation {
         ),
         (
             "variable",
-            maker
-                .run(&second, &Call::new(["variable", VARIABLE]))
-                .await?,
+            maker.run(&second, &variable).await?,
             Attempt::blocked(["absent"]),
         ),
     ];
