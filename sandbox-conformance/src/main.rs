@@ -43,7 +43,10 @@ fn main() -> ExitCode {
         }
         Err(error) => return failed(&error.to_string()),
     }
-    runtime.block_on(measure(&arguments))
+    let code = runtime.block_on(measure(&arguments));
+    // After an interrupt, the thread of a probe may still wait for a sandbox that is gone.
+    runtime.shutdown_background();
+    code
 }
 
 async fn measure(arguments: &command::CommandLine) -> ExitCode {

@@ -37,6 +37,8 @@ pub struct Probe {
     pub kind: ProbeKind,
     /// One phrase that says what the probe tries.
     pub summary: &'static str,
+    /// Whether it mostly waits, and so needs no processor.
+    pub waits: bool,
     /// The sandbox that the probe attacks.
     pub setup: fn(&HostFixture) -> SandboxSetup,
     /// The sandbox of the allow control, if the attacked one cannot permit the operation.
@@ -65,6 +67,7 @@ impl Probe {
             subject,
             kind: ProbeKind::Isolation,
             summary,
+            waits: false,
             setup: |_| SandboxSetup::default(),
             allow_setup: None,
             denials,
@@ -91,6 +94,15 @@ impl Probe {
     #[must_use]
     pub const fn version(self, version: u32) -> Self {
         Self { version, ..self }
+    }
+
+    /// Marks a probe that mostly waits. It runs beside others without counting as one of them.
+    #[must_use]
+    pub const fn waits(self) -> Self {
+        Self {
+            waits: true,
+            ..self
+        }
     }
 
     /// Sets the sandbox that is attacked.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
+use futures_util::future::join;
 use sandbox_core::matrix::Verdict;
 
 use crate::context::ProbeContext;
@@ -36,7 +37,8 @@ pub struct Options {
     pub filters: Vec<String>,
     /// The image of every sandbox. `None` is the backend's default.
     pub image: Option<String>,
-    /// The number of probes that run at the same time, at least 1.
+    /// The number of probes that run at the same time, at least 1. With more than one, as many that
+    /// mostly wait run beside them.
     pub jobs: usize,
     /// The time limit of one probe.
     pub probe_limit: Duration,
@@ -189,13 +191,17 @@ async fn run_all(
         options.image.clone(),
         Arc::clone(&fixture),
     ));
-    let runs = mixed(probes)
-        .into_iter()
-        .map(|probe| run_one(probe, options, &fixture, &pool));
-    let mut findings: Vec<Finding> = futures_util::stream::iter(runs)
-        .buffer_unordered(options.jobs.max(1))
-        .collect()
-        .await;
+    let waits = |probe: &&'static Probe| options.jobs > 1 && probe.waits;
+    let (waiting, busy): (Vec<_>, Vec<_>) = mixed(probes).into_iter().partition(waits);
+    let run = async |probes: Vec<&'static Probe>| {
+        let runs = probes
+            .into_iter()
+            .map(|probe| run_one(probe, options, &fixture, &pool));
+        let runs = futures_util::stream::iter(runs).buffer_unordered(options.jobs.max(1));
+        runs.collect::<Vec<Finding>>().await
+    };
+    let (waited, mut findings) = join(run(waiting), run(busy)).await;
+    findings.extend(waited);
     findings.sort_by_key(|finding| finding.id);
     pool.close().await?;
     Ok(findings)

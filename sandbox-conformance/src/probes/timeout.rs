@@ -24,6 +24,7 @@ pub static PROBES: &[Probe] = &[
         signs::TIME,
         |context| Box::pin(detached_tree(context)),
     )
+    .waits()
     .setup(|_| SandboxSetup::with(|policy| policy.timeout = Some(Duration::from_secs(1)))),
     Probe::isolation(
         "timeout::held_output",
@@ -31,13 +32,15 @@ pub static PROBES: &[Probe] = &[
         "ends while a detached process holds its standard output for 2.5 s",
         PROMPT,
         |context| Box::pin(held_output(context)),
-    ),
+    )
+    .waits(),
     Probe::behavior(
         "timeout::in_time",
         TIMEOUT,
         "must end within a tenth and 500 ms after time limits of 0.25, 1 and 5 s",
         |context| Box::pin(in_time(context)),
     )
+    .waits()
     .version(2)
     .setup(|_| SandboxSetup::with(|policy| policy.timeout = Some(LIMITS[2]))),
     Probe::behavior(
@@ -54,6 +57,7 @@ pub static PROBES: &[Probe] = &[
         signs::TIME,
         |context| Box::pin(stubborn(context)),
     )
+    .waits()
     .setup(|_| SandboxSetup::with(|policy| policy.timeout = Some(Duration::from_secs(1)))),
     Probe::behavior(
         "timeout::with_input",
@@ -61,6 +65,7 @@ pub static PROBES: &[Probe] = &[
         "as in_time, with standard input that ends, that stays open, and that is never read",
         |context| Box::pin(with_input(context)),
     )
+    .waits()
     .setup(|_| SandboxSetup::with(|policy| policy.timeout = Some(LIMITS[2]))),
 ];
 

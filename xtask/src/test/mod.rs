@@ -99,8 +99,8 @@ pub fn run(arguments: &TestArguments) -> Result<ExitCode, Failure> {
     summary.took("build", start.elapsed());
     let is_root = rustix::process::geteuid().is_root();
     let as_root = is_root && arguments.extent() != Extent::Quick && !arguments.list;
-    let ordinary = || User::ordinary(&workspace, &built);
-    let user = as_root.then(ordinary).transpose()?;
+    let user = as_root.then(|| User::ordinary(&workspace, &built));
+    let user = user.transpose()?;
     let owner = || User::with_account(engines::rootless_owner()?, &workspace, &built);
     let has_owner = as_root && requirements.uses(Requirement::PodmanRootless);
     let rootless = has_owner.then(owner).transpose()?;
@@ -141,10 +141,10 @@ pub fn run(arguments: &TestArguments) -> Result<ExitCode, Failure> {
         }
     }
     let shared = Mutex::new(summary);
-    // More would leave too little of the processors for tests that measure time, and fewer would
-    // leave processors idle.
+    // With the local lane, three jobs keep two processors busy. More would leave too little of them
+    // for tests that measure time.
     let processors = thread::available_parallelism().map_or(2, usize::from);
-    let permits = Semaphore::new((2 * processors - 1).max(1));
+    let permits = Semaphore::new(processors);
     let runtime = tokio::runtime::Builder::new_current_thread().build();
     let runtime = runtime.context(|| "cannot wait for other jobs")?;
     thread::scope(|scope| {

@@ -44,6 +44,13 @@ const ABOVE_THE_AGENT: [&str; 5] = [
     "session::",
     "sessions::",
 ];
+/// Tests whose code Docker and Podman share. A commit runs them on Docker, and the suite on both.
+const SHARED_BY_ENGINES: [&str; 14] = [
+    "code::", "conda::", "egress::", "exchange", "exec::", "folders:", "language", "limits::",
+    "mounts::", "recipes:", "secrets:", "speed::", "stats::", "terminal",
+];
+/// Tests of code that runs above the backend, and a hundred pods at once.
+const NIGHTLY_ON_PODS: [&str; 3] = ["code::", "languages::", "scale::"];
 /// Probes that mostly wait. A commit leaves them out where the suite itself is under test.
 const WAITING_PROBES: [&str; 3] = ["sessions::", "streams::", "timeout::"];
 
@@ -99,8 +106,8 @@ impl Planner<'_> {
     }
 
     fn usable_engine(&self, lane: Lane) -> Option<Requirement> {
-        let engine = lane.engine();
-        engine.filter(|engine| self.requirements.uses(*engine))
+        let used = |engine: &Requirement| self.requirements.uses(*engine);
+        lane.engine().filter(used)
     }
 
     fn checks(&self) -> Result<Vec<Job>, Failure> {
@@ -130,8 +137,7 @@ impl Planner<'_> {
         docs.env("RUSTDOCFLAGS", format!("{flags} -D warnings"));
         // Under `nice`, `/proc/self/exe` would be `nice`.
         let own = std::env::current_exe();
-        let own = own.context(|| "cannot find this program")?;
-        let mut bench = Command::new(own);
+        let mut bench = Command::new(own.context(|| "cannot find this program")?);
         bench.args(["bench", "--smoke"]);
         let mut examples = self.workspace.cargo();
         examples.args(["test", "--doc"]).args(SCOPE);
@@ -180,6 +186,11 @@ impl Planner<'_> {
                 ("sandbox-podman" | "sandbox-k8s", "faults", Extent::Commit) => continue,
                 (_, "docker" | "podman" | "k8s", Extent::Commit) if lane.engine().is_some() => {
                     skip(&mut job, &ABOVE_THE_AGENT);
+                    match lane {
+                        Lane::Podman => skip(&mut job, &SHARED_BY_ENGINES),
+                        Lane::Kubernetes => skip(&mut job, &NIGHTLY_ON_PODS),
+                        _ => {}
+                    }
                 }
                 (SUITE, "interrupts", _) => skip(&mut job, &["docker::", "podman::"]),
                 (LOCAL, "endurance", Extent::Commit) => {
@@ -199,12 +210,8 @@ impl Planner<'_> {
             }
             jobs.push(job);
             if kills_node {
-                let mut up = Command::new(self.workspace.root.join("ci/engines.sh"));
-                up.args(["up", "k8s"]);
-                jobs.push(Job {
-                    lane,
-                    ..tool("repair of the node", up)
-                });
+                let up = tool("repair of the node", self.bash("ci/engines.sh up k8s"));
+                jobs.push(Job { lane, ..up });
             }
         }
         if self.extent == Extent::Full {

@@ -61,14 +61,7 @@ async fn start_and_vanish(
         let seen = runtime.block_on(async {
             let handle = client.get(&name).await?;
             let execution = handle.start(&request, Stdin::Piped).await?;
-            let mut seen = false;
-            for _ in 0..1000 {
-                seen = !host::processes_with(&token)?.is_empty();
-                if seen {
-                    break;
-                }
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
+            let seen = host::wait_for_process(&token).await?.is_some();
             // Dropping it would ask for the program's end.
             std::mem::forget(execution);
             std::mem::forget(handle);

@@ -29,6 +29,7 @@ pub static PROBES: &[Probe] = &[
          end",
         |context| Box::pin(ends_in_time::run(context)),
     )
+    .waits()
     .version(2),
     Probe::behavior(
         "detached::found_by_name",
@@ -57,6 +58,7 @@ pub static PROBES: &[Probe] = &[
          the owner of a sandbox is told",
         |context| Box::pin(clients::same_outcomes(context)),
     )
+    .waits()
     .setup(|_| SandboxSetup::with(|policy| policy.memory = Some(ByteSize::mib(64)))),
 ];
 
@@ -171,11 +173,8 @@ async fn left_of(groups: &[PathBuf]) -> Option<String> {
 async fn busy(sandbox: &ProbeSandbox, token: &str) -> Result<sandbox_core::Execution, ProbeError> {
     let request = sandbox.request(&Call::new(["sleep", token, "30000"]));
     let execution = sandbox.handle().start(&request, Stdin::Null).await?;
-    for _ in 0..200 {
-        if !host::processes_with(token)?.is_empty() {
-            return Ok(execution);
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
+    if host::wait_for_process(token).await?.is_some() {
+        return Ok(execution);
     }
     Err(ProbeError::new(
         "the sandbox's process was never seen on the host",

@@ -42,6 +42,7 @@ pub static COMPARED: &[Probe] = &[
         "asks the sandbox's name server behind more idle clients than it serves at once",
         |context| Box::pin(idle_askers::wait_behind(context)),
     )
+    .waits()
     // The others would wait for it.
     .setup(|_| answers::answering().fresh()),
     Probe::behavior(

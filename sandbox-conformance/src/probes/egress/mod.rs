@@ -264,6 +264,7 @@ pub static PROBES: &[Probe] = &[
         revoked::ENDED,
         |context| Box::pin(revoked::hold(context, revoked::Revoked::Address)),
     )
+    .waits()
     .setup(|_| with_rules().fresh()),
     Probe::isolation(
         "egress::revoked_rule",
@@ -272,6 +273,7 @@ pub static PROBES: &[Probe] = &[
         revoked::ENDED,
         |context| Box::pin(revoked::hold(context, revoked::Revoked::Name)),
     )
+    .waits()
     .setup(|_| with_rules().fresh()),
     Probe::behavior(
         "egress::secret_for_a_host",

@@ -62,7 +62,8 @@ pub static PROBES: &[Probe] = &[
         SESSIONS,
         "claims one sandbox more than a pool may have, and keeps both claims beyond their lifetime",
         |context| Box::pin(pool::lifetime(context)),
-    ),
+    )
+    .waits(),
     Probe::behavior(
         "sessions::state",
         SESSIONS,
@@ -81,7 +82,8 @@ pub static PROBES: &[Probe] = &[
                 time_limit,
             ))
         },
-    ),
+    )
+    .waits(),
 ];
 
 /// Host control: the host has the interpreter.

@@ -48,7 +48,8 @@ pub static PROBES: &[Probe] = &[
         "reads nothing until long after the program's time limit, and then expects its output and \
          exit code",
         |context| Box::pin(late_reader(context)),
-    ),
+    )
+    .waits(),
     Probe::behavior(
         "streams::many_writes",
         STREAMS,
