@@ -20,6 +20,7 @@ pub const READ_ROOT: PathUse = PathUse {
         SandboxSetup::with(|policy| policy.filesystem_read_roots = Some(vec![path.into()]))
     },
     same_policy: false,
+    at_creation: true,
     on_host: read_on_host,
     act: |sandbox, destination| Box::pin(read_at(sandbox, &destination.path, destination)),
 };
@@ -31,6 +32,7 @@ pub const WRITE_ROOT: PathUse = PathUse {
         SandboxSetup::with(|policy| policy.filesystem_write_roots = Some(vec![path.into()]))
     },
     same_policy: false,
+    at_creation: true,
     on_host: write_on_host,
     act: |sandbox, destination| Box::pin(write_at(sandbox, &destination.path, destination)),
 };
@@ -40,6 +42,7 @@ pub const FOLDER: PathUse = PathUse {
     below: "",
     setup: |path| SandboxSetup::default().workspace(path),
     same_policy: false,
+    at_creation: true,
     on_host: write_on_host,
     act: |sandbox, destination| Box::pin(write_at(sandbox, Path::new(WORKSPACE), destination)),
 };
@@ -51,6 +54,7 @@ pub const OUTPUT: PathUse = PathUse {
         SandboxSetup::with(|policy| policy.artifact_export_paths = vec![format!("{EXPORT}/*.txt")])
     },
     same_policy: false,
+    at_creation: false,
     on_host: write_on_host,
     act: |sandbox, destination| Box::pin(export(sandbox, destination)),
 };
@@ -60,6 +64,7 @@ pub const COPY: PathUse = PathUse {
     below: "",
     setup: |_| SandboxSetup::default(),
     same_policy: false,
+    at_creation: false,
     on_host: read_on_host,
     act: |sandbox, destination| Box::pin(copy(sandbox, destination)),
 };
@@ -72,6 +77,7 @@ pub const EXPORT_PATH: PathUse = PathUse {
         SandboxSetup::with(|policy| policy.artifact_export_paths = vec![path])
     },
     same_policy: true,
+    at_creation: true,
     on_host: read_on_host,
     act: |sandbox, destination| Box::pin(export_out_of(sandbox, destination)),
 };
@@ -114,8 +120,12 @@ async fn export(sandbox: &ProbeSandbox, destination: &PathDestination<'_>) -> At
         Ok(Attempt::Succeeded { .. }) => {}
         other => return Attempt::unclear(format!("{other:?}")),
     }
-    let exported = sandbox.handle().export(&destination.path);
-    match exported.await {
+    let exported = sandbox.handle().export(&destination.path).await;
+    // The next export would have it, too.
+    if let Err(error) = sandbox.handle().remove(&format!("{EXPORT}/{name}")).await {
+        return Attempt::unclear(error.to_string());
+    }
+    match exported {
         Ok(_) => landed(Attempt::succeeded(), &destination.folder.join(name)),
         Err(error) => refusal(&error, &destination.path),
     }

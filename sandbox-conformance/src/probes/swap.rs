@@ -56,6 +56,8 @@ pub struct PathUse {
     pub setup: fn(&Path) -> SandboxSetup,
     /// Whether the first run has the same policy, with the project as its workspace.
     pub same_policy: bool,
+    /// Whether the creation uses the path. If not, one sandbox serves for every try.
+    pub at_creation: bool,
     /// The call that uses the path on the host.
     pub on_host: fn(&PathDestination<'_>) -> Call,
     /// Uses the path. Succeeds if it leads to the destination.
@@ -115,12 +117,16 @@ impl PathUse {
         Ok(led)
     }
 
-    /// Creates a sandbox that uses the path, and uses it.
+    /// Uses the path in `sandbox`, or else in one that is created for this.
     async fn attempted(
         &self,
         context: &mut ProbeContext,
         fixture: &SwapFixture,
+        sandbox: Option<&ProbeSandbox>,
     ) -> Result<Attempt, ProbeError> {
+        if let Some(sandbox) = sandbox {
+            return Ok((self.act)(sandbox, &fixture.private(self.below)).await);
+        }
         let sandbox = match context.once(&self.second(fixture)).await {
             Ok(sandbox) => sandbox,
             Err(error) => return Ok(refusal(&error, &fixture.project.join(DATA))),
@@ -163,7 +169,9 @@ pub async fn swap_before_creation(
             let synced = first.handle().sync().await;
             first.handle().kill().await?;
             match (rearranged, synced) {
-                (Attempt::Succeeded { .. }, Ok(_)) => used.attempted(context, &fixture).await?,
+                (Attempt::Succeeded { .. }, Ok(_)) => {
+                    used.attempted(context, &fixture, None).await?
+                }
                 (Attempt::Succeeded { .. }, Err(error)) => Attempt::unclear(error.to_string()),
                 (other, _) => Attempt::unclear(format!("the first run: {other:?}")),
             }
@@ -223,7 +231,7 @@ pub async fn swap_during_creation(
             }
         };
     let wanted = context.creations();
-    let step = format!("create sandboxes meanwhile: {hit}, of {wanted} wanted in limited time");
+    let step = format!("use the path meanwhile: {hit}, of {wanted} wanted in limited time");
     context.record_attack(Step::new(step, attempt));
     context.host_check(fixture.host_check());
     Ok(())
@@ -244,11 +252,29 @@ const LINK_REFUSED: &str = "link_refused";
 /// fit into the probe's time limit.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// The result of the attack, and the number of creations that it could have hit.
+/// The result of the attack, and the number of uses that it could have hit.
 async fn repeated(
     context: &mut ProbeContext,
     used: PathUse,
     fixture: &SwapFixture,
+) -> Result<(Attempt, u32), ProbeError> {
+    if used.at_creation {
+        return tried(context, used, fixture, None).await;
+    }
+    let sandbox = match context.once(&used.second(fixture)).await {
+        Ok(sandbox) => sandbox,
+        Err(error) => return Ok((context.record_create_error(error), 0)),
+    };
+    let tried = tried(context, used, fixture, Some(&sandbox)).await;
+    sandbox.handle().kill().await?;
+    tried
+}
+
+async fn tried(
+    context: &mut ProbeContext,
+    used: PathUse,
+    fixture: &SwapFixture,
+    sandbox: Option<&ProbeSandbox>,
 ) -> Result<(Attempt, u32), ProbeError> {
     let mut signs = Vec::new();
     let start = Instant::now();
@@ -265,7 +291,7 @@ async fn repeated(
     let (mut met, mut number) = (0, 0);
     while (!enough(met) || more(met)) && start.elapsed() < longest * 2 {
         number += 1;
-        match used.attempted(context, fixture).await? {
+        match used.attempted(context, fixture, sandbox).await? {
             Attempt::Blocked { signature } => {
                 let is = |wanted: &str| signature.iter().any(|sign| sign.starts_with(wanted));
                 // The attack could hit neither a creation that found the link and was refused, nor
