@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use sandbox_core::ErrorKind;
 use sandbox_core::spi::unique_name;
 
 use super::procedures::found_below;
@@ -121,9 +122,12 @@ async fn export(sandbox: &ProbeSandbox, destination: &PathDestination<'_>) -> At
         other => return Attempt::unclear(format!("{other:?}")),
     }
     let exported = sandbox.handle().export(&destination.path).await;
-    // The next export would have it, too.
-    if let Err(error) = sandbox.handle().remove(&format!("{EXPORT}/{name}")).await {
-        return Attempt::unclear(error.to_string());
+    // Otherwise the next export has it, too.
+    match sandbox.handle().remove(&format!("{EXPORT}/{name}")).await {
+        Err(error) if error.kind() != ErrorKind::Unsupported => {
+            return Attempt::unclear(error.to_string());
+        }
+        _ => {}
     }
     match exported {
         Ok(_) => landed(Attempt::succeeded(), &destination.folder.join(name)),

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use simple_dns::rdata::RData;
+use simple_dns::rdata::{OPTCode, RData};
 use simple_dns::{CLASS, Name, Packet, PacketFlag, QCLASS, QTYPE, Question, RCODE, TYPE};
 
 use super::exchanges::{self, Exchange, ExchangeAnswer, Transport};
@@ -12,11 +12,11 @@ use crate::name_server::OPEN;
 use crate::probes::prelude::*;
 
 /// The name server of a sandbox with rules.
-const SERVER: &str = "198.18.0.1";
-const PORT: u16 = 53;
+pub(super) const SERVER: &str = "198.18.0.1";
+pub(super) const PORT: u16 = 53;
 
 /// A name with a rule of its own.
-const EXACT: &str = "exact.test";
+pub(super) const EXACT: &str = "exact.test";
 
 /// What a question must be answered with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +60,7 @@ const QUESTIONS: &[(&str, TYPE, Expected)] = &[
     // Their only port is denied, and another one.
     ("port.open.test", TYPE::A, NoName),
     ("other.open.test", TYPE::A, Address),
+    ("other.open.test", TYPE::AAAA, Address),
 ];
 
 /// Rules for the [`QUESTIONS`].
@@ -148,6 +149,14 @@ fn check(
     if !is_answer || !repeats || packet.has_flags(PacketFlag::TRUNCATION) {
         return Err("it answers another question".to_owned());
     }
+    let with_options = number % 2 == 1;
+    // RFC 8914: a program can tell a name that the policy blocks from one that does not exist.
+    let blocked = packet
+        .opt()
+        .is_some_and(|options| options.opt_codes.iter().any(|option| is_blocked(option)));
+    if packet.opt().is_some() != with_options || blocked != (with_options && *expected == NoName) {
+        return Err(format!("options: {:?}", packet.opt()));
+    }
     let own = packet.answers.iter().all(|record| {
         record.name.to_string() == *name && record.class == CLASS::IN && record.ttl > 0
     });
@@ -172,6 +181,11 @@ fn check(
         true => Ok(found),
         false => Err(format!("{:?}, {:?}", packet.rcode(), packet.answers)),
     }
+}
+
+/// Whether an option is the extended error "blocked".
+fn is_blocked(option: &OPTCode<'_>) -> bool {
+    option.code == 15 && option.data.starts_with(&[0, 15])
 }
 
 /// Whether an address is one of those for names.
@@ -252,9 +266,10 @@ pub(super) fn question(number: usize, name: &str, kind: TYPE, with_options: bool
     packet.questions.push(question);
     let mut message = packet.build_bytes_vec().expect("a short question");
     if with_options {
-        // One more record: the root's name, the type, 1,232 bytes, no flags, no data.
+        // One more record: the root's name, the type, 1,232 bytes, no flags, and a cookie.
         message[11] = 1;
-        message.extend_from_slice(&[0, 0, 41, 4, 0xd0, 0, 0, 0, 0, 0, 0]);
+        message.extend_from_slice(&[0, 0, 41, 4, 0xd0, 0, 0, 0, 0, 0, 12]);
+        message.extend_from_slice(&[0, 10, 0, 8, 1, 2, 3, 4, 5, 6, 7, 8]);
     }
     message
 }

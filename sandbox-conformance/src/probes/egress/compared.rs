@@ -2,7 +2,7 @@
 
 use super::{
     answers, destinations, first_requests, idle_askers, judged_requests, narrowed, own_addresses,
-    records,
+    records, unusual_questions,
 };
 use crate::probes::prelude::*;
 
@@ -21,6 +21,7 @@ pub static COMPARED: &[Probe] = &[
         "asks the sandbox's name server for names and types of records, over UDP and TCP",
         |context| Box::pin(answers::compare(context)),
     )
+    .version(2)
     .setup(|_| answers::answering()),
     Probe::behavior(
         "egress::destinations",
@@ -75,4 +76,11 @@ pub static COMPARED: &[Probe] = &[
         |context| Box::pin(records::compare(context)),
     )
     .setup(|_| records::recorded()),
+    Probe::behavior(
+        "egress::unusual_questions",
+        EGRESS,
+        "asks the sandbox's name server in 22 ways that programs seldom use, and broken ones",
+        |context| Box::pin(unusual_questions::compare(context)),
+    )
+    .setup(|_| answers::answering()),
 ];

@@ -19,6 +19,7 @@ mod records;
 mod redirected;
 mod revoked;
 mod secrets;
+mod unusual_questions;
 
 use sandbox_core::policy::{EgressRules, NetworkPolicy};
 

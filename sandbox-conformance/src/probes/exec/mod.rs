@@ -46,7 +46,7 @@ pub static PROBES: &[Probe] = &[
         "exits with each code from 0 to 255, and compares the reported outcomes",
         |context| Box::pin(exit_codes(context)),
     )
-    .version(2),
+    .version(3),
     // Exit codes and output lines that imitate those of the sandbox.
     Probe::behavior(
         "exec::forged_ends",
@@ -102,7 +102,7 @@ pub static PROBES: &[Probe] = &[
         "sends itself each signal that does not stop a program, and compares the reported outcomes",
         |context| Box::pin(signals(context)),
     )
-    .version(2),
+    .version(3),
     Probe::behavior(
         "exec::stop",
         EXEC,
@@ -119,9 +119,11 @@ pub static PROBES: &[Probe] = &[
     Probe::behavior(
         "exec::unusual_exits",
         EXEC,
-        "exits from a thread, after the end of its main thread, and after it was stopped",
+        "exits from a thread, after the end of its main thread, after it was stopped, and before \
+         a process that it started",
         |context| Box::pin(unusual_exits(context)),
-    ),
+    )
+    .version(2),
     Probe::behavior(
         "exec::usage",
         EXEC,
@@ -170,8 +172,10 @@ async fn wrong_outcome(
     calls: impl IntoIterator<Item = (Call, Outcome)>,
 ) -> Result<Option<String>, Attempt> {
     for (call, expected) in calls {
-        let outcome = context.execute(&call).await?.outcome;
-        if outcome != expected {
+        let result = context.execute(&call).await?;
+        let outcome = &result.outcome;
+        let succeeds = expected == Outcome::Exited { code: 0 };
+        if *outcome != expected || [result.success(), result.check().is_ok()] != [succeeds; 2] {
             return Ok(Some(format!("{} was reported as: {outcome}", call.text())));
         }
     }
@@ -207,10 +211,26 @@ async fn unusual_exits(context: &mut ProbeContext) -> Result<(), ProbeError> {
     }
     context.record_host_control(control("exit in unusual ways on the host", failure));
     context.allow_control(&Call::new(["fork"])).await;
-    let deviation = wrong_outcome(context, calls).await;
+    let deviation = match wrong_outcome(context, calls).await {
+        Ok(None) => wrong_stragglers(context).await,
+        deviation => deviation,
+    };
     context.record_attack(behavior("exit in unusual ways", deviation));
     context.no_host_effect("exit codes do not affect the host");
     Ok(())
+}
+
+/// Processes that outlive their program are killed, and counted.
+async fn wrong_stragglers(context: &mut ProbeContext) -> Result<Option<String>, Attempt> {
+    let orphan = Call::new(["orphan", context.token(), "20000"]);
+    for (call, stragglers) in [(Call::new(["alive"]), 0), (orphan, 1)] {
+        let result = context.execute(&call).await?;
+        if !result.success() || result.stragglers != stragglers {
+            let text = call.text();
+            return Ok(Some(format!("{text}: {} stragglers", result.stragglers)));
+        }
+    }
+    Ok(None)
 }
 
 const SIGKILL: i32 = 9;
