@@ -207,6 +207,7 @@ fn dispatch(command: &str, a: &ProbeArguments) -> Option<CallResult> {
         "find" => processes::find(a.text(0)),
         "find-child" => processes::find_child(a.text(0)),
         "signal" => processes::signal(a.number(0)),
+        "signal-child-by-descriptor" => processes::signal_child_by_descriptor(),
         "signal-child" => processes::signal_child(),
         "trace-parent" => processes::trace_parent(),
         "parent-memory" => processes::parent_memory(),

@@ -62,6 +62,17 @@ pub fn signal_child() -> CallResult {
     done()
 }
 
+/// Ends a child by a descriptor of it.
+pub fn signal_child_by_descriptor() -> CallResult {
+    let pid = child(|| pause(5000))?;
+    let descriptor = kernel!(PIDFD_OPEN, pid, 0usize)?;
+    kernel!(PIDFD_SEND_SIGNAL, descriptor, 15usize, 0usize, 0usize)?;
+    match reap(pid)? {
+        15 => done(),
+        _ => Err(Denied::Word("lost")),
+    }
+}
+
 /// The parent process, or process 1 if the parent is not visible.
 pub fn parent() -> usize {
     match kernel!(GETPPID) {

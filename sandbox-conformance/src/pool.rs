@@ -392,6 +392,7 @@ impl SandboxPool {
         let mut spec = SandboxSpec::new(unique_name("conformance"));
         spec.env = setup.env.clone();
         spec.workspace = setup.workspace.clone();
+        spec.egress.clone_from(&setup.egress);
         spec.image = self.image.clone();
         if let Some(capacity) = self.capacity {
             (spec.memory, spec.cpus) = capacity.sizes(setup);

@@ -159,6 +159,8 @@ pub struct SandboxSetup {
     pub policy: CapabilityPolicy,
     /// The environment variables of the specification.
     pub env: BTreeMap<String, String>,
+    /// The specification's own rules for connections.
+    pub egress: Option<Vec<String>>,
     /// The host folder that appears at `/workspace`.
     pub workspace: Option<Workspace>,
     /// Whether the probe gets its own sandbox, which ends with the probe.

@@ -112,6 +112,14 @@ pub(super) const CASES: &[AdmissionCase] = &[
         EXCEEDED,
     ),
     (
+        "a writable mount of a source to write",
+        |policy, spec| {
+            policy.mount_sources = Some(vec![MountSource::read_write("/opt/data")]);
+            spec.mounts = vec![HostMount::read_write("/opt/data", "/in")];
+        },
+        None,
+    ),
+    (
         "a mount below the source",
         |policy, spec| mount(policy, spec, "/opt/data/in", true),
         None,
@@ -157,9 +165,42 @@ pub(super) const CASES: &[AdmissionCase] = &[
     ),
     (
         "a package that is not named",
+        |policy, spec| packages(policy, spec, "toml"),
+        EXCEEDED,
+    ),
+    (
+        "another version of a package",
+        |policy, spec| packages(policy, spec, "six==1.15"),
+        EXCEEDED,
+    ),
+    (
+        "a part of a package that is not named",
+        |policy, spec| packages(policy, spec, "six[more]"),
+        EXCEEDED,
+    ),
+    (
+        "the package in any version",
+        |policy, spec| packages(policy, spec, "Six"),
+        None,
+    ),
+    (
+        "the package in its version",
+        |policy, spec| packages(policy, spec, "six==1.16"),
+        None,
+    ),
+    (
+        "another package where all are allowed",
         |policy, spec| {
-            policy.packages = vec!["six".into()];
-            spec.packages = vec!["toml".into()];
+            policy.package_installation = Some(true);
+            packages(policy, spec, "toml");
+        },
+        None,
+    ),
+    (
+        "a package without installation",
+        |policy, spec| {
+            policy.package_installation = Some(false);
+            spec.packages = vec!["six".into()];
         },
         EXCEEDED,
     ),
@@ -243,6 +284,11 @@ fn lifetime(policy: &mut CapabilityPolicy, spec: &mut SandboxSpec, more: u64) {
 fn image(policy: &mut CapabilityPolicy, spec: &mut SandboxSpec, image: &str) {
     policy.images = Some(vec!["python:*".into()]);
     spec.image = Some(image.into());
+}
+
+fn packages(policy: &mut CapabilityPolicy, spec: &mut SandboxSpec, package: &str) {
+    policy.packages = vec!["six==1.16".into()];
+    spec.packages = vec![package.into()];
 }
 
 fn mount(policy: &mut CapabilityPolicy, spec: &mut SandboxSpec, source: &str, read_only: bool) {

@@ -17,7 +17,8 @@ pub static PROBES: &[Probe] = &[
         EXEC,
         "asks for more than the policy allows in each field of a specification",
         |context| Box::pin(run(context, excessive::CASES)),
-    ),
+    )
+    .version(2),
     Probe::behavior(
         "admission::invalid_policies",
         EXEC,

@@ -54,6 +54,13 @@ pub static COMPARED: &[Probe] = &[
     )
     .setup(|_| judged_requests::judging()),
     Probe::behavior(
+        "egress::later_rules",
+        EGRESS,
+        "makes the same requests in a sandbox that gets the rules at level http later",
+        |context| Box::pin(judged_requests::compare_later(context)),
+    )
+    .setup(|_| judged_requests::judging_later()),
+    Probe::behavior(
         "egress::narrowed",
         EGRESS,
         "replaces the rules of a running sandbox with as much as the policy allows, and with more",

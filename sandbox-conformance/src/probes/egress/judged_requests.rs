@@ -1,5 +1,7 @@
 //! Requests under rules at level `http`: which are allowed, and what their server gets.
 
+use sandbox_core::policy::EgressRules;
+
 use super::exchanges::{self, Exchange, ExchangeAnswer, Transport};
 use super::{names, offered, rules};
 use crate::egress_server::EgressServer;
@@ -104,10 +106,10 @@ const ROWS: &[Row] = &[
 ];
 
 /// Rules for the [`ROWS`].
-pub(super) fn judging() -> SandboxSetup {
+fn all_rules() -> [String; 7] {
     let server = EgressServer::get();
     let port = server.read;
-    rules(&[
+    [
         format!("*.{OPEN}:{} tcp private", server.open),
         format!("api.{OPEN}:{port} http GET,DELETE /v1/* /health private"),
         format!("any.{OPEN}:{port} http private"),
@@ -115,7 +117,20 @@ pub(super) fn judging() -> SandboxSetup {
         format!("two.{OPEN}:{port} http POST /b/* private"),
         format!("least.{OPEN}:{port} http GET /a private"),
         format!("least.{OPEN}:{port} tcp private"),
-    ])
+    ]
+}
+
+pub(super) fn judging() -> SandboxSetup {
+    rules(&all_rules())
+}
+
+/// A sandbox that begins without a rule at level `http`, and may get those of [`judging`].
+pub(super) fn judging_later() -> SandboxSetup {
+    let [first, ..] = all_rules();
+    SandboxSetup {
+        egress: Some(vec![first]),
+        ..judging().fresh()
+    }
 }
 
 pub(super) async fn compare(context: &mut ProbeContext) -> Result<(), ProbeError> {
@@ -124,22 +139,47 @@ pub(super) async fn compare(context: &mut ProbeContext) -> Result<(), ProbeError
         return Ok(());
     }
     names::permitted(context).await;
+    let deviation = wrong_row(context).await;
+    context.record_attack(behavior("make requests at level http", deviation));
+    context.no_host_effect("the attack itself reads what the server gets");
+    Ok(())
+}
+
+pub(super) async fn compare_later(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    names::controls(context)?;
+    if !offered(context).await {
+        return Ok(());
+    }
+    names::permitted(context).await;
+    let all = all_rules();
+    let changed = context.with_sandbox(async |sandbox| {
+        let rules = EgressRules::parse(all.iter().map(String::as_str))?;
+        sandbox.handle().set_egress(rules).await
+    });
+    let changed = changed.await;
+    let deviation = match if_offered(context, changed) {
+        Ok(()) => wrong_row(context).await,
+        Err(attempt) => Err(attempt),
+    };
+    context.record_attack(behavior("add rules and make requests", deviation));
+    context.no_host_effect("the attack itself reads what the server gets");
+    Ok(())
+}
+
+/// Makes the connections, and returns the first one that ended otherwise.
+async fn wrong_row(context: &mut ProbeContext) -> Result<Option<String>, Attempt> {
     let token = context.token().to_owned();
     let connections: Vec<Exchange> = ROWS
         .iter()
         .enumerate()
         .map(|(number, row)| connection(&token, number, row))
         .collect();
-    let deviation = exchanges::make(context, &connections).await.map(|answers| {
-        let mut rows = ROWS.iter().enumerate().zip(&answers);
-        rows.find_map(|((number, row), answer)| {
-            let wrong = wrong(&token, number, row, answer)?;
-            Some(format!("{row:?}: {wrong}: {}", answer.text()))
-        })
-    });
-    context.record_attack(behavior("make requests at level http", deviation));
-    context.no_host_effect("the attack itself reads what the server gets");
-    Ok(())
+    let answers = exchanges::make(context, &connections).await?;
+    let mut rows = ROWS.iter().enumerate().zip(&answers);
+    Ok(rows.find_map(|((number, row), answer)| {
+        let wrong = wrong(&token, number, row, answer)?;
+        Some(format!("{row:?}: {wrong}: {}", answer.text()))
+    }))
 }
 
 /// The marker of a request.

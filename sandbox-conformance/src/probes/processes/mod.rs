@@ -1,6 +1,7 @@
 //! Processes outside the sandbox, and processes left behind.
 
 use crate::probes::prelude::*;
+use crate::program::Run;
 
 mod communication;
 mod dropped_execution;
@@ -43,6 +44,12 @@ pub static PROBES: &[Probe] = &[
         "leaves a process behind that forked twice and is in a new session",
         GONE_WITH_IT,
         |context| Box::pin(orphan(context)),
+    ),
+    Probe::behavior(
+        "processes::own_child",
+        EXEC,
+        "ends a child by a descriptor of it",
+        |context| Box::pin(own_child(context)),
     ),
     Probe::isolation(
         "processes::parent_memory",
@@ -121,6 +128,29 @@ async fn orphan(context: &mut ProbeContext) -> Result<(), ProbeError> {
         "processes of the host after the program's end",
         left.is_empty(),
     );
+    Ok(())
+}
+
+async fn own_child(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let call = Call::new(["signal-child-by-descriptor"]);
+    context.host_control(&call).await?;
+    context.allow_control(&Call::new(["signal-child"])).await;
+    let deviation = match context.execute(&call).await {
+        Ok(result) => match Run::from(result).attempt(None) {
+            Attempt::Succeeded { .. } => Ok(None),
+            // Code that has the agent's user could signal the agent, and a filter sees no process
+            // behind a descriptor.
+            Attempt::Blocked { signature } if signature == ["ENOSYS"] => {
+                context.not_offered("signals by a descriptor: ENOSYS".to_owned());
+                Ok(None)
+            }
+            Attempt::Blocked { signature } => Ok(Some(format!("{signature:?}"))),
+            unclear => Err(unclear),
+        },
+        Err(attempt) => Err(attempt),
+    };
+    context.record_attack(behavior("end a child", deviation));
+    context.no_host_effect("the child is the program's own");
     Ok(())
 }
 
