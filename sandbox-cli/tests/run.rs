@@ -12,7 +12,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::{exit_code, program, run, run_text, sandbox, text};
+use common::{command, exit_code, program, run, run_text, sandbox, text};
 
 #[test]
 fn exit_code_is_that_of_the_program() {
@@ -126,8 +126,14 @@ fn standard_input_is_passed_completely() {
 fn standard_input_requires_interactive_option() {
     for (options, hint) in [("", true), ("-q", false), ("-n", false)] {
         let options = ["run", options].into_iter().filter(|one| !one.is_empty());
-        let output = sandbox(options.chain(["--", "cat"]))
-            .write_stdin("x")
+        let options: Vec<_> = options.chain(["--", "cat"]).collect();
+        // The command looks once, so the pipe has its data before.
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        writer.write_all(b"x").unwrap();
+        let mut command = command(&options);
+        let output = command
+            .stdin(reader)
+            .stderr(Stdio::piped())
             .output()
             .unwrap();
         assert_eq!((output.status.code(), output.stdout), (Some(0), Vec::new()));
