@@ -6,7 +6,7 @@ use simple_dns::rdata::{OPTCode, RData};
 use simple_dns::{CLASS, Name, Packet, PacketFlag, QCLASS, QTYPE, Question, RCODE, TYPE};
 
 use super::exchanges::{self, Exchange, ExchangeAnswer, Transport};
-use super::{names, offered, rules};
+use super::{names, rules};
 use crate::egress_server::EgressServer;
 use crate::name_server::OPEN;
 use crate::probes::prelude::*;
@@ -78,11 +78,9 @@ pub(super) fn answering() -> SandboxSetup {
 }
 
 pub(super) async fn compare(context: &mut ProbeContext) -> Result<(), ProbeError> {
-    names::controls(context)?;
-    if !offered(context).await {
+    if !names::prepared(context).await? {
         return Ok(());
     }
-    names::permitted(context).await;
     let deviation = ask_all(context).await;
     context.record_attack(behavior("ask the sandbox's name server", deviation));
     context.no_host_effect("questions stay in the sandbox");

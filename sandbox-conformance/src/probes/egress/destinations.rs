@@ -1,7 +1,7 @@
 //! Names and ports that rules allow and deny, and how connections to them end.
 
 use super::exchanges::{self, Exchange, ExchangeAnswer, Transport};
-use super::{names, offered, rules};
+use super::{names, rules};
 use crate::egress_server::{EgressServer, UNTIL_END};
 use crate::name_server::OPEN;
 use crate::probes::prelude::*;
@@ -98,11 +98,9 @@ pub(super) fn deciding() -> SandboxSetup {
 }
 
 pub(super) async fn compare(context: &mut ProbeContext) -> Result<(), ProbeError> {
-    names::controls(context)?;
-    if !offered(context).await {
+    if !names::prepared(context).await? {
         return Ok(());
     }
-    names::permitted(context).await;
     let token = context.token().to_owned();
     let marker = |number: usize| format!("{token}-{number}.");
     let exchanges: Vec<_> = ROWS

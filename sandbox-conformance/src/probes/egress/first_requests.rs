@@ -2,7 +2,7 @@
 
 use super::exchanges::{self, Exchange, Transport};
 use super::messages::Hello;
-use super::{names, offered, rules};
+use super::{names, rules};
 use crate::egress_server::EgressServer;
 use crate::name_server::OPEN;
 use crate::probes::prelude::*;
@@ -101,11 +101,9 @@ pub(super) fn asking() -> SandboxSetup {
 }
 
 pub(super) async fn compare(context: &mut ProbeContext) -> Result<(), ProbeError> {
-    names::controls(context)?;
-    if !offered(context).await {
+    if !names::prepared(context).await? {
         return Ok(());
     }
-    names::permitted(context).await;
     let token = context.token().to_owned();
     let marker = |number: usize| format!("{token}-{number}.");
     let port = EgressServer::get().named;

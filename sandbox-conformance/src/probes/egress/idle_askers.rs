@@ -5,7 +5,7 @@ use std::time::Duration;
 use simple_dns::TYPE;
 
 use super::messages::digits;
-use super::{answers, names, offered};
+use super::{answers, names};
 use crate::name_server::OPEN;
 use crate::probes::prelude::*;
 
@@ -16,11 +16,9 @@ const IDLE: &str = "18";
 const LIMIT: Duration = Duration::from_secs(10 + 5);
 
 pub(super) async fn wait_behind(context: &mut ProbeContext) -> Result<(), ProbeError> {
-    names::controls(context)?;
-    if !offered(context).await {
+    if !names::prepared(context).await? {
         return Ok(());
     }
-    names::permitted(context).await;
     let question = answers::question(1, &format!("behind.{OPEN}"), TYPE::A, false);
     let question = digits(&answers::framed(&question));
     let limit = LIMIT.as_millis().to_string();

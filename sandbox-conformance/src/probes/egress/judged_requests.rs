@@ -3,7 +3,7 @@
 use sandbox_core::policy::EgressRules;
 
 use super::exchanges::{self, Exchange, ExchangeAnswer, Transport};
-use super::{names, offered, rules};
+use super::{names, rules};
 use crate::egress_server::EgressServer;
 use crate::name_server::OPEN;
 use crate::probes::prelude::*;
@@ -134,11 +134,9 @@ pub(super) fn judging_later() -> SandboxSetup {
 }
 
 pub(super) async fn compare(context: &mut ProbeContext) -> Result<(), ProbeError> {
-    names::controls(context)?;
-    if !offered(context).await {
+    if !names::prepared(context).await? {
         return Ok(());
     }
-    names::permitted(context).await;
     let deviation = wrong_row(context).await;
     context.record_attack(behavior("make requests at level http", deviation));
     context.no_host_effect("the attack itself reads what the server gets");
@@ -146,11 +144,9 @@ pub(super) async fn compare(context: &mut ProbeContext) -> Result<(), ProbeError
 }
 
 pub(super) async fn compare_later(context: &mut ProbeContext) -> Result<(), ProbeError> {
-    names::controls(context)?;
-    if !offered(context).await {
+    if !names::prepared(context).await? {
         return Ok(());
     }
-    names::permitted(context).await;
     let all = all_rules();
     let changed = context.with_sandbox(async |sandbox| {
         let rules = EgressRules::parse(all.iter().map(String::as_str))?;

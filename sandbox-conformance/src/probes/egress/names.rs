@@ -117,6 +117,16 @@ pub(super) fn controls(context: &mut ProbeContext) -> Result<(), ProbeError> {
     Markers::of(context).host_control(context)
 }
 
+/// The host control and the allow control. `false` if the backend offers no rules.
+pub(super) async fn prepared(context: &mut ProbeContext) -> Result<bool, ProbeError> {
+    controls(context)?;
+    let is_offered = offered(context).await;
+    if is_offered {
+        permitted(context).await;
+    }
+    Ok(is_offered)
+}
+
 /// Allow control: connects to a name below [`OPEN`].
 pub(super) async fn permitted(context: &mut ProbeContext) {
     Markers::of(context).allow_control(context, OPEN).await;

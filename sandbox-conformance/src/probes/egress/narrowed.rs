@@ -4,7 +4,7 @@ use sandbox_core::ErrorKind;
 use sandbox_core::policy::EgressRules;
 
 use super::exchanges::{self, Exchange, Transport};
-use super::{names, offered, rules};
+use super::{names, rules};
 use crate::egress_server::EgressServer;
 use crate::name_server::OPEN;
 use crate::probes::prelude::*;
@@ -71,11 +71,9 @@ pub(super) fn ceiling() -> SandboxSetup {
 }
 
 pub(super) async fn compare(context: &mut ProbeContext) -> Result<(), ProbeError> {
-    names::controls(context)?;
-    if !offered(context).await {
+    if !names::prepared(context).await? {
         return Ok(());
     }
-    names::permitted(context).await;
     let deviation = context.with_sandbox(async |sandbox| {
         let handle = sandbox.handle();
         let open = format!("*.{OPEN}:{} tcp private", EgressServer::get().open);

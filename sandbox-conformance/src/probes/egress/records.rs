@@ -11,7 +11,7 @@ use sandbox_core::{DenialKind, ExecRequest, SandboxHandle};
 use serde_json::Value;
 
 use super::exchanges::{self, Exchange, Transport};
-use super::{names, offered, rules};
+use super::{names, rules};
 use crate::egress_server::EgressServer;
 use crate::name_server::OPEN;
 use crate::probes::prelude::*;
@@ -49,11 +49,9 @@ fn all_rules() -> [String; 4] {
 }
 
 pub(super) async fn compare(context: &mut ProbeContext) -> Result<(), ProbeError> {
-    names::controls(context)?;
-    if !offered(context).await {
+    if !names::prepared(context).await? {
         return Ok(());
     }
-    names::permitted(context).await;
     let exchanges = exchanges_of(context.token());
     let expected = expected(&exchanges);
     let deviation = match recorded_run(context, &exchanges).await {

@@ -4,7 +4,7 @@ use simple_dns::TYPE;
 
 use super::answers::{EXACT, PORT, SERVER, question};
 use super::exchanges::{self, Exchange, Transport};
-use super::{names, offered};
+use super::names;
 use crate::probes::prelude::*;
 
 /// The codes of answers: RFC 1035, section 4.1.1.
@@ -123,11 +123,9 @@ fn set_end(message: &mut [u8], class: u8) {
 }
 
 pub(super) async fn compare(context: &mut ProbeContext) -> Result<(), ProbeError> {
-    names::controls(context)?;
-    if !offered(context).await {
+    if !names::prepared(context).await? {
         return Ok(());
     }
-    names::permitted(context).await;
     let deviation = ask_all(context).await;
     context.record_attack(behavior("ask in unusual ways", deviation));
     context.no_host_effect("questions stay in the sandbox");
