@@ -401,7 +401,9 @@ impl ConnectionShared {
                     return Ok(());
                 };
                 let end = if frame.header.kind == FrameKind::Exited {
-                    StreamEnd::Exited(ExitReport::decode(whole)?)
+                    let report = ExitReport::decode(whole)?;
+                    inbox.check_totals(&report)?;
+                    StreamEnd::Exited(report)
                 } else {
                     StreamEnd::Failed(Failure::decode(whole)?)
                 };

@@ -122,6 +122,17 @@ impl Inbox {
         Ok(())
     }
 
+    /// Checks that all output that the agent read has arrived.
+    pub(crate) fn check_totals(&self, report: &ExitReport) -> Result<(), ProtocolError> {
+        let state = self.lock();
+        let received = (state.stdout.received, state.stderr.received);
+        if received == (report.stdout_total, report.stderr_total) {
+            Ok(())
+        } else {
+            Err(ProtocolError::BadValue("total of an execution's output"))
+        }
+    }
+
     /// Ends the stream. Only the first end counts.
     pub(crate) fn end(&self, end: StreamEnd) {
         let mut state = self.lock();

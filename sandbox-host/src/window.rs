@@ -13,6 +13,8 @@ pub(crate) struct Window {
     pub(crate) credit: u64,
     /// Bytes that were consumed but not granted again yet.
     pub(crate) owed: u64,
+    /// Bytes that arrived in all.
+    pub(crate) received: u64,
     /// Credit is granted in pieces of at least this many bytes. So an agent that sends single bytes
     /// does not fill the host's queue with grants.
     smallest_grant: u64,
@@ -28,6 +30,7 @@ impl Window {
         Self {
             credit: window as u64,
             owed: 0,
+            received: 0,
             smallest_grant: window as u64 / 4,
         }
     }
@@ -37,6 +40,7 @@ impl Window {
             .credit
             .checked_sub(bytes)
             .ok_or(ProtocolError::CreditExceeded)?;
+        self.received += bytes;
         Ok(())
     }
 

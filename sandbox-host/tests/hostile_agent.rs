@@ -9,7 +9,7 @@ use fake::{
     ClientRole, Count, FakeAgent, assert_ended, assert_unknown_and_destroyed, client_of, exec,
     frame, report, request, sandbox, unknown_reason,
 };
-use sandbox_agent::protocol::{ExitKind, FrameKind, WINDOW, encode_frame};
+use sandbox_agent::protocol::{ExitKind, ExitReport, FrameKind, WINDOW, encode_frame};
 use sandbox_core::spi::Instance;
 use sandbox_core::{ArtifactLimits, Outcome};
 
@@ -123,7 +123,7 @@ async fn endless_list_is_truncated() {
 async fn survivors_end_the_sandbox() {
     let (instance, destroyed) = sandbox(|mut agent| async move {
         let stream = agent.wait_for(FrameKind::Exec).await.unwrap();
-        let survived = sandbox_agent::protocol::ExitReport {
+        let survived = ExitReport {
             survivors: 1,
             ..report(ExitKind::Exited(0))
         };
@@ -156,7 +156,13 @@ async fn single_bytes_are_granted_in_batches() {
                 // So that the host takes them one by one.
                 tokio::task::yield_now().await;
             }
-            agent.exit(stream, ExitKind::Killed).await;
+            let report = ExitReport {
+                stdout_total: BYTES as u64,
+                ..ExitReport::of(ExitKind::Killed)
+            };
+            agent
+                .frame(stream, FrameKind::Exited, &report.encode())
+                .await;
             // The request of the next execution follows all credits of this one.
             let mut credits = 0;
             while let Some((_, kind, _)) = agent.next().await {

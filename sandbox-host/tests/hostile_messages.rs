@@ -213,8 +213,6 @@ async fn report_numbers_are_passed_on() {
     let (instance, _destroyed) = sandbox(|mut agent| async move {
         let stream = agent.wait_for(FrameKind::Exec).await.unwrap();
         let false_report = sandbox_agent::protocol::ExitReport {
-            stdout_total: u64::MAX,
-            stderr_total: u64::MAX,
             stragglers: u32::MAX,
             cpu_us: u64::MAX,
             max_rss_kib: u64::MAX,
@@ -231,6 +229,28 @@ async fn report_numbers_are_passed_on() {
     })
     .await;
     assert_eq!(exec(&instance).await.outcome, Outcome::Exited { code: 255 });
+}
+
+#[tokio::test]
+async fn totals_that_differ_from_the_output_end_the_sandbox() {
+    for (stdout_total, stderr_total) in [(0, 2), (4, 2), (3, 1), (3, u64::MAX), (2, 3)] {
+        let (instance, destroyed) = sandbox(move |mut agent| async move {
+            let stream = agent.wait_for(FrameKind::Exec).await.unwrap();
+            agent.frame(stream, FrameKind::Stdout, b"out").await;
+            agent.frame(stream, FrameKind::Stderr, b"er").await;
+            let false_report = sandbox_agent::protocol::ExitReport {
+                stdout_total,
+                stderr_total,
+                ..report(ExitKind::Exited(0))
+            };
+            agent
+                .frame(stream, FrameKind::Exited, &false_report.encode())
+                .await;
+            agent.stall().await;
+        })
+        .await;
+        assert_unknown_and_destroyed(&instance, &destroyed, "total of an execution's output").await;
+    }
 }
 
 /// Runs a future on its own runtime, because proptest calls ordinary functions.

@@ -242,16 +242,23 @@ async fn until_stopped(pods: &Api<Pod>, target: &PodRef) -> Result<()> {
 
 /// Whether a pod has ended while a container of it still runs.
 fn is_stopping(pod: &Pod) -> bool {
-    let Some(status) = &pod.status else {
-        return false;
-    };
-    let has_ended = matches!(status.phase.as_deref(), Some("Failed" | "Succeeded"));
-    let mut states = status
-        .container_statuses
+    let phase = pod
+        .status
+        .as_ref()
+        .and_then(|status| status.phase.as_deref());
+    matches!(phase, Some("Failed" | "Succeeded")) && container_runs(pod)
+}
+
+/// Whether the kubelet reports that a container of the pod runs.
+pub(crate) fn container_runs(pod: &Pod) -> bool {
+    let containers = pod
+        .status
         .iter()
+        .flat_map(|status| &status.container_statuses);
+    let mut states = containers
         .flatten()
         .filter_map(|container| container.state.as_ref());
-    has_ended && states.any(|state| state.running.is_some())
+    states.any(|state| state.running.is_some())
 }
 
 /// The image of the sandbox container, as the node reports it.

@@ -112,9 +112,9 @@ pub enum ExitKind {
 pub struct ExitReport {
     /// How the main process ended.
     pub kind: ExitKind,
-    /// Bytes read from standard output.
+    /// Bytes read from standard output, all of which were sent before this report.
     pub stdout_total: u64,
-    /// Bytes read from standard error.
+    /// As `stdout_total`, for standard error.
     pub stderr_total: u64,
     /// Processes that outlived the main process, or the kill, and were killed.
     pub stragglers: u32,

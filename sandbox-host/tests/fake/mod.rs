@@ -1,7 +1,7 @@
 //! An agent that a test controls, and the host's client of it.
 #![allow(dead_code, reason = "each test program uses a part")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -82,6 +82,8 @@ impl OutputSink for Count {
 pub struct FakeAgent {
     pub stream: DuplexStream,
     buffer: FrameBuffer,
+    /// Bytes of standard output and standard error that [`Self::frame`] sent, by stream.
+    sent: HashMap<u32, [u64; 2]>,
 }
 
 impl FakeAgent {
@@ -89,6 +91,7 @@ impl FakeAgent {
         Self {
             stream,
             buffer: FrameBuffer::new(),
+            sent: HashMap::new(),
         }
     }
 
@@ -119,12 +122,30 @@ impl FakeAgent {
     }
 
     pub async fn frame(&mut self, stream: u32, kind: FrameKind, payload: &[u8]) -> bool {
+        let sent = self.sent.entry(stream).or_default();
+        match kind {
+            FrameKind::Stdout => sent[0] += payload.len() as u64,
+            FrameKind::Stderr => sent[1] += payload.len() as u64,
+            _ => {}
+        }
         self.raw(&frame(stream, kind, payload)).await
     }
 
-    /// Reports the end of an execution.
+    /// Reports the end of an execution, with the output that was sent.
     pub async fn exit(&mut self, stream: u32, kind: ExitKind) -> bool {
-        self.frame(stream, FrameKind::Exited, &exited(kind)).await
+        let report = self.report(stream, kind);
+        self.frame(stream, FrameKind::Exited, &report.encode())
+            .await
+    }
+
+    /// The report of an end, with the output that was sent.
+    pub fn report(&self, stream: u32, kind: ExitKind) -> ExitReport {
+        let [stdout_total, stderr_total] = self.sent.get(&stream).copied().unwrap_or_default();
+        ExitReport {
+            stdout_total,
+            stderr_total,
+            ..report(kind)
+        }
     }
 
     pub async fn raw(&mut self, bytes: &[u8]) -> bool {

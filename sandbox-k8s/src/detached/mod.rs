@@ -31,9 +31,9 @@ use crate::pod::{self, PodRef};
 use crate::{TIER, labels, pool};
 use secret::PodLocation;
 
-/// How long a removed pod may take to end. A kubelet grants each pod 2 s and polls every second; on
-/// busy nodes more than 15 s were observed.
-const TERMINATION_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a removed pod may take to end. A kubelet that missed a container's end frees the pod
+/// when it next collects containers, once a minute (<https://github.com/kubernetes/kubernetes/issues/59456>).
+const TERMINATION_TIMEOUT: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(200);
 
 /// The detached sandboxes of a namespace.
@@ -144,9 +144,9 @@ impl DetachedPods<'_> {
         pod::remove(&self.cluster.pods(), &target).await?;
         // Code runs until the kubelet has stopped the pod.
         match self.wait_until_gone(name, &target).await? {
-            true => Ok(()),
-            false => {
-                let context = format!("{name:?}: {}", still_there());
+            None => Ok(()),
+            Some(still_there) => {
+                let context = format!("{name:?}: {still_there}");
                 Err(Error::new(ErrorKind::Io, "remove sandbox", context)
                     .on(TIER)
                     .with_fix("see whether its node answers (`kubectl get nodes`)"))
@@ -165,8 +165,8 @@ impl DetachedPods<'_> {
         };
         if is_terminating(&pod) {
             return match self.wait_until_gone(name, &pod::reference(&pod)?).await? {
-                true => Ok(()),
-                false => Err(name_is_taken(TIER, name, false).with_source(still_there())),
+                None => Ok(()),
+                Some(still_there) => Err(name_is_taken(TIER, name, false).with_source(still_there)),
             };
         }
         match DetachedState::of(&pod) {
@@ -179,16 +179,20 @@ impl DetachedPods<'_> {
         }
     }
 
-    /// Waits until a removed pod has ended; `false` after the timeout.
-    async fn wait_until_gone(&self, name: &str, target: &PodRef) -> Result<bool> {
+    /// Waits until a removed pod has ended. Returns its state after the timeout.
+    async fn wait_until_gone(&self, name: &str, target: &PodRef) -> Result<Option<String>> {
         let deadline = Instant::now() + TERMINATION_TIMEOUT;
-        while Instant::now() < deadline {
+        loop {
             match self.pod(name).await? {
-                Some(pod) if PodRef::of(&pod).as_ref() == Some(target) => sleep(POLL).await,
-                _ => return Ok(true),
+                Some(pod) if PodRef::of(&pod).as_ref() == Some(target) => {
+                    if Instant::now() >= deadline {
+                        return Ok(Some(still_there(&pod)));
+                    }
+                    sleep(POLL).await;
+                }
+                _ => return Ok(None),
             }
         }
-        Ok(false)
     }
 
     /// The pod of a running sandbox.
@@ -215,8 +219,12 @@ impl DetachedPods<'_> {
     }
 }
 
-fn still_there() -> String {
-    format!("its pod was removed and has not ended in {TERMINATION_TIMEOUT:?}")
+fn still_there(pod: &Pod) -> String {
+    let container = match pod::container_runs(pod) {
+        true => "its container still runs",
+        false => "its container has ended",
+    };
+    format!("its pod was removed and has not ended in {TERMINATION_TIMEOUT:?}; {container}")
 }
 
 fn incomplete(name: &str) -> Error {
