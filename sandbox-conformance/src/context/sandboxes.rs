@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use sandbox_core::support::Support;
 use sandbox_core::{CapabilityPolicy, Error, SandboxClient, SandboxSpec};
 
 use super::{ProbeContext, SlotRole};
@@ -33,16 +34,36 @@ impl ProbeContext {
         change: impl FnOnce(&mut CapabilityPolicy, &mut SandboxSpec),
         plan_only: bool,
     ) -> Result<(), Error> {
+        let (client, spec) = self.changed(change)?;
+        if plan_only {
+            return client.plan(&spec).map(drop);
+        }
+        client.create(&spec).await?.kill().await
+    }
+
+    /// What the backend says to a changed policy and specification. Creates nothing.
+    ///
+    /// # Errors
+    ///
+    /// As of [`SandboxClient::check`].
+    pub async fn check(
+        &self,
+        change: impl FnOnce(&mut CapabilityPolicy, &mut SandboxSpec),
+    ) -> Result<Support, Error> {
+        let (client, spec) = self.changed(change)?;
+        client.check(&spec).await
+    }
+
+    fn changed(
+        &self,
+        change: impl FnOnce(&mut CapabilityPolicy, &mut SandboxSpec),
+    ) -> Result<(SandboxClient, SandboxSpec), Error> {
         let (client, mut spec) = self.pool.client_and_spec(&self.attack_slot, &[])?;
         // Sizes that only make room for many pods could exceed a changed policy.
         (spec.memory, spec.cpus) = (None, None);
         let mut policy = client.policy().clone();
         change(&mut policy, &mut spec);
-        let client = self.pool.target().client(policy)?;
-        if plan_only {
-            return client.plan(&spec).map(drop);
-        }
-        client.create(&spec).await?.kill().await
+        Ok((self.pool.target().client(policy)?, spec))
     }
 
     /// Creates a sandbox that no other probe uses. The caller ends it.

@@ -11,6 +11,7 @@ use crate::probes::prelude::*;
 
 mod clients;
 mod ends_in_time;
+mod failed;
 
 /// The probes of this area.
 pub static PROBES: &[Probe] = &[
@@ -31,6 +32,12 @@ pub static PROBES: &[Probe] = &[
     )
     .waits()
     .version(2),
+    Probe::behavior(
+        "detached::failed_creation",
+        DETACHED,
+        "creates a detached sandbox with a limit that no kernel takes, and then one with its name",
+        |context| Box::pin(failed::run(context)),
+    ),
     Probe::behavior(
         "detached::found_by_name",
         DETACHED,

@@ -17,6 +17,7 @@ mod narrowed;
 mod own_addresses;
 mod records;
 mod redirected;
+mod reported;
 mod revoked;
 mod secrets;
 mod unusual_questions;
@@ -258,6 +259,13 @@ pub static PROBES: &[Probe] = &[
         |context| Box::pin(redirected::follow(context)),
     )
     .setup(|_| with_rules()),
+    Probe::behavior(
+        "egress::reported",
+        EGRESS,
+        "reads what a report names for rules of each level, with and without a wildcard",
+        |context| Box::pin(reported::run(context)),
+    )
+    .setup(|_| with_rules()),
     Probe::isolation(
         "egress::revoked_address",
         EGRESS,
@@ -297,14 +305,14 @@ pub static PROBES: &[Probe] = &[
     Probe::behavior(
         "egress::secret_for_signatures",
         EGRESS,
-        "signs requests, as SDKs of AWS do, in headers and in URLs, with a secret for one host, to it \
-         and to another one",
+        "signs requests in eighteen ways, as SDKs of AWS do, with a secret for one host and with \
+         another key, and sends them to it and to another one",
         |context| {
             let kind = secrets::Use::Signature;
             Box::pin(secrets::arrives_at_its_host(context, kind))
         },
     )
-    .version(2)
+    .version(3)
     .setup(|_| secrets::with_secret()),
     Probe::behavior(
         "egress::special_addresses",

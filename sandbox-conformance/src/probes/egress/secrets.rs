@@ -13,57 +13,7 @@ use crate::probes::prelude::*;
 /// The variable with the secret.
 const SECRET: &str = "PROBE_KEY";
 
-/// Makes one request with the secret to each host, and prints the status of each answer and the
-/// variable. The secret is in a header, a query or a body, or it is the key of a signature. Only
-/// sandboxes know the names of the hosts, so the host control sets `PROBE_SERVER`.
-const PROGRAM: &str = "
-import base64, hashlib, hmac, http.client, json, os, socket, sys, urllib.parse
-port = sys.argv[1]
-key = os.environ['PROBE_KEY']
-sha256 = lambda text: hashlib.sha256(text.encode()).hexdigest()
-date, scope = '20150830T123600Z', '20150830/us-east-1/sts/aws4_request'
-def signature(query, headers, signed):
-    canonical = f'GET\\n/\\n{query}\\n{headers}\\n{signed}\\n{sha256(\"\")}'
-    derived = ('AWS4' + key).encode()
-    for part in scope.split('/') + ['\\n'.join(['AWS4-HMAC-SHA256', date, scope, sha256(canonical)])]:
-        derived = hmac.new(derived, part.encode(), hashlib.sha256).digest()
-    return derived.hex()
-def signed(host):
-    made = signature('', f'host:{host}\\nx-amz-date:{date}\\n', 'host;x-amz-date')
-    credential = f'Credential=probe/{scope}, SignedHeaders=host;x-amz-date'
-    return {'X-Amz-Date': date, 'Authorization': f'AWS4-HMAC-SHA256 {credential}, Signature={made}'}
-def presigned(host):
-    query = urllib.parse.urlencode({'Action': 'GetCallerIdentity', 'X-Amz-Algorithm': 'AWS4-HMAC-SHA256',
-        'X-Amz-Credential': f'probe/{scope}', 'X-Amz-Date': date, 'X-Amz-Expires': '60',
-        'X-Amz-SignedHeaders': 'host'})
-    return '/?' + query + '&X-Amz-Signature=' + signature(query, f'host:{host}\\n', 'host')
-for target in sys.argv[2:]:
-    kind, name, marker = target.split('=')
-    host, method, path, headers, body = f'{name}:{port}', 'GET', '/', {}, None
-    if kind == 'header':
-        headers = {'Authorization': key}
-    elif kind == 'basic':
-        headers = {'Authorization': 'Basic ' + base64.b64encode(f'user:{key}'.encode()).decode()}
-    elif kind == 'query':
-        path = '/?' + urllib.parse.urlencode({'a': '1', 'key': key})
-    elif kind == 'form':
-        method, body = 'POST', urllib.parse.urlencode({'a': '1', 'key': key})
-        headers = {'Content-Type': 'application/x-www-form-urlencoded'}
-    elif kind == 'json':
-        method, body = 'POST', json.dumps({'key': key})
-        headers = {'Content-Type': 'application/json; charset=utf-8'}
-    elif kind == 'signature':
-        headers = signed(host)
-    elif kind == 'presigned':
-        path = presigned(host)
-    connection = http.client.HTTPSConnection(name, int(port), timeout=20)
-    if 'PROBE_SERVER' in os.environ:
-        to = os.environ['PROBE_SERVER'], int(port)
-        connection._create_connection = lambda *_: socket.create_connection(to)
-    connection.request(method, path, body, headers={**headers, 'X-Probe': marker})
-    print(connection.getresponse().status)
-print(key)
-";
+const PROGRAM: &str = include_str!("secret.py");
 
 /// How code uses the secret, in one request or several.
 #[derive(Clone, Copy)]
@@ -77,20 +27,60 @@ pub(super) enum Use {
 }
 
 impl Use {
-    /// What the program makes.
+    /// Requests with the secret, which its host gets and another one does not.
     fn kinds(self) -> &'static [&'static str] {
         match self {
             Self::Header => &["header"],
             Self::Everywhere => &["header", "basic", "query", "form", "json"],
-            Self::Signature => &["signature", "presigned"],
+            Self::Signature => &[
+                "signature",
+                "presigned",
+                "sent-path",
+                "normalized-path",
+                "encoded-path",
+                "signed-query",
+                "signed-header",
+                "signed-body",
+                "secret-in-signed-body",
+                "presigned-for-s3",
+                "own-beside-secret",
+            ],
         }
     }
 
-    /// The program's words for its requests to a host.
-    fn targets(self, name: &str, marker: &str) -> Vec<String> {
-        let target = |kind| format!("{kind}={name}={marker}");
-        self.kinds().iter().map(target).collect()
+    /// Requests that no host gets, because the host of the sandbox would break their signature.
+    fn refused(self) -> &'static [&'static str] {
+        match self {
+            Self::Header | Self::Everywhere => &[],
+            Self::Signature => &[
+                "own-over-secret",
+                "own-over-body",
+                "chunks",
+                "other-algorithm",
+                "no-date",
+                "two",
+            ],
+        }
     }
+
+    /// Requests without a secret, which every host gets.
+    fn without(self) -> &'static [&'static str] {
+        match self {
+            Self::Header | Self::Everywhere => &[],
+            Self::Signature => &["own"],
+        }
+    }
+
+    /// Requests that reach the secret's host.
+    fn passed(self) -> Vec<&'static str> {
+        [self.kinds(), self.without()].concat()
+    }
+}
+
+/// The program's words for requests to a host.
+fn targets(kinds: &[&str], name: &str, marker: &str) -> Vec<String> {
+    let target = |kind| format!("{kind}={name}={marker}");
+    kinds.iter().map(target).collect()
 }
 
 /// Two names lead to the same server, and each has a rule at level `http`.
@@ -129,13 +119,18 @@ pub(super) async fn arrives_at_its_host(
     if !offered(context).await {
         return Ok(());
     }
-    let targets = [
-        kind.targets(&owner(), &code),
-        kind.targets(&another(), &denied),
-    ]
-    .concat();
-    let allowed = kind.kinds().len();
-    let request = sending(&targets);
+    let (passed, refused) = (kind.passed(), kind.refused());
+    let to_owner = [&passed, refused].concat();
+    let to_another = [kind.kinds(), refused].concat();
+    let requests = [
+        targets(&to_owner, &owner(), &code),
+        targets(&to_another, &another(), &denied),
+    ];
+    let expected = [
+        vec!["200"; passed.len()],
+        vec!["403"; refused.len() + to_another.len()],
+    ];
+    let request = sending(&requests.concat());
     let request = request.secret_for(SECRET, &*value, [format!("{}:{port}", owner())]);
     feature(context, "send the secret to two hosts", async |sandbox| {
         let result = sandbox.handle().exec(&request).await?;
@@ -146,14 +141,11 @@ pub(super) async fn arrives_at_its_host(
             let output = result.output();
             return Ok(Some(format!("{}: {output}", result.outcome)));
         };
-        let (to_owner, to_another) = statuses.split_at(allowed.min(statuses.len()));
         Ok(if *shown == value {
             Some("code sees the value".to_owned())
-        } else if to_another.contains(&"200") {
-            Some("another host gets the request".to_owned())
         } else if arrived != wanted {
             Some(format!("the host got {arrived:?} instead of {wanted:?}"))
-        } else if to_owner != vec!["200"; allowed] || to_another != vec!["403"; allowed] {
+        } else if statuses != expected.concat() {
             Some(format!("the answers are {statuses:?}"))
         } else {
             None
@@ -173,14 +165,14 @@ async fn host_sends(
     marker: &str,
 ) -> Vec<String> {
     let run = tokio::process::Command::new("/usr/bin/python3")
-        .args(arguments(&kind.targets(&owner(), marker)))
+        .args(arguments(&targets(&kind.passed(), &owner(), marker)))
         .env(SECRET, value)
         .env("PROBE_SERVER", "127.0.0.1")
         .output()
         .await;
     let arrived = arrived(marker);
     let failure = match run {
-        Ok(run) if run.status.success() && arrived.len() == kind.kinds().len() => None,
+        Ok(run) if run.status.success() && arrived.len() == kind.passed().len() => None,
         Ok(run) => Some(String::from_utf8_lossy(&run.stderr).into_owned()),
         Err(error) => Some(error.to_string()),
     };
@@ -242,7 +234,7 @@ async fn used_again(
     value: &str,
     [first, later]: [String; 2],
 ) -> Deviation {
-    let target = |marker: &str| Use::Header.targets(&owner(), marker);
+    let target = |marker: &str| targets(Use::Header.kinds(), &owner(), marker);
     let hosts = [format!("{}:{}", owner(), EgressServer::get().secure)];
     let request = sending(&target(&first)).secret_for(SECRET, value, hosts);
     let result = sandbox.exec(&request).await?;

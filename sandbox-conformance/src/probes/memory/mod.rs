@@ -74,6 +74,13 @@ pub static PROBES: &[Probe] = &[
         },
     )
     .setup(small),
+    // Otherwise a host that is short of memory ends the sandbox, and not the execution.
+    Probe::behavior(
+        "memory::preferred_victim",
+        MEMORY,
+        "reads with which preference the kernel ends its process where memory is short",
+        |context| Box::pin(preferred_victim(context)),
+    ),
     Probe::behavior(
         "memory::reported",
         MEMORY,
@@ -135,6 +142,23 @@ const HELD_BY_KERNEL: &[ExpectedDenial] = &[
 
 fn memory_of_64_mib(_: &HostFixture) -> SandboxSetup {
     SandboxSetup::with(|policy| policy.memory = Some(ByteSize::mib(64)))
+}
+
+async fn preferred_victim(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let path = "/proc/self/oom_score_adj";
+    let of_host = std::fs::read(path)?;
+    // The highest value (OOM_SCORE_ADJ_MAX).
+    let [of_host, highest] = [&of_host[..], b"1000\n"].map(crate::program::fingerprint);
+    let read = Call::new(["read", path]);
+    context.host_control(&read.clone().expect(of_host)).await?;
+    context.allow_control(&Call::new(["alive"])).await;
+    let result = context.execute(&read).await.map(|result| {
+        let wanted = format!("result=value:{highest}\n");
+        (result.stdout_text() != wanted).then(|| format!("{}: {}", result.outcome, result.output()))
+    });
+    context.record_attack(behavior("read its value", result));
+    context.no_host_effect("the value is the process's own");
+    Ok(())
 }
 
 async fn reported(context: &mut ProbeContext) -> Result<(), ProbeError> {
