@@ -80,7 +80,8 @@ pub static PROBES: &[Probe] = &[
         MEMORY,
         "reads with which preference the kernel ends its process where memory is short",
         |context| Box::pin(preferred_victim(context)),
-    ),
+    )
+    .setup(memory_of_64_mib),
     Probe::behavior(
         "memory::reported",
         MEMORY,
