@@ -11,11 +11,12 @@ use crate::runtime::Errno;
 
 use crate::ProbeArguments;
 use crate::call::{
-    AT_FDCWD, O_CREAT, O_EXCL, O_NONBLOCK, O_RDONLY, O_TRUNC, O_WRONLY, close, open, unlink,
+    AT_FDCWD, O_CREAT, O_EXCL, O_NONBLOCK, O_RDONLY, O_TRUNC, O_WRONLY, close, now, open, unlink,
     write_all,
 };
 use crate::call_result::{CallResult, Denied, any, done};
 use crate::kernel;
+use crate::runtime::stat::stat_at;
 
 const MOST: usize = 1 << 20;
 
@@ -218,6 +219,21 @@ pub fn own_attributes(path: &CStr) -> CallResult {
     let result = attributes(path);
     unlink(path);
     result
+}
+
+/// Renames a folder as soon as its entries change.
+pub fn rename_changed(from: &CStr, to: &CStr) -> CallResult {
+    let changed = || {
+        stat_at(AT_FDCWD, from, 0).map(|it| (it.modification_seconds, it.modification_nanoseconds))
+    };
+    let first = changed()?;
+    let end = now() + 10_000;
+    while changed()? == first {
+        if now() > end {
+            return Err(Denied::Word("unchanged"));
+        }
+    }
+    rename(from, to)
 }
 
 pub fn rename(from: &CStr, to: &CStr) -> CallResult {

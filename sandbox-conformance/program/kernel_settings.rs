@@ -9,6 +9,8 @@ use core::ffi::CStr;
 use crate::runtime::Errno;
 
 use crate::runtime::directory::{Directory, EntryKind};
+use crate::runtime::fs::AT_FDCWD;
+use crate::runtime::stat::stat_at;
 
 use crate::call::{O_NONBLOCK, O_RDONLY, O_WRONLY, close, open};
 use crate::call_result::{CallResult, Denied, done, give_up};
@@ -78,6 +80,15 @@ pub fn add_key(description: &CStr) -> CallResult {
     let key = kernel!(ADD_KEY, c"user", description, content, 1usize, USER_KEYRING)?;
     kernel!(KEYCTL, SET_TIMEOUT, key, SECONDS)?;
     done()
+}
+
+/// Whether a path below `/proc` is procfs's own, and not what is mounted over it.
+pub fn unmasked(path: &CStr) -> CallResult {
+    let device = |path| stat_at(AT_FDCWD, path, 0).map(|found| found.device);
+    match device(path)? == device(c"/proc")? {
+        true => done(),
+        false => Err(Denied::Word("masked")),
+    }
 }
 
 /// Whether /proc/keys lists a key with this description.

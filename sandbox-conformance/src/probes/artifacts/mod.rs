@@ -40,11 +40,12 @@ pub static PROBES: &[Probe] = &[
     Probe::behavior(
         "artifacts::file",
         ARTIFACT_EXPORT_PATHS,
-        "exports files of 70,000 bytes and of 5 MiB, and compares content, size and hash",
+        "exports files of 70,000 bytes and of 5 MiB, one of them from a folder that only its export \
+         path names, and compares content, size and hash",
         |context| Box::pin(file(context)),
     )
-    .version(2)
-    .setup(exporting),
+    .version(3)
+    .setup(exporting_own),
     Probe::behavior(
         "artifacts::hidden",
         ARTIFACT_EXPORT_PATHS,
@@ -129,6 +130,17 @@ fn exporting(fixture: &HostFixture) -> SandboxSetup {
     SandboxSetup::with(|policy| policy.artifact_export_paths = vec![path])
 }
 
+/// A folder that sandboxes have because an export path names it.
+const OWN_FOLDER: &str = "/conformance/results";
+
+/// A sandbox that may export text files from two folders.
+fn exporting_own(fixture: &HostFixture) -> SandboxSetup {
+    let mut setup = exporting(fixture);
+    let own = format!("{OWN_FOLDER}/*.txt");
+    setup.policy.artifact_export_paths.push(own);
+    setup
+}
+
 /// A sandbox that may export every file below a folder.
 fn exporting_all(fixture: &HostFixture) -> SandboxSetup {
     let path = format!("{}/**", fixture.export_folder());
@@ -182,10 +194,10 @@ const SIZES: [usize; 2] = [70_000, 5 << 20];
 
 async fn file(context: &mut ProbeContext) -> Result<(), ProbeError> {
     let output = context.output_folder()?;
-    let folder = context.fixture().export_folder();
+    let folders = [OWN_FOLDER, &context.fixture().export_folder()];
     let name = |size: usize| format!("{}-{size}.txt", context.token());
     let names = SIZES.map(name);
-    for (name, size) in names.iter().zip(SIZES) {
+    for ((name, size), folder) in names.iter().zip(SIZES).zip(folders) {
         make(
             context,
             &format!("{folder}/{name}"),

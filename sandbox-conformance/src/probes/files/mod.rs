@@ -9,6 +9,7 @@ mod copy_limits;
 mod entries;
 mod large;
 mod modes;
+mod moved;
 mod names;
 mod put_over_reader;
 
@@ -68,6 +69,13 @@ pub static PROBES: &[Probe] = &[
         |context| Box::pin(modes::run(context)),
     )
     .version(2),
+    Probe::behavior(
+        "files::moved",
+        FILES,
+        "removes a folder while a program moves a part of it elsewhere, and looks for what the \
+         removal took along there",
+        |context| Box::pin(moved::run(context)),
+    ),
     Probe::behavior(
         "files::names",
         FILES,

@@ -4,6 +4,7 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 
 use crate::probes::prelude::*;
 
+mod keys;
 mod limits_of_another;
 
 /// The probes of this area.
@@ -141,8 +142,16 @@ pub static PROBES: &[Probe] = &[
         "kernel::key_names",
         PRIVILEGES,
         "looks in /proc/keys for a key that the host has just added to its user's key ring",
-        UNSEEN,
-        |context| Box::pin(key_names(context)),
+        keys::UNSEEN,
+        |context| Box::pin(keys::names(context)),
+    ),
+    // A second layer: the kernel shows a key to its user, and to nobody else.
+    Probe::isolation(
+        "kernel::key_list",
+        PRIVILEGES,
+        "compares the device of /proc/keys with that of /proc, to see whether it is hidden",
+        keys::HIDDEN,
+        |context| Box::pin(same_call(context, Call::new(["alive"]), keys::shown())),
     ),
     // No namespace separates keyrings.
     Probe::isolation(
@@ -408,30 +417,6 @@ const DEVICES: &[ExpectedDenial] = &[
     denied("EPERM", "device cgroup"),
     denied("EROFS", "read-only mount"),
 ];
-
-const UNSEEN: &[ExpectedDenial] = &[
-    denied("absent", "key of another user"),
-    denied("EACCES", "masked, or Landlock"),
-    denied(
-        "ENOENT",
-        "the sandbox's file system does not contain the list",
-    ),
-];
-
-async fn key_names(context: &mut ProbeContext) -> Result<(), ProbeError> {
-    let name = format!("sandbox-probe-{}", context.token());
-    // The key expires after a minute.
-    let added = host::run(&context.fixture().program(), &Call::new(["add-key", &name])).await?;
-    if !added.attempt(None).is_success() {
-        return Err(ProbeError::new("the host's kernel accepts no key"));
-    }
-    same_call(
-        context,
-        Call::new(["alive"]),
-        Call::new(["key-shown", name.as_str()]),
-    )
-    .await
-}
 
 /// Device nodes that every program may expect.
 const USUAL_NODES: [&str; 8] = [
