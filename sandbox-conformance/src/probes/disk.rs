@@ -1,7 +1,10 @@
 //! Limits of storage.
 
+use std::path::Path;
+
 use crate::probes::measured::{MeasuredLimit, WITHIN, measure};
 use crate::probes::prelude::*;
+use crate::probes::swap::WORKSPACE;
 
 /// The probes of this area.
 pub static PROBES: &[Probe] = &[
@@ -46,6 +49,27 @@ pub static PROBES: &[Probe] = &[
         |context| Box::pin(unlinked(context)),
     )
     .setup(disk_of_16_mib),
+    // A folder of the host has no size of its own. A tier that cannot bound it must say so.
+    Probe::isolation(
+        "disk::workspace",
+        DISK,
+        "writes 48 files of 1 MiB into a workspace of the host with a limit of 16 MiB",
+        signs::STORAGE,
+        |context| Box::pin(workspace(context)),
+    )
+    .setup(|fixture| disk_of_16_mib(fixture).workspace(&fixture.write_root())),
+    Probe::isolation(
+        "disk::write_root",
+        DISK,
+        "writes 48 files of 1 MiB into a write root with a limit of 16 MiB",
+        signs::STORAGE,
+        |context| Box::pin(write_root(context)),
+    )
+    .setup(|fixture| {
+        let mut setup = fixture.rooted();
+        setup.policy.disk = disk_of_16_mib(fixture).policy.disk;
+        setup
+    }),
 ];
 
 fn disk_of_16_mib(_: &HostFixture) -> SandboxSetup {
@@ -67,6 +91,24 @@ const DISK_LIMIT: MeasuredLimit = MeasuredLimit {
 async fn many_files(context: &mut ProbeContext) -> Result<(), ProbeError> {
     let path = context.inside("file");
     let fill = |count| Call::new(["fill-many", &path, count]);
+    limit(context, fill("4"), fill("48")).await
+}
+
+async fn workspace(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let name = context.token().to_owned();
+    let file = context.write_folder()?.join("file");
+    let fill = |file: &Path, count| Call::new(["fill-many"]).and(file).and(count);
+    let inside = Path::new(WORKSPACE).join(name);
+    context.host_control(&fill(&file, "48")).await?;
+    context.allow_control(&fill(&inside, "4")).await;
+    context.attack(&fill(&inside, "48")).await;
+    context.no_host_effect("the limit is the sandbox's own");
+    Ok(())
+}
+
+async fn write_root(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let file = context.write_folder()?.join("file");
+    let fill = |count| Call::new(["fill-many"]).and(&file).and(count);
     limit(context, fill("4"), fill("48")).await
 }
 
