@@ -44,7 +44,17 @@ pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
     if !offered(context).await {
         return Ok(());
     }
-    let mut deviation = None;
+    let deviation = match context.with_sandbox(async |_| ()).await {
+        Err(declined) => Err(declined),
+        Ok(()) => Ok(compared(context).await?),
+    };
+    context.record_attack(behavior("read the report of each rule", deviation));
+    context.no_host_effect("nothing is created");
+    Ok(())
+}
+
+/// The first report that is wrong.
+async fn compared(context: &ProbeContext) -> Result<Option<String>, ProbeError> {
     for (rules, expected) in CASES {
         let rules = EgressRules::parse(rules.iter().copied())?.into_rules();
         let report = context
@@ -57,11 +67,8 @@ pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
             .unwrap_or_default();
         let found = BY_RULE.iter().filter(|mechanism| named.contains(mechanism));
         if !found.eq(*expected) || !named.contains(&Mechanism::HostDialsAllowedNames) {
-            deviation = Some(format!("reported for {expected:?}: {named:?}"));
-            break;
+            return Ok(Some(format!("reported for {expected:?}: {named:?}")));
         }
     }
-    context.record_attack(behavior("read the report of each rule", Ok(deviation)));
-    context.no_host_effect("nothing is created");
-    Ok(())
+    Ok(None)
 }
