@@ -12,6 +12,7 @@ kept in a file, by a hash of the function and the fault; only what is not there 
 
 import argparse
 import collections
+import contextlib
 import datetime
 import hashlib
 import json
@@ -30,9 +31,14 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CACHE = os.environ.get("SANDBOX_CACHE") or os.path.expanduser("~/.cache/sandbox")
 TARGET = os.path.abspath(os.environ.get("CARGO_TARGET_DIR") or f"{ROOT}/target") + "/mutation-score"
 TREE = f"{TARGET}/tree"
-RECORD = "sandbox-local/matrix/mutants.tsv"
 NOT_BUILT, MISSED = "not built", "missed"
-BEGIN, END = "<!-- mutation-score:begin -->", "<!-- mutation-score:end -->"
+# The crates that decide what an engine or a cluster is asked for; .cargo/mutants-engines.toml lists
+# their faults. The tier `local` judges all faults of .cargo/mutants.toml.
+ENGINES = {
+    "docker": ("sandbox-container", "sandbox-docker"),
+    "podman": ("sandbox-container", "sandbox-podman"),
+    "k8s": ("sandbox-k8s",),
+}
 
 # The number that is set stands behind these two in the program's data.
 MAGIC = (0x6D757461_6E742073, 0x77697463_68206F66)
@@ -65,8 +71,8 @@ chmod 700 /run/sandbox; exec "$@" """
 ISOLATED = "unshare --mount --net --pid --fork --kill-child --mount-proc --uts --ipc sh -ec".split()
 ISOLATED += [PREPARE, "sh"]
 # A self-check tests the suite, not the fault.
-SUITE = "--tier local --proven-elsewhere --verbose --matrix ../sandbox-{backend}/matrix".split()
-LINE = re.compile(r"(ok\+?|gap|open|FAILED) +\[local\] (\S+) +(\S+) ")
+SUITE = "--proven-elsewhere --verbose --matrix ../sandbox-{backend}/matrix".split()
+LINE = re.compile(r"(ok\+?|gap|open|FAILED) +\[\S+\] (\S+) +(\S+) ")
 
 
 def fail(message):
@@ -128,19 +134,25 @@ def body_of(function):
     return None
 
 
-def listed():
+def record_of(tier):
+    return f"{ROOT}/sandbox-{tier}/matrix/mutants.tsv"
+
+
+def listed(tier):
+    packages = ENGINES.get(tier)
     command = ["cargo", "mutants", "--workspace", "--list", "--json"]
+    command += ["--config", ".cargo/mutants-engines.toml"] if packages else []
     run = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE)
     if run.returncode != 0:
         fail("cargo-mutants cannot list the faults; see above")
     sources = {}
     mutants = []
     for one in json.loads(run.stdout):
-        if one.get("function"):
+        if one.get("function") and (not packages or one["package"] in packages):
             if one["file"] not in sources:
                 sources[one["file"]] = open(f"{ROOT}/{one['file']}", encoding="utf-8").read()
             mutants.append(Mutant(one, sources[one["file"]]))
-    return mutants
+    return [mutant for mutant in mutants if mutant.changed and not mutant.is_const]
 
 
 def write_tree(mutants):
@@ -198,13 +210,13 @@ def write_tree(mutants):
     return places
 
 
-def build(mutants):
+def build(tier, mutants):
     """Builds the suite with the faults. Those that do not compile are removed from `mutants`."""
     rejected = []
     for _ in range(12):
         places = write_tree(mutants)
         say(f"compiling {len(mutants)} faults")
-        command = "cargo build --package sandbox-conformance --no-default-features --features local"
+        command = f"cargo build --package sandbox-conformance --no-default-features --features {tier}"
         settings = {"CARGO_TARGET_DIR": f"{TARGET}/target", "CARGO_TERM_COLOR": "never", "RUSTFLAGS": "--cap-lints=allow"}
         run = subprocess.run(command.split(), cwd=TREE, env=os.environ | settings, stderr=subprocess.PIPE, text=True)
         if run.returncode == 0:
@@ -241,17 +253,25 @@ def with_number(program, number):
     return path
 
 
-def verdicts(program, limit, stop=lambda probe, verdict: False, more=()):
+def verdicts(tier, program, limit, stop=lambda probe, verdict: False, more=()):
     """Runs the suite until `stop` is true for a verdict. Returns the verdicts and whether it ended."""
+    # An engine creates its sandboxes outside of such namespaces.
+    isolated = [] if tier in ENGINES else ISOLATED
     environment = {name: value for name, value in os.environ.items() if name != "TMPDIR"}
-    command = ISOLATED + [program] + SUITE + ["--reports", f"{TARGET}/reports", *more]
+    command = [*isolated, program, "--tier", tier, *SUITE, "--reports", f"{TARGET}/reports", *more]
     run = subprocess.Popen(command, cwd=f"{TREE}/sandbox-conformance", env=environment, stdin=subprocess.DEVNULL,
                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
     try:
         return read_verdicts(run.stdout, time.monotonic() + limit, stop)
     finally:
-        # An interrupt of this program does not reach the suite's session.
-        os.killpg(run.pid, signal.SIGKILL)
+        # An interrupt of this program does not reach the suite's session. The suite removes what it
+        # has created in an engine; a namespace takes everything else along.
+        if not isolated and run.poll() is None:
+            os.killpg(run.pid, signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                run.wait(90)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(run.pid, signal.SIGKILL)
         run.wait()
         run.stdout.close()
 
@@ -273,24 +293,24 @@ def read_verdicts(output, end, stop):
     return found, False
 
 
-def still_notices(program, number, probe):
+def still_notices(tier, program, number, probe):
     """Whether the fault changes the verdict of the probe that noticed it."""
-    run = lambda one: verdicts(with_number(program, one), 40, lambda told, _: told == probe, ["--filter", probe])[0]
+    run = lambda one: verdicts(tier, with_number(program, one), 40, lambda told, _: told == probe, ["--filter", probe])[0]
     normal, found = run(0), run(number)
     return probe in normal and found.get(probe) != normal[probe]
 
 
-def judge(program, normal, limit):
+def judge(tier, program, normal, limit):
     """The probe that notices the fault, `None`, or why there is no answer."""
     ignored = set()
     while True:
         differs = lambda probe, verdict: probe not in ignored and normal.get(probe, verdict) != verdict
-        found, ended = verdicts(program, limit, differs)
+        found, ended = verdicts(tier, program, limit, differs)
         changed = [probe for probe, verdict in found.items() if differs(probe, verdict)]
         if not changed:
             missing = [probe for probe in normal if probe not in found]
             return None if ended and not missing else "the suite does not end" if not ended else "the suite ends early"
-        again, _ = verdicts(program, limit, lambda probe, _: probe == changed[0], ["--filter", changed[0]])
+        again, _ = verdicts(tier, program, limit, lambda probe, _: probe == changed[0], ["--filter", changed[0]])
         if again.get(changed[0]) != normal[changed[0]]:
             return changed[0]
         # A busy machine, or a fault that acts now and then.
@@ -339,25 +359,26 @@ def summary(record, mutants):
     return "\n".join(lines)
 
 
-def write_document(text):
+def write_document(tier, text):
+    mark = lambda word: f"<!-- mutation-score:{tier}:{word} -->"
     path = f"{ROOT}/docs/matrix.md"
     with open(path, encoding="utf-8") as file:
-        before, rest = file.read().split(BEGIN)
+        before, rest = file.read().split(mark("begin"))
     with open(path, "w", encoding="utf-8") as file:
-        file.write(f"{before}{BEGIN}\n\n{text}\n\n{END}{rest.split(END)[1]}")
+        file.write(f"{before}{mark('begin')}\n\n{text}\n\n{mark('end')}{rest.split(mark('end'))[1]}")
 
 
-def again(everything, record, count):
+def again(tier, everything, record, count):
     """Compares random faults of the record with the probes that noticed them."""
     noticed = [mutant for mutant in everything if "::" in record.get(mutant.hash, [""] * 3)[2]]
     if count < 1 or not noticed:
         fail(f"--again {count}: the record has {len(noticed)} noticed faults; choose 1 to {len(noticed)} of them")
     chosen = dict(enumerate(random.sample(noticed, min(count, len(noticed))), 1))
-    program, _ = build(chosen)
+    program, _ = build(tier, chosen)
     unnoticed = []
     for number, mutant in chosen.items():
         probe = record[mutant.hash][2]
-        notices = still_notices(program, number, probe)
+        notices = still_notices(tier, program, number, probe)
         say(f"{probe} {'notices' if notices else 'does not notice'}: {mutant.file}: {mutant.name}")
         if not notices:
             unnoticed.append(f"{probe}: {mutant.file}: {mutant.name}")
@@ -370,15 +391,19 @@ def main():
     parser = argparse.ArgumentParser(prog="cargo xtask conformance --mutation-score", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mutation-score", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--tier", default="local", choices=["local", *ENGINES],
+                        help="which tier judges; by default local. An engine judges what it is asked for")
     parser.add_argument("--sample", type=int, default=300, help="number of faults; by default 300")
     parser.add_argument("--seed", default="0", help="which of the samples")
     parser.add_argument("--minutes", type=float, default=1e9, help="stop after this time; the next run goes on")
     parser.add_argument("--only", default="", help="only faults whose file or name match this regular expression")
-    parser.add_argument("--record", default=f"{ROOT}/{RECORD}", help=f"file of the results; by default {RECORD}")
+    parser.add_argument("--record", help="file of the results; by default matrix/mutants.tsv in the tier's crate")
     parser.add_argument("--fresh", action="store_true", help="measure what the record has, too, and fail where they differ")
     parser.add_argument("--again", type=int, metavar="N",
                         help="only measure N noticed faults again, each with its probe, and fail where it does not notice")
     options = parser.parse_args()
+    tier, committed = options.tier, record_of(options.tier)
+    options.record = options.record or committed
     end = time.monotonic() + 60 * options.minutes
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("error: ended by SIGTERM"))
     os.environ["PATH"] += f":{CACHE}/cargo-mutants/bin"
@@ -388,7 +413,7 @@ def main():
         fail(f"cargo-mutants is missing: cargo install cargo-mutants --locked --root {CACHE}/cargo-mutants")
     os.makedirs(TREE, exist_ok=True)
 
-    everything = [mutant for mutant in listed() if mutant.changed and not mutant.is_const]
+    everything = listed(tier)
     try:
         only = re.compile(options.only)
     except re.error as error:
@@ -400,17 +425,17 @@ def main():
         fail("the sample has no fault; see --sample and --only")
     record = read_record(options.record)
     if options.again is not None:
-        return again(everything, record, options.again)
+        return again(tier, everything, record, options.again)
     is_built = lambda mutant: record.get(mutant.hash, [None] * 3)[2] != NOT_BUILT
     numbers = {number: mutant for number, mutant in enumerate(sample, 1) if is_built(mutant)}
-    program, rejected = build(numbers)
+    program, rejected = build(tier, numbers)
     today = f"{datetime.date.today()}"
     keep = lambda mutant, result: record.update({mutant.hash: [mutant.hash, today, result, mutant.file, mutant.name]})
     for mutant in rejected:
         keep(mutant, NOT_BUILT)
     say("running the suite without a fault, twice")
     start = time.monotonic()
-    first, second = (verdicts(with_number(program, 0), 600)[0] for _ in range(2))
+    first, second = (verdicts(tier, with_number(program, 0), 900)[0] for _ in range(2))
     normal = {probe: verdict for probe, verdict in first.items() if second.get(probe) == verdict}
     if len(normal) < 0.95 * len(first) or not first:
         fail(f"the suite without a fault is not stable: {len(normal)} of {len(first)} verdicts are equal")
@@ -424,7 +449,7 @@ def main():
         if time.monotonic() > end:
             break
         start = time.monotonic()
-        result = judge(with_number(program, number), normal, limit) or MISSED
+        result = judge(tier, with_number(program, number), normal, limit) or MISSED
         say(f"{number}/{len(sample)} {time.monotonic() - start:.0f} s {result}: {mutant.file}: {mutant.name}")
         if known and (known[2] == MISSED) != (result == MISSED):
             differences.append(f"{mutant.file}: {mutant.name}: {result}, not {known[2]}")
@@ -436,8 +461,8 @@ def main():
     if not options.fresh:
         write_record(options.record, record)
         # The document is about the committed record alone.
-        if os.path.realpath(options.record) == os.path.realpath(f"{ROOT}/{RECORD}"):
-            write_document(text)
+        if os.path.realpath(options.record) == os.path.realpath(committed):
+            write_document(tier, text)
     if differences:
         fail("the record differs:\n" + "\n".join(differences))
 

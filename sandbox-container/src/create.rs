@@ -8,6 +8,7 @@ use sandbox_host::Owner;
 use crate::Tier;
 use crate::background_removal::{REMOVER, remove_claimed_soon};
 use crate::claim::ContainerClaim;
+use crate::creation_turn::CreationTurn;
 use crate::engine::EngineConnection;
 use crate::error::{Operation, engine_error};
 use crate::labels;
@@ -48,7 +49,10 @@ pub(crate) async fn create(
             name,
             ..Default::default()
         };
-        let created = match engine.client.create_container(Some(options), body).await {
+        let turn = CreationTurn::take(&engine.endpoint, &body).await;
+        let created = engine.client.create_container(Some(options), body).await;
+        drop(turn);
+        let created = match created {
             Ok(created) => {
                 let guard = ContainerGuard::new(tier, &engine.endpoint, created.id, claim);
                 Ok(guard.with_warnings(created.warnings))

@@ -17,6 +17,7 @@ mod claim;
 mod conda;
 mod config;
 mod create;
+mod creation_turn;
 mod default_paths;
 mod detached;
 mod doctor;
