@@ -105,11 +105,7 @@ mod tests {
         let alone = CreationTurn::take(&endpoint, &keeping).await;
         assert!(alone._lock.is_none() && start.elapsed() >= LONGEST);
         drop((alone, stopped));
-        assert!(
-            CreationTurn::take(&endpoint, &keeping)
-                .await
-                ._lock
-                .is_some()
-        );
+        let next = CreationTurn::take(&endpoint, &keeping).await;
+        assert!(next._lock.is_some());
     }
 }
