@@ -1,7 +1,7 @@
 //! Turns in which containers are created, where an engine cannot create two at once.
 //!
-//! Podman's service reads the user's subordinate ids for each container with `keep-id`, by a library
-//! that is not made for threads. Two creations at once can end the service:
+//! Podman's service reads the user's subordinate ids for each container with `keep-id`, by a
+//! library that is not made for threads. Two creations at once can end the service:
 //! <https://github.com/containers/podman/issues/23264>.
 
 use std::path::Path;

@@ -32,7 +32,8 @@ use crate::{TIER, labels, pool};
 use secret::PodLocation;
 
 /// How long a removed pod may take to end. A kubelet that missed a container's end frees the pod
-/// when it next collects containers, once a minute (<https://github.com/kubernetes/kubernetes/issues/59456>).
+/// when it next collects containers, once a minute:
+/// <https://github.com/kubernetes/kubernetes/issues/59456>.
 const TERMINATION_TIMEOUT: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(200);
 
