@@ -27,16 +27,16 @@ pub(crate) use adopted::Adopter;
 pub use sandbox::{ProbeSandbox, request};
 
 /// The time limit of creating a sandbox.
-const BUILD_LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const BUILD_LIMIT: Duration = Duration::from_secs(60);
 
 /// Local sandboxes take 10 to 50 ms to create, containers 300 ms and more.
 const QUICK_BUILD_MS: u64 = 150;
 
 /// What a scheduler reports for a pod that fits on no node. Other pods end, so it may fit later.
-const UNSCHEDULABLE: &str = "Unschedulable";
+pub(crate) const UNSCHEDULABLE: &str = "Unschedulable";
 
 /// The pause between two attempts to create an unschedulable sandbox.
-const PAUSE: Duration = Duration::from_secs(1);
+pub(crate) const PAUSE: Duration = Duration::from_secs(1);
 
 /// Where folders appear that a policy allows to mount.
 pub const MOUNTED: &str = "/mounted";

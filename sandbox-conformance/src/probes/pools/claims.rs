@@ -84,7 +84,7 @@ async fn clean_up(context: &ProbeContext) -> Result<(), ProbeError> {
 /// What a claim sees of what it left, and what the next one sees of it.
 async fn claims(template: &Template, program: &str) -> sandbox_core::Result<[Vec<Attempt>; 2]> {
     let pool = template.pool(PoolSettings::new(1).most(1))?;
-    let first = pool.claim().await?;
+    let first = template.claim(&pool).await?;
     let sandbox = first.sandbox();
     sandbox.upload(program, 0o755, PROGRAM).await?;
     for path in files(&template.token) {
@@ -98,7 +98,7 @@ async fn claims(template: &Template, program: &str) -> sandbox_core::Result<[Vec
     let own = look(sandbox, program, &template.token).await?;
     first.end().await?;
     drop(running);
-    let second = pool.claim().await?;
+    let second = template.claim(&pool).await?;
     second.sandbox().upload(program, 0o755, PROGRAM).await?;
     let later = look(second.sandbox(), program, &template.token).await?;
     second.end().await?;

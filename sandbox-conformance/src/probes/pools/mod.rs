@@ -1,8 +1,10 @@
 //! Sandboxes that are created before they are needed.
 
 use sandbox_core::spi::unique_name;
-use sandbox_core::{PoolSettings, SandboxClient, SandboxPool, SandboxSpec};
+use sandbox_core::{PoolSettings, PooledSandbox, SandboxClient, SandboxPool, SandboxSpec};
+use tokio::time::Instant;
 
+use crate::pool::{BUILD_LIMIT, PAUSE, UNSCHEDULABLE};
 use crate::probes::confined::{INPUTS, answers, compare, terminal_answers};
 use crate::probes::prelude::*;
 use crate::program::PROGRAM;
@@ -68,6 +70,21 @@ impl Template {
         SandboxPool::new(&self.client, &self.spec, settings)
     }
 
+    /// A claim. While its pod fits on no node, tries again: pods of other probes end.
+    async fn claim(&self, pool: &SandboxPool) -> sandbox_core::Result<PooledSandbox> {
+        let deadline = Instant::now() + BUILD_LIMIT;
+        loop {
+            match pool.claim().await {
+                Err(error)
+                    if error.to_string().contains(UNSCHEDULABLE) && Instant::now() < deadline =>
+                {
+                    tokio::time::sleep(PAUSE).await;
+                }
+                done => return done,
+            }
+        }
+    }
+
     /// The names of the pools' sandboxes that exist.
     async fn names(&self) -> sandbox_core::Result<Vec<String>> {
         let listed = self.client.list_all().await?;
@@ -108,7 +125,7 @@ async fn confined(context: &mut ProbeContext) -> Result<(), ProbeError> {
             let mut runs = Vec::new();
             // The second claim waited longer, and the pool fills up meanwhile.
             for input in [None, Some(INPUTS[1])] {
-                let claim = pool.claim().await?;
+                let claim = template.claim(&pool).await?;
                 let sandbox = claim.sandbox();
                 sandbox.upload(&program, 0o755, PROGRAM).await?;
                 runs.push(answers(sandbox, &program, calls, input).await?);

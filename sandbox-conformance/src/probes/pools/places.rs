@@ -27,7 +27,7 @@ pub(super) async fn ended(template: &Template) -> Deviation {
     template.client.remove(removed).await?;
     let mut deviation = None;
     for _ in 0..2 {
-        let claim = pool.claim().await?;
+        let claim = template.claim(&pool).await?;
         let sandbox = claim.sandbox();
         let answer = sandbox.exec(&ExecRequest::shell("true")).await;
         let is_alive = answer.as_ref().is_ok_and(|result| result.success());
@@ -44,7 +44,7 @@ pub(super) async fn ended(template: &Template) -> Deviation {
 pub(super) async fn exhausted(template: &Template) -> Deviation {
     for exhausted in [Exhausted::Fail, Exhausted::Wait(WAIT), Exhausted::Temporary] {
         let pool = template.pool(PoolSettings::new(0).most(1).exhausted(exhausted))?;
-        let first = pool.claim().await?;
+        let first = template.claim(&pool).await?;
         let start = Instant::now();
         let second = pool.claim().await;
         let waited = start.elapsed();
@@ -66,7 +66,7 @@ pub(super) async fn exhausted(template: &Template) -> Deviation {
         }
         // Its place is free again.
         first.end().await?;
-        pool.claim().await?.end().await?;
+        template.claim(&pool).await?.end().await?;
         pool.close().await?;
     }
     Ok(None)
@@ -75,7 +75,7 @@ pub(super) async fn exhausted(template: &Template) -> Deviation {
 /// Drops a pool with a sandbox that waits, and a claim in which a program runs.
 pub(super) async fn removed(template: &Template) -> Deviation {
     let pool = template.pool(PoolSettings::new(1))?;
-    let claim = pool.claim().await?;
+    let claim = template.claim(&pool).await?;
     pool.filled().await?;
     let program = format!("/tmp/{}-probe", template.token);
     claim.sandbox().upload(&program, 0o755, PROGRAM).await?;
