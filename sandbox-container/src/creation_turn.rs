@@ -66,7 +66,10 @@ async fn lock(folder: &Path) -> Option<OwnedFd> {
         match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Some(folder),
             Err(Errno::WOULDBLOCK) if Instant::now() < end => sleep(PAUSE).await,
-            Err(_) => return None,
+            Err(cause) => {
+                tracing::warn!("a container is created out of turn, which can end Podman: {cause}");
+                return None;
+            }
         }
     }
 }
