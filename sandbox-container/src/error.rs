@@ -58,19 +58,15 @@ pub(crate) fn engine_error(tier: Tier, operation: Operation, error: EngineError)
             message,
         } => (status_code, message.trim().to_owned()),
         error if is_disconnected(&error) => {
-            return Error::new(
-                ErrorKind::SandboxUnavailable,
-                phrase,
-                format!("the engine does not answer: {}", ErrorChain(&error)),
-            )
-            .on(tier)
-            .with_fix(format!(
-                "see whether {} still runs (`{} version`)",
-                tier.family.engine, tier.family.command
-            ));
+            let context = format!("the engine does not answer: {}", ErrorChain(&error));
+            return unavailable(tier, phrase, context);
         }
         error => return Error::new(ErrorKind::Io, phrase, ErrorChain(&error).to_string()).on(tier),
     };
+    if is_stopping(&message) {
+        let context = format!("the engine is stopping: {message}");
+        return unavailable(tier, phrase, context);
+    }
     // Only Podman, and only if the option asks for separate users.
     if operation == Operation::Create && message.contains("not find enough available IDs") {
         let context = format!("engine option private_users: {message}");
@@ -103,6 +99,21 @@ pub(crate) fn engine_error(tier: Tier, operation: Operation, error: EngineError)
         _ => ErrorKind::Io,
     };
     Error::new(kind, phrase, message).on(tier)
+}
+
+fn unavailable(tier: Tier, phrase: &'static str, context: String) -> Error {
+    let (engine, command) = (tier.family.engine, tier.family.command);
+    Error::new(ErrorKind::SandboxUnavailable, phrase, context)
+        .on(tier)
+        .with_fix(format!(
+            "see whether {engine} still runs (`{command} version`)"
+        ))
+}
+
+/// Whether the message is Docker's while it stops: it closes the store of its volumes (bbolt's
+/// `ErrDatabaseNotOpen`) before it closes the connections of its clients.
+fn is_stopping(message: &str) -> bool {
+    message.ends_with("database not open")
 }
 
 /// Whether the engine was not reached, or disconnected before it answered.
@@ -252,6 +263,14 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::Unsupported);
         assert!(error.context().starts_with("engine option private_users"));
         assert!(error.fix().is_some_and(|fix| fix.contains("/etc/subuid")));
+    }
+
+    #[test]
+    fn stopping_engine_is_unavailable() {
+        let message = "error while mounting volume '/d/v/_data': get v: database not open";
+        let error = answered(Operation::Volume, 500, message);
+        assert_eq!(error.kind(), ErrorKind::SandboxUnavailable);
+        assert!(error.fix().is_some(), "{error}");
     }
 
     #[test]

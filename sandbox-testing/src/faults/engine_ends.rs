@@ -24,8 +24,10 @@ pub const TESTS: &[FaultTest] = &[
     ),
 ];
 
-/// The longest that a call may take to fail after the engine has ended.
-const FAILURE_TIMEOUT: Duration = Duration::from_secs(30);
+/// The longest that a call may take to fail after the engine was told to end. It usually takes less
+/// than a second. An engine that ends slowly may keep a connection open without a response. The
+/// backend waits 60 s for a response, and 20 s for the removal of what it created.
+const FAILURE_TIMEOUT: Duration = Duration::from_secs(90);
 
 fn all(launcher: &'static dyn EngineLauncher, signal: Signal) -> TestResult {
     run(async {
@@ -79,7 +81,7 @@ async fn during_exec(engine: &mut PrivateEngine, signal: Signal) -> sandbox_core
     tokio::time::sleep(Duration::from_millis(500)).await;
     engine.signal(signal);
     let start = Instant::now();
-    let end = tokio::time::timeout(Duration::from_secs(60), execution).await;
+    let end = tokio::time::timeout(FAILURE_TIMEOUT, execution).await;
     let end = end.expect("no hang").expect("no panic");
     eprintln!(
         "{signal:?} during an execution: it failed after {:?}",
@@ -142,7 +144,7 @@ async fn during_copy(engine: &mut PrivateEngine, signal: Signal) -> sandbox_core
         tokio::time::sleep(Duration::from_millis(400)).await;
         engine.signal(signal);
         let start = Instant::now();
-        let end = tokio::time::timeout(Duration::from_secs(60), copy).await;
+        let end = tokio::time::timeout(FAILURE_TIMEOUT, copy).await;
         let end: Result<(), sandbox_core::Error> = end.expect("no hang").expect("no panic");
         let error = end.expect_err("the engine has ended");
         eprintln!(
@@ -167,11 +169,8 @@ async fn during_create(
     let creation = tokio::spawn(async move { client.create(&spec()).await });
     tokio::time::sleep(delay).await;
     engine.signal(signal);
-    assert_fails_in_time(
-        creation,
-        &format!("{signal:?} {delay:?} after a creation began"),
-    )
-    .await;
+    let what = format!("{signal:?} {delay:?} after a creation began");
+    assert_fails_in_time(engine, creation, &what).await;
     restart_and_clean(engine, "after a creation").await;
     Ok(())
 }
@@ -189,7 +188,8 @@ async fn at_request(
     let client = engine.client_with(engine.config_at(proxy.address()));
     let creation = tokio::spawn(async move { client.create(&SandboxSpec::new(name)).await });
     tokio::task::block_in_place(|| proxy.wait_signaled());
-    assert_fails_in_time(creation, &format!("{signal:?} at {breakpoint:?}")).await;
+    let what = format!("{signal:?} at {breakpoint:?}");
+    assert_fails_in_time(engine, creation, &what).await;
     // The backend removes what the request made through the proxy's socket.
     restart_and_clean(engine, &format!("after {breakpoint:?}")).await;
     Ok(())
@@ -197,12 +197,17 @@ async fn at_request(
 
 /// Asserts that a creation succeeds, or fails in time.
 async fn assert_fails_in_time(
+    engine: &PrivateEngine,
     creation: JoinHandle<sandbox_core::Result<SandboxHandle>>,
     what: &str,
 ) {
     let start = Instant::now();
-    let end = tokio::time::timeout(Duration::from_secs(30), creation).await;
-    let end = end.expect("no hang").expect("no panic");
+    let end = tokio::time::timeout(FAILURE_TIMEOUT, creation).await;
+    let Ok(end) = end else {
+        let log = engine.log_tail();
+        panic!("{what}: no failure in {FAILURE_TIMEOUT:?}; the engine's log: {log}");
+    };
+    let end = end.expect("no panic");
     let elapsed = start.elapsed();
     match end {
         // The creation was faster than the signal.
@@ -215,7 +220,6 @@ async fn assert_fails_in_time(
                 ErrorKind::SetupFailed,
             ];
             assert!(kinds.contains(&error.kind()), "{:?} {error}", error.kind());
-            assert!(elapsed < FAILURE_TIMEOUT, "{elapsed:?}");
         }
     }
 }

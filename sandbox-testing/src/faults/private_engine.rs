@@ -336,7 +336,7 @@ impl PrivateEngine {
     }
 
     /// The end of the daemon's log.
-    fn log_tail(&self) -> String {
+    pub fn log_tail(&self) -> String {
         const LINES: usize = 40;
         let log = std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
         let lines: Vec<_> = log.lines().collect();
