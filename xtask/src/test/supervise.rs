@@ -17,7 +17,7 @@ use crate::failure::{Context, Failure};
 /// How often ended processes are collected.
 const PERIOD: Duration = Duration::from_millis(20);
 /// How long a started process may take to notice that its owner is gone. Sandboxes promise 5 s.
-const GRACE: Duration = Duration::from_secs(8);
+const GRACE: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 8 });
 /// How long killed processes may take to disappear.
 const KILL_LIMIT: Duration = Duration::from_secs(5);
 
@@ -218,4 +218,48 @@ fn describe(process: &RunningProcess) -> String {
     let arguments = String::from_utf8_lossy(&arguments).replace('\0', " ");
     let text: String = arguments.trim().chars().take(200).collect();
     format!("process {} {}", process.pid, text.escape_debug())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the supervisor says about a script.
+    fn problem(script: &str, limit: Duration) -> Option<String> {
+        supervise(Command::new("sh").args(["-c", script]), limit).expect("sh")
+    }
+
+    /// One test, in a process of its own: the supervisor collects and ends all processes below the
+    /// current one, and the programs of other tests would be among them.
+    #[test]
+    fn timeouts_exit_codes_and_leaked_processes_are_problems() {
+        const ALONE: &str = "XTASK_TEST_ALONE";
+        if std::env::var_os(ALONE).is_none() {
+            let output = Command::new(std::env::current_exe().expect("this program"))
+                .args([
+                    "--exact",
+                    thread::current().name().expect("the test's name"),
+                ])
+                .env(ALONE, "1")
+                .output()
+                .expect("this program");
+            let text = String::from_utf8_lossy(&output.stdout);
+            assert!(
+                output.status.success() && text.contains("1 passed"),
+                "{text}"
+            );
+            return;
+        }
+        const LONG: Duration = Duration::from_secs(60);
+        assert_eq!(problem("true", LONG), None);
+        let failed = problem("exit 3", LONG).expect("a problem");
+        assert!(failed.contains("exit status: 3"), "{failed}");
+        let leak = problem("sleep 50 & exit 0", LONG).expect("a leak");
+        assert!(leak.contains("sleep 50"), "{leak}");
+        let start = Instant::now();
+        let killed = problem("setsid sleep 51 & sleep 52", Duration::from_millis(200));
+        assert!(killed.expect("killed").starts_with("killed after"));
+        assert!(start.elapsed() < Duration::from_secs(20));
+        assert_eq!(descendants(), []);
+    }
 }
