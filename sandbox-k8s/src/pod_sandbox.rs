@@ -49,10 +49,6 @@ impl PodLauncher {
         let settings = &mut sandbox.settings;
         let lease = self.config.lease.max(SHORTEST_LEASE);
         settings.lease_ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
-        // Mounted folders exist already, and the rest of the root is read-only.
-        settings
-            .make_dirs
-            .retain(|folder| pod_plan.storage.covers(folder));
         if let Mode::Split { .. } = pod_plan.mode {
             settings.chown_dirs = pod_plan.storage.owned_by_code();
         }

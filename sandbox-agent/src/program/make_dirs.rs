@@ -35,15 +35,18 @@ pub(super) fn chown_dirs(paths: &[Vec<u8>], owner: Option<(u32, u32)>) -> Result
     Ok(())
 }
 
-/// Makes each folder and its missing parents. New folders belong to `owner`.
+/// Makes each folder and its missing parents. New folders belong to `owner`. On a read-only file
+/// system, a missing folder stays missing: code cannot write a file there either.
 ///
 /// # Errors
 ///
 /// The path that could not be made.
 pub(super) fn make_dirs(paths: &[Vec<u8>], owner: Option<(u32, u32)>) -> Result<(), Failure> {
     for path in paths {
-        make_path(path, 0o755, owner)
-            .map_err(|errno| failure(FailStep::Settings, errno, text(path)))?;
+        match make_path(path, 0o755, owner) {
+            Ok(()) | Err(Errno::EROFS) => {}
+            Err(errno) => return Err(failure(FailStep::Settings, errno, text(path))),
+        }
     }
     Ok(())
 }

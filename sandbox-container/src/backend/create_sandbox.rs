@@ -230,8 +230,6 @@ impl<F: EngineFamily> ContainerBackend<F> {
         let make_dirs = &mut sandbox.settings.make_dirs;
         let mut body = match &container_plan.confined {
             Some((storage, identity)) => {
-                // Mounted folders exist already, and the rest of the root is read-only.
-                make_dirs.retain(|folder| storage.covers(folder));
                 if plan.writable_root && plan.workspace.is_none() {
                     make_dirs.push(WORK_FOLDER.into());
                 }

@@ -435,8 +435,13 @@ pub(crate) fn processes(plan: &Plan, facts: &EngineFacts) -> i64 {
     let processes = i64::from(plan.pids) + AGENT_PROCESSES;
     match facts.kernel_isolation.shares_kernel() {
         true => processes,
-        false => processes * USER_KERNEL_THREADS_PER_PROCESS + USER_KERNEL_BASE_THREADS,
+        false => user_kernel_threads(processes),
     }
+}
+
+/// The most threads of a user-space kernel with this number of processes.
+fn user_kernel_threads(processes: i64) -> i64 {
+    processes * USER_KERNEL_THREADS_PER_PROCESS + USER_KERNEL_BASE_THREADS
 }
 
 fn memory(tier: Tier, plan: &Plan) -> Result<i64> {

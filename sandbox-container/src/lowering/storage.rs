@@ -121,18 +121,6 @@ impl StorageSplit {
         tmpfs + self.shared_memory + layer
     }
 
-    /// Whether code can write to a folder.
-    pub(crate) fn covers(&self, folder: &[u8]) -> bool {
-        let Ok(folder) = std::str::from_utf8(folder) else {
-            return false;
-        };
-        self.root != RootFilesystem::ReadOnly
-            || self
-                .tmpfs
-                .iter()
-                .any(|(mounted, _)| is_below(folder, mounted))
-    }
-
     /// The split in the enforcement report.
     pub(crate) fn mechanisms(&self) -> [Mechanism; 2] {
         let mut folders = self
@@ -227,7 +215,6 @@ mod tests {
         let storage = StorageSplit::new(&plan, &["/output".into()], &none);
         let folders = storage.tmpfs.iter().map(|(folder, _)| folder.as_str());
         assert_eq!(folders.collect::<Vec<_>>(), ["/tmp"]);
-        assert!(storage.covers(b"/output"));
     }
 
     #[test]
