@@ -16,11 +16,23 @@ use crate::kernel;
 use crate::resources::take;
 use crate::runtime::Errno;
 
+const RLIMIT_DATA: usize = 2;
+const RLIMIT_NPROC: usize = 6;
+const RLIMIT_NOFILE: usize = 7;
 const SIGKILL: usize = 9;
 const KIB: usize = 1024;
 
+/// Raises a limit of this process to its hard limit, as any code may.
+fn raise(resource: usize) -> Result<(), Errno> {
+    let mut limits = [0usize; 2];
+    kernel!(PRLIMIT64, 0usize, resource, 0usize, limits.as_mut_slice())?;
+    limits[0] = limits[1];
+    kernel!(PRLIMIT64, 0usize, resource, limits.as_slice(), 0usize).map(drop)
+}
+
 /// Opens files until there is no descriptor left: the number of descriptors of this process.
 pub fn open_files(most: usize) -> CallResult {
+    raise(RLIMIT_NOFILE)?;
     let mut last = open(c"/", O_RDONLY)?;
     while (last as usize) + 1 < most {
         match kernel!(DUP, last) {
@@ -34,6 +46,7 @@ pub fn open_files(most: usize) -> CallResult {
 
 /// Forks until that is refused: the number of processes, with this one.
 pub fn processes(most: usize) -> CallResult {
+    raise(RLIMIT_NPROC)?;
     let mut children = Vec::new();
     let result = loop {
         if children.len() + 1 >= most {
@@ -59,6 +72,7 @@ pub fn processes(most: usize) -> CallResult {
 /// Takes memory by the MiB, and prints a line after each: the number of MiB. The lines tell how much
 /// a killed program got.
 pub fn memory(most: usize) -> CallResult {
+    raise(RLIMIT_DATA)?;
     let mut taken = 0;
     while taken < most {
         match take(1) {

@@ -312,6 +312,26 @@ impl ProbeContext {
         let _ = std::fs::remove_dir(exported);
     }
 
+    /// A denied attack must leave a sandbox that works. Otherwise the denial is not explained.
+    pub async fn attack_leaves_a_sandbox(&mut self) {
+        let alive = Call::new(["alive"]);
+        let ran = self.with_sandbox(async |sandbox| sandbox.run(&alive).await);
+        let problem = match ran.await {
+            Ok(Ok(run)) => match run.attempt(None) {
+                Attempt::Succeeded { .. } => return,
+                failed => format!("{failed:?}"),
+            },
+            Ok(Err(error)) => error.to_string(),
+            // The evidence has the reason.
+            Err(_) => return,
+        };
+        let attack = self.evidence.attack.as_mut();
+        if let Some(step) = attack.filter(|step| matches!(step.attempt, Attempt::Blocked { .. })) {
+            let context = format!("the sandbox does not work after the attack: {problem}");
+            step.attempt = Attempt::unclear(context);
+        }
+    }
+
     /// Whether the attack succeeded.
     #[must_use]
     pub fn attack_succeeded(&self) -> bool {

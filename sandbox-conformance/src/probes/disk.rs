@@ -15,6 +15,7 @@ pub static PROBES: &[Probe] = &[
         signs::STORAGE,
         |context| Box::pin(many_files(context)),
     )
+    .version(2)
     .setup(disk_of_16_mib),
     Probe::isolation(
         "disk::measured",
@@ -31,6 +32,7 @@ pub static PROBES: &[Probe] = &[
         signs::STORAGE,
         |context| Box::pin(one_file(context)),
     )
+    .version(2)
     .setup(disk_of_16_mib),
     // /dev/shm is a separate file system.
     Probe::isolation(
@@ -40,6 +42,7 @@ pub static PROBES: &[Probe] = &[
         SHARED,
         |context| Box::pin(shared_memory(context)),
     )
+    .version(2)
     .setup(disk_of_16_mib),
     Probe::isolation(
         "disk::unlinked",
@@ -48,6 +51,7 @@ pub static PROBES: &[Probe] = &[
         signs::STORAGE,
         |context| Box::pin(unlinked(context)),
     )
+    .version(2)
     .setup(disk_of_16_mib),
     // A folder of the host has no size of its own. A tier that cannot bound it must say so.
     Probe::isolation(
@@ -65,6 +69,7 @@ pub static PROBES: &[Probe] = &[
         signs::STORAGE,
         |context| Box::pin(write_root(context)),
     )
+    .version(2)
     .setup(|fixture| {
         let mut setup = fixture.rooted();
         setup.policy.disk = disk_of_16_mib(fixture).policy.disk;

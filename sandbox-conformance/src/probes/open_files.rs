@@ -18,14 +18,16 @@ pub static PROBES: &[Probe] = &[
             )
         },
     )
+    .version(2)
     .setup(|_| SandboxSetup::with(|policy| policy.open_files = Some(64))),
     Probe::isolation(
         "open_files::measured",
         OPEN_FILES,
-        "counts its descriptors with limits of 32, 100 and 400",
+        "raises its limit as far as it can, and counts its descriptors with limits of 32, 100 and 400",
         WITHIN,
         |context| Box::pin(measure(context, &OPEN_FILES_LIMIT)),
-    ),
+    )
+    .version(2),
 ];
 
 /// The kernel counts for each process.

@@ -14,6 +14,7 @@ pub static PROBES: &[Probe] = &[
         signs::OUTPUT,
         |context| Box::pin(flood(context)),
     )
+    .version(2)
     .setup(|_| SandboxSetup::with(|policy| policy.stdout_max_bytes = Some(ByteSize::kib(64)))),
     Probe::behavior(
         "output::incomplete",

@@ -92,14 +92,14 @@ pub fn kernel_call(context: &mut ProbeContext, call: Call) -> ProbeFuture<'_> {
     same_call(context, Call::new(["alive"]), call)
 }
 
-/// Tests a limit: `within` fits into it, `beyond` does not. On the host, `beyond` succeeds.
+/// Tests a limit: `within` fits into it, `beyond` does not, and the sandbox still works afterwards.
+/// On the host, `beyond` succeeds.
 pub fn limit(context: &mut ProbeContext, within: Call, beyond: Call) -> ProbeFuture<'_> {
-    Box::pin(controlled(
-        context,
-        within,
-        beyond,
-        "the limit is the sandbox's own",
-    ))
+    Box::pin(async {
+        controlled(context, within, beyond, "the limit is the sandbox's own").await?;
+        context.attack_leaves_a_sandbox().await;
+        Ok(())
+    })
 }
 
 async fn controlled(

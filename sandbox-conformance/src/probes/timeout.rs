@@ -16,6 +16,7 @@ pub static PROBES: &[Probe] = &[
         signs::TIME,
         |context| Box::pin(busy_tree(context)),
     )
+    .version(2)
     .setup(|_| SandboxSetup::with(|policy| policy.timeout = Some(Duration::from_secs(1)))),
     Probe::isolation(
         "timeout::detached_tree",
@@ -57,6 +58,7 @@ pub static PROBES: &[Probe] = &[
         signs::TIME,
         |context| Box::pin(stubborn(context)),
     )
+    .version(2)
     .waits()
     .setup(|_| SandboxSetup::with(|policy| policy.timeout = Some(Duration::from_secs(1)))),
     Probe::behavior(

@@ -41,10 +41,10 @@ pub static PROBES: &[Probe] = &[
         "artifacts::file",
         ARTIFACT_EXPORT_PATHS,
         "exports files of 70,000 bytes and of 5 MiB, one of them from a folder that only its export \
-         path names, and compares content, size and hash",
+         path names and that exists before, and compares content, size and hash",
         |context| Box::pin(file(context)),
     )
-    .version(3)
+    .version(4)
     .setup(exporting_own),
     Probe::behavior(
         "artifacts::hidden",
@@ -103,9 +103,11 @@ pub static PROBES: &[Probe] = &[
     Probe::behavior(
         "artifacts::system_folders",
         ARTIFACT_EXPORT_PATHS,
-        "runs a program in a sandbox with export paths in /etc, /bin and /lib",
+        "runs a program in a sandbox with export paths in /etc, /bin, /lib and a missing folder \
+         below /usr",
         |context| Box::pin(system_folders::run(context)),
     )
+    .version(2)
     .setup(system_folders::exporting),
     Probe::behavior(
         "artifacts::taken_names",
@@ -197,6 +199,16 @@ async fn file(context: &mut ProbeContext) -> Result<(), ProbeError> {
     let folders = [OWN_FOLDER, &context.fixture().export_folder()];
     let name = |size: usize| format!("{}-{size}.txt", context.token());
     let names = SIZES.map(name);
+    let missing = context
+        .with_sandbox(async |sandbox| {
+            let mut missing = None;
+            for folder in folders {
+                let listed = sandbox.handle().list_dir(folder).await;
+                missing = missing.or(listed.err().map(|error| format!("{folder}: {error}")));
+            }
+            missing
+        })
+        .await;
     for ((name, size), folder) in names.iter().zip(SIZES).zip(folders) {
         make(
             context,
@@ -215,6 +227,7 @@ async fn file(context: &mut ProbeContext) -> Result<(), ProbeError> {
             files.find_map(|(name, size)| differs(&export, &output, name, size))
         })
         .await;
+    let deviation = missing.and_then(|missing| Ok(missing.or(deviation?)));
     context.record_attack(behavior("export two files", deviation));
     context.no_host_effect("the attack itself compares the content");
     Ok(())

@@ -4,7 +4,13 @@ use sandbox_core::ExecRequest;
 
 use crate::probes::prelude::*;
 
-const PATHS: [&str; 3] = ["/etc/*.none", "/bin/*.none", "/lib/*.none"];
+/// The last folder exists on no host.
+const PATHS: [&str; 4] = [
+    "/etc/*.none",
+    "/bin/*.none",
+    "/lib/*.none",
+    "/usr/conformance/*.none",
+];
 
 pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
     context.host_control(&Call::new(["alive"])).await?;

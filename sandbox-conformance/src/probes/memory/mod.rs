@@ -38,6 +38,7 @@ pub static PROBES: &[Probe] = &[
             )
         },
     )
+    .version(2)
     .setup(memory_of_64_mib),
     Probe::isolation(
         "memory::measured",
@@ -45,7 +46,8 @@ pub static PROBES: &[Probe] = &[
         "takes memory with limits of 32, 96 and 300 MiB, and measures how much it gets",
         WITHIN,
         |context| Box::pin(measure(context, &MEMORY_LIMIT)),
-    ),
+    )
+    .version(2),
     Probe::isolation(
         "memory::one_process",
         MEMORY,
@@ -59,6 +61,7 @@ pub static PROBES: &[Probe] = &[
             )
         },
     )
+    .version(2)
     .setup(memory_of_64_mib),
     Probe::isolation(
         "memory::pipes",
@@ -73,6 +76,7 @@ pub static PROBES: &[Probe] = &[
             )
         },
     )
+    .version(2)
     .setup(small),
     // Otherwise a host that is short of memory ends the sandbox, and not the execution.
     Probe::behavior(
@@ -102,6 +106,7 @@ pub static PROBES: &[Probe] = &[
             )
         },
     )
+    .version(2)
     .setup(small),
     Probe::isolation(
         "memory::unmapped",
@@ -116,6 +121,7 @@ pub static PROBES: &[Probe] = &[
             )
         },
     )
+    .version(2)
     .setup(memory_of_64_mib),
 ];
 

@@ -34,6 +34,8 @@ pub(super) enum ExecAlteration {
     Deaf,
     /// Executions keep the variables of those before.
     KeepsVariables,
+    /// An execution that exceeds a limit ends the sandbox.
+    EndsSandbox,
 }
 
 /// How exports are altered.

@@ -482,6 +482,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ExecAlteration::SameMode,
         &["files::modes"],
     ),
+    feature_mutants::ENDED_BY_LIMITS,
     feature_mutants::LONG_LIFETIME,
     feature_mutants::DEAF,
     feature_mutants::ONE_TERMINAL_SIZE,

@@ -53,6 +53,13 @@ pub(super) const KEPT_VARIABLES: Mutant = exec(
     &["environment::secret_of_earlier"],
 );
 
+pub(super) const ENDED_BY_LIMITS: Mutant = exec(
+    "an exceeded limit ends the sandbox",
+    ExecAlteration::EndsSandbox,
+    &["output::flood", "timeout::busy_tree"],
+)
+.may(&["output::", "timeout::", "memory::", "denials::"]);
+
 pub(super) const LONG_LIFETIME: Mutant = altered(
     "time to live ignored",
     Alteration {

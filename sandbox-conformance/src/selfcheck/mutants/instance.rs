@@ -174,6 +174,13 @@ impl Instance for AlteredInstance {
                 self.instance.exec(&request, input, &mut sink).await?
             }
         };
+        let exceeds = matches!(
+            end.outcome,
+            Outcome::TimedOut | Outcome::OutOfMemory | Outcome::OutputLimit
+        );
+        if self.alteration.exec == ExecAlteration::EndsSandbox && exceeds {
+            self.instance.kill().await?;
+        }
         (self.alteration.end)(&mut end);
         Ok(end)
     }
