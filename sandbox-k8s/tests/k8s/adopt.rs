@@ -3,12 +3,10 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
-use sandbox_core::{
-    Capability, CapabilityPolicy, ErrorKind, ExecRequest, SandboxClient, SandboxSpec, Stdin,
-};
+use sandbox_core::{Capability, CapabilityPolicy, ErrorKind, SandboxClient, SandboxSpec};
 use sandbox_testing::sessions::{plot_libraries, python};
 
-use crate::cluster::{PROGRAMS, config_in, output, run, small};
+use crate::cluster::{config_in, output, run, small};
 use crate::test_namespace::TestNamespace;
 use crate::{ClusterTest, TestResult};
 
@@ -64,32 +62,14 @@ fn entered() -> TestResult {
         let before = state(&namespace.list().await);
         let client = accepting(&namespace);
         let sandbox = client.adopt("theirs", &spec()).await?;
-        // Code has the container's user, without its capabilities and variables.
-        assert_eq!(
-            output(&sandbox, "id -u; echo ${THEIRS-none}").await,
-            "0\nnone\n"
-        );
-        let status = output(&sandbox, "cat /proc/self/status").await;
-        for line in ["CapEff:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2"] {
-            assert!(status.contains(line), "{line} in {status}");
-        }
         let places = "ls -A /tmp /var/tmp /run /dev/shm / 2>/dev/null | grep sandbox || echo none";
         assert_eq!(
             output(&sandbox, places).await,
             "none\n",
             "the agent's program is removed"
         );
-        sandbox.write("/tmp/file", "content").await?;
-        assert_eq!(output(&sandbox, "cat /tmp/file").await, "content");
-        let sleep = ExecRequest::new("sleep").arg("1234");
-        let running = sandbox.start(&sleep, Stdin::Null).await?;
         sandbox.kill().await?;
-        drop(running);
-        // The sandbox's process has ended, the container's own has not.
-        let readopted = client.adopt("theirs/main", &spec()).await?;
-        let sleeps = format!("{PROGRAMS} | grep 'sleep [0-9]'");
-        assert_eq!(output(&readopted, &sleeps).await.trim(), "/bin/sleep 300");
-        drop(readopted);
+        drop(client.adopt("theirs/main", &spec()).await?);
         assert_eq!(state(&namespace.list().await), before);
         assert!(client.prune().await?.is_empty());
         assert_eq!(namespace.list().await.len(), 1, "the foreign pod is left");

@@ -61,16 +61,8 @@ pub fn small(name: &str) -> SandboxSpec {
         .cpus(Cpus::milli(200))
 }
 
-pub async fn sandbox(name: &str) -> SandboxHandle {
-    client().create(&small(name)).await.expect("a sandbox")
-}
-
 /// The output and errors of a script.
 pub async fn output(sandbox: &SandboxHandle, script: &str) -> String {
     let result = sandbox.shell(script).await.expect("an execution");
     format!("{}{}", result.stdout_text(), result.stderr_text())
 }
-
-/// A script that prints the command line of each visible process. Small images have no `ps`.
-pub const PROGRAMS: &str =
-    "for f in /proc/[0-9]*/cmdline; do tr '\\0' ' ' <$f; echo; done 2>/dev/null";

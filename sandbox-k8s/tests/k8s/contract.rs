@@ -34,10 +34,6 @@ pub const NOT_APPLICABLE: &[(&str, &str)] = &[
         LIMITS_COME_FIRST,
     ),
     (
-        "isolation::no_subprocess_where_the_policy_says_so",
-        "the features of a node's kernel are unknown before the pod runs: a program can replace itself, and the report says so",
-    ),
-    (
         "hostile::code_of_root_cannot_fake_success",
         "root as the code's user is refused",
     ),
@@ -105,8 +101,6 @@ impl TestBackend for Pods {
     fn expectations(&self) -> Expectations {
         Expectations {
             agent_folder: "agent\n",
-            // A cluster's nodes have no swap.
-            limits_swap: false,
             bounds_empty_files: false,
             has_down_interfaces: true,
             // The client may be anywhere.

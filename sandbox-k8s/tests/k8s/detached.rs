@@ -5,10 +5,10 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, PostParams};
 use sandbox_core::{
-    ErrorKind, ExecRequest, Outcome, SandboxClient, SandboxHandle, SandboxSpec, SandboxState, Stdin,
+    ErrorKind, ExecRequest, Outcome, SandboxClient, SandboxHandle, SandboxSpec, SandboxState,
 };
 
-use crate::cluster::{self, PROGRAMS, client_with, config_in, output, run, small};
+use crate::cluster::{self, client_with, config_in, output, run, small};
 use crate::contract::SHORT_LIFETIME;
 use crate::inspection::has_ended;
 use crate::test_namespace::TestNamespace;
@@ -127,15 +127,6 @@ fn creator_killed() -> TestResult {
         let client = client_in(&namespace);
         let sandbox = client.get("orphan").await?;
         assert_eq!(output(&sandbox, "echo alive").await, "alive\n");
-        // A client's execution ends with it, the sandbox does not.
-        let sleep = ExecRequest::new("sleep").arg("1234");
-        let running = sandbox.start(&sleep, Stdin::Null).await?;
-        drop((running, sandbox));
-        let sandbox = client.get("orphan").await?;
-        let script = format!(
-            "for i in 1 2 3 4 5 6 7 8 9 10; do {PROGRAMS} | grep -q '^sleep 1234' || break; sleep 1; done; {PROGRAMS} | grep '^sleep 1234' || echo none"
-        );
-        assert_eq!(output(&sandbox, &script).await, "none\n");
         sandbox.kill().await?;
         Ok(())
     })

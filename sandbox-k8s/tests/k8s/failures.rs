@@ -25,7 +25,6 @@ pub const TESTS: &[ClusterTest] = &[
         terminating_namespace,
     ),
     ("failures::an_eviction_ends_the_execution", evicted),
-    ("failures::a_deleted_pod_ends_the_execution", deleted),
 ];
 
 /// Longer than a failure takes on a busy machine, and shorter than a pod may take to start.
@@ -179,47 +178,16 @@ fn terminating_namespace() -> TestResult {
     })
 }
 
-/// Asserts that an execution whose pod is removed ends soon, without an exit code.
-async fn assert_ended_by(
-    namespace: &TestNamespace,
-    remove: impl AsyncFnOnce(&TestNamespace, &str),
-) -> TestResult {
-    let client = client(namespace.config(), CapabilityPolicy::new());
-    let sandbox = client.create(&small("removed")).await?;
-    let pod = namespace.names().await.remove(0);
-    let execution = sandbox.shell("echo begun; sleep 600");
-    let removal = async {
-        tokio::time::sleep(Duration::from_millis(500)).await;
-        remove(namespace, &pod).await;
-        Instant::now()
-    };
-    let (ended, removed) = tokio::join!(execution, removal);
-    assert!(
-        removed.elapsed() < FAILURE_TIMEOUT,
-        "{:?}",
-        removed.elapsed()
-    );
-    match ended {
-        Ok(result) => {
-            assert_eq!(result.exit_code(), None, "{result:?}");
-            assert!(
-                matches!(result.outcome, Outcome::Unknown { .. }),
-                "{result:?}"
-            );
-        }
-        Err(error) => assert_error(&error, ErrorKind::SandboxEnded, &["pod"]),
-    }
-    let error = sandbox.shell("true").await.expect_err("no sandbox");
-    assert_error(&error, ErrorKind::SandboxEnded, &[]);
-    sandbox.kill().await?;
-    namespace.wait_empty().await;
-    Ok(())
-}
-
+/// An eviction removes the pod, and the execution ends soon, without an exit code.
 fn evicted() -> TestResult {
     run(async {
         let namespace = TestNamespace::new().await;
-        assert_ended_by(&namespace, async |namespace, pod| {
+        let client = client(namespace.config(), CapabilityPolicy::new());
+        let sandbox = client.create(&small("removed")).await?;
+        let pod = namespace.names().await.remove(0);
+        let execution = sandbox.shell("echo begun; sleep 600");
+        let removal = async {
+            tokio::time::sleep(Duration::from_millis(500)).await;
             // Servers before 1.22 only know this version of the object. The URL names the pod.
             let eviction = json!({
                 "apiVersion": "policy/v1beta1", "kind": "Eviction",
@@ -227,20 +195,30 @@ fn evicted() -> TestResult {
             });
             let (pods, parameters) = (namespace.pods(), PostParams::default());
             let posted =
-                pods.create_subresource::<_, Value>("eviction", pod, &parameters, &eviction);
+                pods.create_subresource::<_, Value>("eviction", &pod, &parameters, &eviction);
             posted.await.expect("evicted");
-        })
-        .await
-    })
-}
-
-fn deleted() -> TestResult {
-    run(async {
-        let namespace = TestNamespace::new().await;
-        assert_ended_by(&namespace, async |namespace, pod| {
-            let removed = namespace.pods().delete(pod, &DeleteParams::default()).await;
-            removed.expect("removed");
-        })
-        .await
+            Instant::now()
+        };
+        let (ended, removed) = tokio::join!(execution, removal);
+        assert!(
+            removed.elapsed() < FAILURE_TIMEOUT,
+            "{:?}",
+            removed.elapsed()
+        );
+        match ended {
+            Ok(result) => {
+                assert_eq!(result.exit_code(), None, "{result:?}");
+                assert!(
+                    matches!(result.outcome, Outcome::Unknown { .. }),
+                    "{result:?}"
+                );
+            }
+            Err(error) => assert_error(&error, ErrorKind::SandboxEnded, &["pod"]),
+        }
+        let error = sandbox.shell("true").await.expect_err("no sandbox");
+        assert_error(&error, ErrorKind::SandboxEnded, &[]);
+        sandbox.kill().await?;
+        namespace.wait_empty().await;
+        Ok(())
     })
 }

@@ -73,7 +73,6 @@ impl TestNamespace {
                     "image": format!("sandbox-test/{image}:latest"),
                     "imagePullPolicy": "Never",
                     "command": command,
-                    "env": [{"name": "THEIRS", "value": "1"}],
                 }],
             },
         });

@@ -13,10 +13,8 @@ mod egress;
 mod failures;
 mod in_cluster;
 mod inspection;
-mod isolation;
 mod last_message;
 mod lease;
-mod limits;
 mod many_clients;
 mod network;
 mod network_cut;
@@ -53,11 +51,9 @@ const TESTS: &[&[ClusterTest]] = &[
     detached::TESTS,
     egress::TESTS,
     failures::TESTS,
-    isolation::TESTS,
     in_cluster::TESTS,
     lease::TESTS,
     last_message::TESTS,
-    limits::TESTS,
     network::TESTS,
     packages::TESTS,
     pool::TESTS,

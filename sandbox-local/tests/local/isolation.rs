@@ -14,27 +14,18 @@ use crate::harness::{Need, Test, test};
 use crate::support::{client, create, namespaces, policy, run, sh, spec};
 
 pub const TESTS: &[Test] = &[
-    test!(async program_output_and_exit_code_are_returned),
     test!(async files_outside_of_roots_are_unreadable),
     test!(async files_outside_of_roots_are_not_writable),
     test!(async own_folders_are_writable),
     test!(async environment_is_not_inherited),
     test!(async host_processes_are_unreachable),
     test!(async host_listener_is_unreachable),
-    test!(async own_loopback_works, Need::Namespaces),
     test!(async open_descriptors_are_not_inherited),
     test!(async code_has_no_capability_and_is_not_root),
     test!(async sandboxes_do_not_share_writable_folders),
     test!(async concurrent_sandboxes_have_networks_of_their_own, Need::Namespaces),
-    test!(async root_cannot_be_remounted, Need::Namespaces),
+    test!(async devices_are_neither_made_nor_changed, Need::Namespaces),
 ];
-
-async fn program_output_and_exit_code_are_returned() {
-    let result = run(policy(), "echo out; echo err >&2; exit 7").await;
-    assert_eq!(result.stdout_text(), "out\n");
-    assert_eq!(result.stderr_text(), "err\n");
-    assert_eq!(result.exit_code(), Some(7));
-}
 
 async fn files_outside_of_roots_are_unreadable() {
     let folder = open_folder();
@@ -121,18 +112,6 @@ async fn host_processes_are_unreachable() {
         let result = sandbox.exec(&sh(&script)).await.expect("it runs");
         assert!(!result.success(), "{script}: {}", result.stdout_text());
     }
-    if namespaces() {
-        let result = sandbox
-            .exec(&sh("ls /proc | grep -c '^[0-9]'"))
-            .await
-            .expect("it runs");
-        let count = result
-            .stdout_text()
-            .trim()
-            .parse::<u32>()
-            .expect("a number");
-        assert!(count <= 6, "{count} processes are seen");
-    }
 }
 
 async fn host_listener_is_unreachable() {
@@ -167,19 +146,6 @@ async fn host_listener_is_unreachable() {
             "the control: with the network it is reached"
         );
     }
-}
-
-async fn own_loopback_works() {
-    let script = "import socket\ns = socket.create_server(('127.0.0.1', 80 + 8000))\nc = socket.create_connection(('127.0.0.1', 8080))\nprint('connected')";
-    let sandbox = create(policy()).await;
-    let python = ExecRequest::new("python3").arg("-c").arg(script);
-    let result = sandbox.exec(&python).await.expect("python runs");
-    assert_eq!(
-        result.stdout_text(),
-        "connected\n",
-        "{}",
-        result.stderr_text()
-    );
 }
 
 async fn open_descriptors_are_not_inherited() {
@@ -280,27 +246,10 @@ async fn concurrent_sandboxes_have_networks_of_their_own() {
     }
 }
 
-async fn root_cannot_be_remounted() {
-    let script = "umount /usr; mount -o remount,rw /usr; mount -t tmpfs x /tmp; unshare -U true; umount -l /; chmod 777 /etc/passwd; \
-                  mknod /tmp/null c 1 3; echo x > /proc/sys/kernel/core_pattern; echo x > /proc/sysrq-trigger; \
-                  chmod 600 /dev/null; ls -ld /usr; cat /dev/null";
-    let sandbox = create(policy()).await;
-    let result = sandbox.exec(&sh(script)).await.expect("it runs");
-    // Each of them prints an error, except for the last two.
-    assert!(
-        result.stderr_text().lines().count() >= 10,
-        "{}",
-        result.stderr_text()
-    );
-    assert!(result.success());
-    let result = sandbox
-        .exec(&sh("ls -d /workspace /usr/bin && touch /usr/x"))
-        .await
-        .expect("it runs");
-    assert_eq!(result.stdout_text(), "/usr/bin\n/workspace\n");
-    assert!(
-        result.stderr_text().contains("Read-only file system"),
-        "{}",
-        result.stderr_text()
-    );
+async fn devices_are_neither_made_nor_changed() {
+    let script =
+        "mknod /tmp/null c 1 3 && echo made; chmod 600 /dev/null && echo changed; cat /dev/null";
+    let result = run(policy(), script).await;
+    assert_eq!(result.stdout_text(), "");
+    assert!(result.success(), "{}", result.stderr_text());
 }

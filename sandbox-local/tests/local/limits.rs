@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use sandbox_core::{ByteSize, Capability, ExecRequest, Outcome};
-use sandbox_testing::contract::assert_stats_are_those_of_the_processes;
 use sandbox_testing::processes;
 use sandbox_testing::wait::wait_until;
 
@@ -18,18 +17,18 @@ pub const TESTS: &[Test] = &[
     test!(async timeout_ends_the_whole_tree),
     test!(async disk_limit_covers_all_folders, Need::Namespaces),
     test!(async number_of_empty_files_is_limited, Need::Namespaces),
-    test!(async cpu_limit_is_enforced, Need::Enforced(Capability::Cpus)),
     test!(async minimal_limits_are_enforced),
-    test!(async stats_are_those_of_the_processes, Need::Enforced(Capability::Memory)),
+    test!(async stats_have_the_peak_of_memory, Need::Enforced(Capability::Memory)),
 ];
 
-async fn stats_are_those_of_the_processes() {
+async fn stats_have_the_peak_of_memory() {
     let mut policy = policy();
     policy.memory = Some(ByteSize::mib(128));
     let sandbox = create(policy).await;
-    let stats = assert_stats_are_those_of_the_processes(&sandbox).await;
-    let stats = stats.expect("the sandbox works");
+    let stats = sandbox.stats().await.expect("the sandbox works");
     assert!(stats.memory_peak.is_some(), "{stats:?}");
+    // The host sees no connections without rules for them.
+    assert_eq!((stats.egress_sent, stats.egress_received), (None, None));
 }
 
 async fn exceeding_memory_is_an_outcome() {
@@ -167,22 +166,6 @@ async fn number_of_empty_files_is_limited() {
         (100..1000).contains(&made),
         "{made} {}",
         result.stderr_text()
-    );
-}
-
-async fn cpu_limit_is_enforced() {
-    let mut policy = policy();
-    policy.cpus = Some(sandbox_core::Cpus::milli(250));
-    let sandbox = create(policy).await;
-    let script = "i=0; while :; do i=$((i+1)); done";
-    let request = sh(&format!("({script}) & {script}")).timeout(Duration::from_secs(2));
-    let start = Instant::now();
-    let result = sandbox.exec(&request).await.expect("it runs");
-    let used = result.cpu_time.expect("the agent measures it");
-    let share = used.as_secs_f64() / start.elapsed().as_secs_f64();
-    assert!(
-        share < 0.5,
-        "two loops used {used:?}, {share:.2} of a processor"
     );
 }
 

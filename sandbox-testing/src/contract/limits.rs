@@ -12,16 +12,14 @@ use super::{ContractTest, TestBackend, TestResult, output, run, shell};
 pub const TESTS: &[ContractTest] = &[
     ("limits::memory_kills_are_attributed_to_executions", memory),
     ("limits::a_timeout_kills_the_tree", timeout),
-    ("limits::the_disk_is_bounded_in_total", disk),
     ("limits::empty_files_are_bounded", empty_files),
     ("limits::a_fork_bomb_is_stopped", pids),
     ("limits::unenforceable_limits_are_refused", refused),
-    ("limits::output_is_cut_at_its_cap", output_cap),
-    ("limits::open_files_are_bounded", open_files),
     (
-        "limits::a_process_that_holds_the_output_open_does_not_stall",
-        stragglers,
+        "limits::a_sandbox_outlives_a_program_with_endless_output",
+        endless_output,
     ),
+    ("limits::open_files_are_bounded", open_files),
 ];
 
 fn memory(backend: &'static dyn TestBackend) -> TestResult {
@@ -31,16 +29,6 @@ fn memory(backend: &'static dyn TestBackend) -> TestResult {
             .create(&backend.spec().memory(ByteSize::mib(64)))
             .await?;
         assert_memory_kills_are_attributed(&sandbox).await?;
-        if backend.expectations().limits_swap {
-            let file = "/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes";
-            if let Ok(limit) = sandbox.read_to_string(file).await {
-                assert_eq!(
-                    limit.trim(),
-                    (64 << 20).to_string(),
-                    "swap counts into the limit"
-                );
-            }
-        }
         sandbox.kill().await
     })
 }
@@ -125,33 +113,6 @@ fn timeout(backend: &'static dyn TestBackend) -> TestResult {
     })
 }
 
-fn disk(backend: &'static dyn TestBackend) -> TestResult {
-    run(async {
-        let mut policy = CapabilityPolicy::new();
-        policy.disk = Some(ByteSize::mib(16));
-        // For empty files; see `empty_files`.
-        policy.allow_partial.push(Capability::Disk);
-        let sandbox = backend.client(policy).create(&backend.spec()).await?;
-        let fill = |place: &str| format!("dd if=/dev/zero of={place}/big bs=64k count=512 2>&1");
-        for place in ["/tmp", "/workspace", "/dev/shm"] {
-            let result = shell(&sandbox, &fill(place)).await?;
-            assert!(
-                result.output().contains("No space left"),
-                "{place}: {result:?}"
-            );
-        }
-        let script = "cat /tmp/big /workspace/big /dev/shm/big | wc -c";
-        let written: u64 = output(&sandbox, script)
-            .await?
-            .trim()
-            .parse()
-            .expect("a number");
-        assert!(written <= 16 << 20, "{written}");
-        assert!(written >= 12 << 20, "{written}");
-        sandbox.kill().await
-    })
-}
-
 /// The storage limits the number of inodes, or the memory limit does: the kernel charges inodes to
 /// it.
 fn empty_files(backend: &'static dyn TestBackend) -> TestResult {
@@ -219,14 +180,11 @@ fn refused(backend: &'static dyn TestBackend) -> TestResult {
     })
 }
 
-fn output_cap(backend: &'static dyn TestBackend) -> TestResult {
+fn endless_output(backend: &'static dyn TestBackend) -> TestResult {
     run(async {
         let mut policy = CapabilityPolicy::new();
         policy.stdout_max_bytes = Some(ByteSize::kib(64));
         let sandbox = backend.client(policy).create(&backend.spec()).await?;
-        let result = shell(&sandbox, "yes | head -c 200000").await?;
-        assert_eq!(result.stdout.bytes.len(), 64 * 1024);
-        assert_eq!(result.stdout.total, 200_000);
         let endless = sandbox.exec(&ExecRequest::new("yes")).await?;
         assert_eq!(endless.outcome, Outcome::OutputLimit);
         assert_eq!(output(&sandbox, "echo alive").await?, "alive\n");
@@ -243,21 +201,6 @@ fn open_files(backend: &'static dyn TestBackend) -> TestResult {
             output(&sandbox, "ulimit -n; ulimit -Hn; ulimit -c").await?,
             "32\n32\n0\n"
         );
-        sandbox.kill().await
-    })
-}
-
-fn stragglers(backend: &'static dyn TestBackend) -> TestResult {
-    run(async {
-        let sandbox = backend.sandbox().await?;
-        let start = Instant::now();
-        let result = shell(&sandbox, "(setsid sleep 60 &) ; echo done").await?;
-        assert!(
-            result.success() && start.elapsed() < Duration::from_secs(20),
-            "{result:?}"
-        );
-        assert_eq!(result.stdout_text(), "done\n");
-        assert!(result.stragglers > 0, "{result:?}");
         sandbox.kill().await
     })
 }

@@ -38,7 +38,6 @@ pub use hostile::{assert_agent_is_untouchable, attack_request};
 pub(crate) use limits::assert_memory_kills_are_attributed;
 pub use mounts::{assert_mounts_appear_at_their_targets, assert_no_socket_in_a_mount_is_reached};
 pub use secrets::assert_one_execution_gets_a_secret;
-pub use stats::assert_stats_are_those_of_the_processes;
 pub use user::{assert_own_user_may_be_named, assert_users_are_refused};
 
 pub(crate) const BUSYBOX: &str = "sandbox-test/busybox:latest";
@@ -69,8 +68,6 @@ pub type ContractTest = (&'static str, fn(&'static dyn TestBackend) -> TestResul
 pub struct Expectations {
     /// The output of `ls` on the agent's folder inside the sandbox.
     pub agent_folder: &'static str,
-    /// Whether the memory limit includes swap.
-    pub limits_swap: bool,
     /// Whether the storage itself limits the number of files.
     pub bounds_empty_files: bool,
     /// Whether the sandbox has network interfaces that are down, beside loopback.

@@ -28,7 +28,7 @@ fn values(backend: &'static dyn TestBackend) -> TestResult {
 }
 
 /// Asserts that what can be measured of a sandbox grows with what an execution uses.
-pub async fn assert_stats_are_those_of_the_processes(
+async fn assert_stats_are_those_of_the_processes(
     sandbox: &SandboxHandle,
 ) -> sandbox_core::Result<SandboxStats> {
     let before = sandbox.stats().await?;

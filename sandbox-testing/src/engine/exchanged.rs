@@ -38,10 +38,6 @@ pub const TESTS: &[EngineTest] = &[
         of_another_sandbox,
     ),
     (
-        "exchanged::a_link_that_code_has_made_is_not_followed_by_the_next_run",
-        planted,
-    ),
-    (
         "exchanged::a_read_root_deep_in_a_write_root_is_refused",
         deep,
     ),
@@ -313,29 +309,6 @@ fn of_another_sandbox(engine: &'static TestEngine) -> TestResult {
             .await?
             .kill()
             .await
-    })
-}
-
-fn planted(engine: &'static TestEngine) -> TestResult {
-    run(async {
-        let (_place, base) = place();
-        let (proj, secret) = (base.join("proj"), base.join("secret"));
-        make(&proj.join("data"));
-        std::fs::write(make(&secret).join("file"), "outside").expect("written");
-        open(&proj, 0o755);
-        let client = reading(engine, &proj.join("data"));
-        let first = client.create(&on(engine, &proj)).await?;
-        let script = format!("mv data old && ln -s {} data", secret.display());
-        output(&first, &script).await?;
-        first.kill().await?;
-        refused(client.create(&on(engine, &proj)).await, "code can write to");
-        refused(
-            reading(engine, &proj.join("data"))
-                .create(&engine.spec())
-                .await,
-            "is a link",
-        );
-        Ok(())
     })
 }
 

@@ -194,7 +194,6 @@ impl TestBackend for TestEngine {
                 ProfileForm::Text => "agent\nhosts\nresolv.conf\n",
                 ProfileForm::File => "agent\nhosts\nresolv.conf\nseccomp.json\n",
             },
-            limits_swap: true,
             bounds_empty_files: self.family.full_tmpfs,
             has_down_interfaces: false,
             has_stats: true,
