@@ -22,6 +22,8 @@ pub const TESTS: &[ContractTest] = &[
 fn environment(backend: &'static dyn TestBackend) -> TestResult {
     run(async {
         let sandbox = backend.sandbox().await?;
+        let control = output(&sandbox, "grep -q PATH= /proc/self/environ && echo read").await?;
+        assert_eq!(control, "read\n");
         let agents = shell(&sandbox, "cat /proc/1/environ").await?;
         assert!(
             !agents.success() && agents.stdout.bytes.is_empty(),

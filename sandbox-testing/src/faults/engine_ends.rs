@@ -87,7 +87,6 @@ async fn during_exec(engine: &mut PrivateEngine, signal: Signal) -> sandbox_core
         "{signal:?} during an execution: it failed after {:?}",
         start.elapsed()
     );
-    assert!(start.elapsed() < FAILURE_TIMEOUT, "{:?}", start.elapsed());
     match end {
         Ok(result) => {
             assert!(
@@ -151,7 +150,6 @@ async fn during_copy(engine: &mut PrivateEngine, signal: Signal) -> sandbox_core
             "{signal:?} during a copy: it failed after {:?}: {error}",
             start.elapsed()
         );
-        assert!(start.elapsed() < FAILURE_TIMEOUT, "{:?}", start.elapsed());
         assert_eq!(error.kind(), ErrorKind::SandboxEnded, "{error}");
         assert_ended(&sandbox).await;
         drop(sandbox);
