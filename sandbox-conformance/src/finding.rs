@@ -231,7 +231,16 @@ impl Finding {
                 Some(error) => error.clone(),
                 None => step("host control", &evidence.host_control),
             },
-            Verdict::Overblocked => step("allow control", &evidence.allow_control),
+            Verdict::Overblocked => {
+                let control = step("allow control", &evidence.allow_control);
+                match &evidence.attack {
+                    // The attack says what kept the control from its turn.
+                    Some(_) if evidence.allow_control.is_none() => {
+                        format!("{control}; {}", step("attack", &evidence.attack))
+                    }
+                    _ => control,
+                }
+            }
             _ => {
                 let dirty = evidence
                     .host_checks
@@ -359,5 +368,18 @@ mod tests {
             panic!("a broken promise is a failure");
         };
         assert!(why.contains("before the sandbox was made") && why.contains("no cgroup"));
+    }
+
+    #[test]
+    fn missing_allow_control_is_reported_with_what_the_attack_met() {
+        let attack = Attempt::unclear("no session started".to_owned());
+        let evidence = Evidence {
+            attack: Some(crate::Step::new("look", attack)),
+            ..Evidence::default()
+        };
+        let probes = crate::probes::all();
+        let finding = Finding::new(probes[0], Verdict::Overblocked, evidence, 1);
+        let detail = finding.detail();
+        assert!(detail.contains("was not tried") && detail.contains("no session started"));
     }
 }

@@ -49,9 +49,12 @@ pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
     context.record_host_control(control("look for it on the host", failure));
     let claims = match Template::of(context).await {
         Err(declined) => Err(declined),
-        Ok(template) => claims(&template, &context.inside("probe"))
-            .await
-            .map_err(|error| Attempt::unclear(error.to_string())),
+        Ok(template) => claims(
+            &template,
+            ["first", "second"].map(|name| context.inside(name)),
+        )
+        .await
+        .map_err(|error| Attempt::unclear(error.to_string())),
     };
     let attempt = match claims {
         Err(declined) => declined,
@@ -81,8 +84,13 @@ async fn clean_up(context: &ProbeContext) -> Result<(), ProbeError> {
     host::kill_all_with(context.token())
 }
 
-/// What a claim sees of what it left, and what the next one sees of it.
-async fn claims(template: &Template, program: &str) -> sandbox_core::Result<[Vec<Attempt>; 2]> {
+/// What a claim sees of what it left, and what the next one sees of it. Each has its own program:
+/// without isolation, the first one can still run when the second one is written.
+async fn claims(
+    template: &Template,
+    programs: [String; 2],
+) -> sandbox_core::Result<[Vec<Attempt>; 2]> {
+    let [program, next_program] = &programs;
     let pool = template.pool(PoolSettings::new(1).most(1))?;
     let first = template.claim(&pool).await?;
     let sandbox = first.sandbox();
@@ -99,8 +107,9 @@ async fn claims(template: &Template, program: &str) -> sandbox_core::Result<[Vec
     first.end().await?;
     drop(running);
     let second = template.claim(&pool).await?;
-    second.sandbox().upload(program, 0o755, PROGRAM).await?;
-    let later = look(second.sandbox(), program, &template.token).await?;
+    let sandbox = second.sandbox();
+    sandbox.upload(next_program, 0o755, PROGRAM).await?;
+    let later = look(sandbox, next_program, &template.token).await?;
     second.end().await?;
     pool.close().await?;
     Ok([own, later])
