@@ -17,7 +17,7 @@ use sandbox_agent::protocol::{
     AgentSettings, ExitKind, FailStep, Failure, FrameKind, Mount, Setup, UserLimit,
 };
 use sandbox_testing::{named_tests, trials, users::needs_root, wait::wait_until};
-use standard_root::{bind, check_standard_root, standard_root, tmpfs};
+use standard_root::{bind, check_standard_root, folder, standard_root, writable_root};
 
 const NAMESPACES: &[&str] = &[
     "unshare",
@@ -111,15 +111,15 @@ fn output(client: &mut FirstClient, text: &str) -> String {
 }
 
 fn standard_root_is_built() {
-    let mut client = inside(&standard_root(), &split(1234));
+    let tmp = tempfile::tempdir().unwrap();
+    let mut client = inside(&writable_root(tmp.path()), &split(1234));
     check_standard_root(&mut client, "1234");
 }
 
 fn standard_root_is_built_in_a_user_namespace() {
-    let mut setup = standard_root();
+    let tmp = tempfile::tempdir().unwrap();
+    let mut setup = writable_root(tmp.path());
     setup.user_namespace = true;
-    // The ID in the namespace at the time of the mounts: 1234 of the later map.
-    setup.owner = (201_234, 201_234);
     setup.user_limits = vec![inotify_instances()];
     let mut client = inside(&setup, &split(1234));
     check_standard_root(&mut client, "1234");
@@ -163,14 +163,14 @@ const SINCE_5_2: &[i64] = &[
 ];
 
 fn standard_root_is_built_without_new_mount_calls() {
+    let tmp = tempfile::tempdir().unwrap();
     for missing in [SINCE_5_2, &[libc::SYS_mount_setattr]] {
         let mut client = FirstClient::launch_without(NAMESPACES, &["--setup"], missing);
-        establish(&mut client, &standard_root(), &split(1234)).unwrap();
+        establish(&mut client, &writable_root(tmp.path()), &split(1234)).unwrap();
         check_standard_root(&mut client, "1234");
         let mut client = FirstClient::launch_without(NAMESPACES, &["--setup"], missing);
         let mut setup = standard_root();
         setup.user_namespace = true;
-        setup.owner = (201_234, 201_234);
         setup.user_limits = vec![inotify_instances()];
         establish(&mut client, &setup, &split(1234)).unwrap();
         assert_eq!(output(&mut client, INSTANCES), "3\n");
@@ -225,11 +225,9 @@ fn standard_root_is_built_without_privileges() {
         "-Ur",
     ];
     wrapper.extend(&NAMESPACES[1..]);
-    let mut setup = standard_root();
-    // The namespace has no other user.
-    setup.owner = (0, 0);
+    let tmp = tempfile::tempdir().unwrap();
     let mut client = FirstClient::launch(&wrapper, &["--setup"]);
-    establish(&mut client, &setup, &settings()).unwrap();
+    establish(&mut client, &writable_root(tmp.path()), &settings()).unwrap();
     check_standard_root(&mut client, "0");
 }
 
@@ -262,20 +260,15 @@ fn failed_setup_names_the_step() {
         (failure.errno, &*failure.detail),
         (libc::ENOENT, "/x: bind of /no/such")
     );
-    let failure = fail(&|setup| setup.mounts.push(tmpfs("/late", 4096, false, false)));
+    let failure = fail(&|setup| setup.mounts.push(folder("/late")));
     assert_eq!(
         (failure.errno, &*failure.detail),
-        (libc::EROFS, "/late: tmpfs")
+        (libc::EROFS, "/late: folder")
     );
-    let failure = fail(&|setup| setup.mounts.insert(0, tmpfs("/a", 0, false, false)));
+    let failure = fail(&|setup| setup.mounts.insert(0, folder("/a/../b")));
     assert_eq!(
         (failure.errno, &*failure.detail),
-        (libc::EINVAL, "/a: tmpfs")
-    );
-    let failure = fail(&|setup| setup.mounts.insert(0, tmpfs("/a/../b", 1, false, false)));
-    assert_eq!(
-        (failure.errno, &*failure.detail),
-        (libc::EINVAL, "/a/../b: tmpfs")
+        (libc::EINVAL, "/a/../b: folder")
     );
     let failure = fail(&|setup| setup.hostname = vec![b'x'; 65]);
     assert_eq!(

@@ -60,28 +60,8 @@ pub enum Mount {
         /// root can replace it.
         object: Option<HostObject>,
     },
-    /// A tmpfs: nosuid, nodev.
-    Tmpfs {
-        /// The mount point.
-        target: Vec<u8>,
-        /// Its size in bytes.
-        size: u64,
-        /// Maximum number of files and folders; 0 for the kernel's default.
-        inodes: u64,
-        /// Permission bits of its root.
-        mode: u32,
-        /// Whether programs on it can be executed.
-        exec: bool,
-        /// Whether its root belongs to the code's identity, not the agent's.
-        owned: bool,
-    },
     /// A procfs of the sandbox's PID namespace: nosuid, nodev, noexec.
     Proc {
-        /// The mount point.
-        target: Vec<u8>,
-    },
-    /// A POSIX message queue file system of the sandbox's IPC namespace.
-    Mqueue {
         /// The mount point.
         target: Vec<u8>,
     },
@@ -100,14 +80,10 @@ pub enum Mount {
         /// Its path.
         target: Vec<u8>,
     },
-    /// A folder, unless it exists.
+    /// A folder of the agent that everybody may read, unless it exists.
     Dir {
         /// Its path.
         target: Vec<u8>,
-        /// Permission bits.
-        mode: u32,
-        /// Whether it belongs to the code's identity.
-        owned: bool,
     },
     /// A small read-only file with this content.
     File {
@@ -174,9 +150,6 @@ pub struct Setup {
     pub egress: Option<Vec<IpRange>>,
     /// Limits of the sandbox's own user namespace.
     pub user_limits: Vec<UserLimit>,
-    /// User and group that `owned` means while the root is built, as IDs of the agent's namespace
-    /// at that time.
-    pub owner: (u32, u32),
     /// Whether the agent is PID 1 of a new PID namespace, so that its exit ends all processes.
     pub pid_one: bool,
     /// Whether the agent dies with the thread that started it (`PR_SET_PDEATHSIG`).
@@ -198,60 +171,37 @@ impl Mount {
                 message.bool(*read_only).bool(*devices).bool(*optional);
                 HostObject::write(*object, message);
             }
-            Self::Tmpfs {
-                target,
-                size,
-                inodes,
-                mode,
-                exec,
-                owned,
-            } => {
-                message
-                    .u8(1)
-                    .bytes(target)
-                    .u64(*size)
-                    .u64(*inodes)
-                    .u32(*mode);
-                message.bool(*exec).bool(*owned);
-            }
             Self::Proc { target } => {
-                message.u8(2).bytes(target);
-            }
-            Self::Mqueue { target } => {
-                message.u8(3).bytes(target);
+                message.u8(1).bytes(target);
             }
             Self::Symlink { points_to, target } => {
-                message.u8(4).bytes(points_to).bytes(target);
+                message.u8(2).bytes(points_to).bytes(target);
             }
-            Self::Dir {
-                target,
-                mode,
-                owned,
-            } => {
-                message.u8(5).bytes(target).u32(*mode).bool(*owned);
+            Self::Dir { target } => {
+                message.u8(3).bytes(target);
             }
             Self::File {
                 target,
                 content,
                 mode,
             } => {
-                message.u8(6).bytes(target).bytes(content).u32(*mode);
+                message.u8(4).bytes(target).bytes(content).u32(*mode);
             }
             Self::ReadOnly { target } => {
-                message.u8(7).bytes(target);
+                message.u8(5).bytes(target);
             }
             Self::Mask { target, object } => {
-                message.u8(8).bytes(target);
+                message.u8(6).bytes(target);
                 HostObject::write(*object, message);
             }
             Self::Pin { target } => {
-                message.u8(9).bytes(target);
+                message.u8(7).bytes(target);
             }
             Self::ReadOnlyPart { target } => {
-                message.u8(10).bytes(target);
+                message.u8(8).bytes(target);
             }
             Self::Terminals { target, most } => {
-                message.u8(12).bytes(target).u32(*most);
+                message.u8(9).bytes(target).u32(*most);
             }
         }
     }
@@ -269,48 +219,35 @@ impl Mount {
                 optional: reader.bool()?,
                 object: HostObject::read(reader)?,
             },
-            1 => Self::Tmpfs {
-                target: owned(reader)?,
-                size: reader.u64()?,
-                inodes: reader.u64()?,
-                mode: reader.u32()?,
-                exec: reader.bool()?,
-                owned: reader.bool()?,
-            },
-            2 => Self::Proc {
+            1 => Self::Proc {
                 target: owned(reader)?,
             },
-            3 => Self::Mqueue {
-                target: owned(reader)?,
-            },
-            4 => Self::Symlink {
+            2 => Self::Symlink {
                 points_to: owned(reader)?,
                 target: owned(reader)?,
             },
-            5 => Self::Dir {
+            3 => Self::Dir {
                 target: owned(reader)?,
-                mode: reader.u32()?,
-                owned: reader.bool()?,
             },
-            6 => Self::File {
+            4 => Self::File {
                 target: owned(reader)?,
                 content: owned(reader)?,
                 mode: reader.u32()?,
             },
-            7 => Self::ReadOnly {
+            5 => Self::ReadOnly {
                 target: owned(reader)?,
             },
-            8 => Self::Mask {
+            6 => Self::Mask {
                 target: owned(reader)?,
                 object: HostObject::read(reader)?,
             },
-            9 => Self::Pin {
+            7 => Self::Pin {
                 target: owned(reader)?,
             },
-            10 => Self::ReadOnlyPart {
+            8 => Self::ReadOnlyPart {
                 target: owned(reader)?,
             },
-            12 => Self::Terminals {
+            9 => Self::Terminals {
                 target: owned(reader)?,
                 most: reader.u32()?,
             },
@@ -339,8 +276,6 @@ impl Setup {
             message.bytes(&limit.name).u64(limit.most);
         });
         message
-            .u32(self.owner.0)
-            .u32(self.owner.1)
             .bool(self.pid_one)
             .bool(self.die_with_parent);
         message.finish()
@@ -369,7 +304,6 @@ impl Setup {
                     most: reader.u64()?,
                 })
             })?,
-            owner: (reader.u32()?, reader.u32()?),
             pid_one: reader.bool()?,
             die_with_parent: reader.bool()?,
         };

@@ -69,25 +69,10 @@ pub fn mount() -> impl Strategy<Value = Mount> {
                 object,
             }
         ),
-        (bytes(), any::<(u64, u64, u32)>(), any::<[bool; 2]>()).prop_map(
-            |(target, (size, inodes, mode), [exec, owned])| Mount::Tmpfs {
-                target,
-                size,
-                inodes,
-                mode,
-                exec,
-                owned
-            }
-        ),
         bytes().prop_map(|target| Mount::Proc { target }),
-        bytes().prop_map(|target| Mount::Mqueue { target }),
         (bytes(), any::<u32>()).prop_map(|(target, most)| Mount::Terminals { target, most }),
         (bytes(), bytes()).prop_map(|(points_to, target)| Mount::Symlink { points_to, target }),
-        (bytes(), any::<u32>(), any::<bool>()).prop_map(|(target, mode, owned)| Mount::Dir {
-            target,
-            mode,
-            owned
-        }),
+        bytes().prop_map(|target| Mount::Dir { target }),
         (bytes(), bytes(), any::<u32>()).prop_map(|(target, content, mode)| Mount::File {
             target,
             content,
@@ -105,11 +90,10 @@ pub fn setup() -> impl Strategy<Value = Setup> {
         vec(mount(), 0..6),
         bytes(),
         any::<[bool; 5]>(),
-        any::<(u32, u32)>(),
         vec((bytes(), any::<u64>()), 0..3),
         option::of(vec(range(), 0..3)),
     )
-        .prop_map(|(mounts, hostname, flags, owner, user_limits, egress)| {
+        .prop_map(|(mounts, hostname, flags, user_limits, egress)| {
             let [new_root, loopback, user_namespace, pid_one, die_with_parent] = flags;
             Setup {
                 new_root,
@@ -122,7 +106,6 @@ pub fn setup() -> impl Strategy<Value = Setup> {
                     .into_iter()
                     .map(|(name, most)| UserLimit { name, most })
                     .collect(),
-                owner,
                 pid_one,
                 die_with_parent,
             }

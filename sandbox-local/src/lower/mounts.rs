@@ -139,8 +139,6 @@ pub(super) fn setup(
     } else {
         mounts.push(Mount::Dir {
             target: b"/proc".to_vec(),
-            mode: 0o555,
-            owned: false,
         });
     }
     devices(&mut mounts);
@@ -189,7 +187,6 @@ pub(super) fn setup(
         user_namespace: context.isolation == Isolation::Privileged,
         egress: carries_rules(plan, context).then(|| egress_ranges(plan)),
         user_limits: user_limits::of(context.host),
-        owner: (0, 0),
         pid_one: true,
         die_with_parent: true,
     };

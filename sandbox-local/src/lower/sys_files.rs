@@ -65,7 +65,5 @@ pub(crate) fn with_groups(mut setup: Setup, group: Option<&Group>) -> Setup {
 fn folder_at(path: &str) -> Mount {
     Mount::Dir {
         target: bytes(Path::new(path)),
-        mode: 0o555,
-        owned: false,
     }
 }

@@ -63,7 +63,7 @@ pub(super) fn build(
             .map_err(|errno| setup_failed(low_ports::SETTING, errno))?;
     }
     if setup.new_root {
-        root::build(&setup.mounts, setup.owner).map_err(ExitReason::Refused)?;
+        root::build(&setup.mounts).map_err(ExitReason::Refused)?;
     }
     if !setup.hostname.is_empty() {
         terminated(Vec::from(&setup.hostname[..]))

@@ -5,7 +5,7 @@ use core::ffi::CStr;
 
 use crate::runtime::{
     Errno, Fd, fs,
-    fs::{AT_FDCWD, AT_SYMLINK_NOFOLLOW, O_CLOEXEC, O_DIRECTORY, O_PATH},
+    fs::{AT_FDCWD, O_CLOEXEC, O_DIRECTORY, O_PATH},
     io,
     mount::{
         MNT_DETACH, MOUNT_ATTR_NODEV, MOUNT_ATTR_NOEXEC, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY,
@@ -36,7 +36,7 @@ const TEMPORARY_MOUNT_POINTS: [&CStr; 6] = [c"/tmp", c"/run", c"/proc", c"/dev",
 /// # Errors
 ///
 /// The step that failed, with its target.
-pub(super) fn build(mounts: &[Mount], owner: (u32, u32)) -> Result<(), Failure> {
+pub(super) fn build(mounts: &[Mount]) -> Result<(), Failure> {
     let failed = |what: &'static str| move |errno| failure(FailStep::Setup, errno, what);
     mount(None, c"/", None, MS_REC | MS_PRIVATE, None).map_err(failed("private mounts"))?;
     let sources = take_sources(mounts)?;
@@ -48,7 +48,6 @@ pub(super) fn build(mounts: &[Mount], owner: (u32, u32)) -> Result<(), Failure> 
     bind::enter_old_root(&old_root).map_err(failed("old root"))?;
     let mut builder = Builder {
         old_root,
-        owner,
         scratch_count: 0,
         masked: None,
     };
@@ -119,12 +118,10 @@ fn enter_new_root() -> Result<(), Errno> {
 fn describe(mount: &Mount) -> (&[u8], &'static str) {
     match mount {
         Mount::Bind { target, .. } => (target, "bind"),
-        Mount::Tmpfs { target, .. } => (target, "tmpfs"),
         Mount::Proc { target } => (target, "proc"),
-        Mount::Mqueue { target } => (target, "mqueue"),
         Mount::Terminals { target, .. } => (target, "devpts"),
         Mount::Symlink { target, .. } => (target, "symbolic link"),
-        Mount::Dir { target, .. } => (target, "folder"),
+        Mount::Dir { target } => (target, "folder"),
         Mount::File { target, .. } => (target, "file"),
         Mount::ReadOnly { target } => (target, "read-only"),
         Mount::Mask { target, .. } => (target, "mask"),
@@ -135,7 +132,6 @@ fn describe(mount: &Mount) -> (&[u8], &'static str) {
 
 struct Builder {
     old_root: Fd,
-    owner: (u32, u32),
     scratch_count: usize,
     /// The first masked file; its mask also masks the others.
     masked: Option<Masked>,
@@ -167,16 +163,7 @@ impl Builder {
                 let source = source.unwrap_or(BindSource::Missing);
                 bind::attach(source, target, restriction, &self.old_root)
             }
-            Mount::Tmpfs {
-                target,
-                size,
-                inodes,
-                mode,
-                exec,
-                owned,
-            } => self.tmpfs(target, (*size, *inodes), *mode, *exec, *owned),
             Mount::Proc { target } => mount_special(target, c"proc"),
-            Mount::Mqueue { target } => mount_special(target, c"mqueue"),
             Mount::Terminals { target, most } => terminals(target, *most),
             Mount::Symlink { points_to, target } => {
                 mount_point::make_parents(target)?;
@@ -186,11 +173,7 @@ impl Builder {
                     &mount_point::path(target)?,
                 )
             }
-            Mount::Dir {
-                target,
-                mode,
-                owned,
-            } => self.folder(target, *mode, *owned),
+            Mount::Dir { target } => folder(target),
             Mount::File {
                 target,
                 content,
@@ -205,55 +188,6 @@ impl Builder {
             Mount::Pin { target } => bind::pin(&mount_point::existing(target)?),
             Mount::ReadOnlyPart { target } => read_only_part(target),
         }
-    }
-
-    fn tmpfs(
-        &self,
-        target: &[u8],
-        (size, inodes): (u64, u64),
-        mode: u32,
-        exec: bool,
-        owned: bool,
-    ) -> Result<(), Errno> {
-        if size == 0 {
-            // The kernel takes 0 for "no limit".
-            return Err(Errno::EINVAL);
-        }
-        let point = mount_point::create_if_missing(target, true)?.path;
-        let mut options = format!("size={size},mode={:o}", mode & 0o7777);
-        if inodes > 0 {
-            options += &format!(",nr_inodes={inodes}");
-        }
-        if owned {
-            options += &format!(",uid={},gid={}", self.owner.0, self.owner.1);
-        }
-        let options = terminated(options)?;
-        let flags = MS_NOSUID | MS_NODEV | if exec { 0 } else { MS_NOEXEC };
-        mount(
-            Some(c"tmpfs"),
-            &point,
-            Some(c"tmpfs"),
-            flags,
-            Some(&options),
-        )
-    }
-
-    fn folder(&self, target: &[u8], mode: u32, owned: bool) -> Result<(), Errno> {
-        let point = mount_point::path(target)?;
-        mount_point::make_parents(target)?;
-        match fs::make_directory(AT_FDCWD, &point, mode & 0o7777) {
-            Ok(()) => {}
-            Err(errno) => {
-                let there =
-                    stat_at(AT_FDCWD, &point, 0).is_ok_and(|metadata| metadata.is_directory());
-                return if there { Ok(()) } else { Err(errno) };
-            }
-        }
-        if owned {
-            let (user, group) = self.owner;
-            fs::change_owner(AT_FDCWD, &point, user, group, AT_SYMLINK_NOFOLLOW)?;
-        }
-        Ok(())
     }
 
     fn file(&mut self, target: &[u8], content: &[u8], mode: u32) -> Result<(), Errno> {
@@ -312,6 +246,15 @@ impl Builder {
     fn cover_with(&self, scratch: &CString, point: &MountPoint) -> Result<(), Errno> {
         let covered = bind::mirror(scratch, point, COVER);
         covered.and(fs::unlink(AT_FDCWD, scratch, 0))
+    }
+}
+
+fn folder(target: &[u8]) -> Result<(), Errno> {
+    let point = mount_point::path(target)?;
+    mount_point::make_parents(target)?;
+    match fs::make_directory(AT_FDCWD, &point, 0o555) {
+        Err(_) if stat_at(AT_FDCWD, &point, 0).is_ok_and(|found| found.is_directory()) => Ok(()),
+        made => made,
     }
 }
 

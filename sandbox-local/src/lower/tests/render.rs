@@ -137,11 +137,7 @@ fn mount_line(mount: &Mount) -> String {
         Mount::Symlink { points_to, target } => {
             format!("link {} -> {}", path(target), path(points_to))
         }
-        Mount::Dir {
-            target,
-            mode,
-            owned,
-        } => format!("folder {} {mode:o} owned {owned}", path(target)),
+        Mount::Dir { target } => format!("folder {}", path(target)),
         Mount::File {
             target,
             content,
