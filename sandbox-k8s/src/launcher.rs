@@ -29,7 +29,7 @@ use crate::requested::RequestedPod;
 use crate::requests::RequestGate;
 use crate::started_pod::StartedPod;
 use crate::wait::StartTimeouts;
-use crate::{TIER, exec_probe, labels, observed, pod, sweep, wait};
+use crate::{TIER, exec_probe, labels, observed, pod, sweep, wait, workspace};
 
 /// Creates sandboxes for callers and for the warm pool.
 #[derive(Debug)]
@@ -210,13 +210,13 @@ impl PodLauncher {
     }
 
     pub(crate) async fn create(&self, plan: &Plan, cluster: Cluster) -> Result<AgentInstance> {
-        check_workspace(plan)?;
+        workspace::check(plan, &self.config)?;
         packages::check_folders(plan)?;
         let mut started = match plan.packages.is_empty() {
             true => self.start(plan, cluster, true, Vec::new(), None).await?,
             false => self.start_with_packages(plan, cluster).await?,
         };
-        copy_workspace_in(plan, &mut started.instance).await?;
+        workspace::copy_in(plan, &mut started.instance).await?;
         Ok(started.instance)
     }
 
@@ -233,7 +233,7 @@ impl PodLauncher {
         cluster: &Cluster,
         started: StartedPod,
     ) -> Result<AgentInstance> {
-        check_workspace(plan)?;
+        workspace::check(plan, &self.config)?;
         let StartedPod {
             mut instance,
             identity,
@@ -248,7 +248,7 @@ impl PodLauncher {
         report::from_pool(&mut report, &pod);
         instance.set_enforcement(report);
         instance.set_environment(sandbox.env);
-        copy_workspace_in(plan, &mut instance).await?;
+        workspace::copy_in(plan, &mut instance).await?;
         Ok(instance)
     }
 
@@ -469,27 +469,5 @@ impl PodLauncher {
         );
         #[cfg(not(feature = "mutants"))]
         false
-    }
-}
-
-/// Fails early, before a pod is created, if the workspace is not a folder.
-fn check_workspace(plan: &Plan) -> Result<()> {
-    let Some(workspace) = &plan.workspace else {
-        return Ok(());
-    };
-    let path = &workspace.path;
-    let why = match std::fs::metadata(path) {
-        Ok(found) if found.is_dir() => return Ok(()),
-        Ok(_) => "it is not a folder".to_owned(),
-        Err(cause) => cause.to_string(),
-    };
-    let context = format!("workspace {}: {why}", path.display());
-    Err(Error::new(ErrorKind::InvalidSpec, "create sandbox", context).on(TIER))
-}
-
-async fn copy_workspace_in(plan: &Plan, instance: &mut AgentInstance) -> Result<()> {
-    match &plan.workspace {
-        Some(workspace) => instance.bring_workspace(workspace, plan.disk).await,
-        None => Ok(()),
     }
 }

@@ -51,6 +51,7 @@ mod sweep;
 mod template;
 mod wait;
 mod watch;
+mod workspace;
 
 use std::sync::Arc;
 

@@ -33,7 +33,7 @@ pub(crate) fn check(tier: Tier, plan: &Plan, hidden: &[String]) -> Result<()> {
         fix: "put it directly into the folder that code can write to, or elsewhere",
     });
     let hidden = hidden.iter().map(|path| CoveredPath {
-        what: "what no sandbox may change",
+        what: "the folder of packages or state",
         target: Path::new(path),
         fix: APART,
     });
@@ -46,7 +46,7 @@ pub(crate) fn check(tier: Tier, plan: &Plan, hidden: &[String]) -> Result<()> {
         if let Some(folder) = above {
             let CoveredPath { what, target, fix } = point;
             let context = format!(
-                "{what} {} lies deep in {}, which code can write to: it could replace the folders between",
+                "{what} {} is more than one level below {}, which code can write to: code could replace the folders between",
                 target.display(),
                 folder.display()
             );
