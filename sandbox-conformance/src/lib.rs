@@ -46,6 +46,7 @@ pub mod selfcheck;
 pub mod startup;
 pub mod suite;
 mod target;
+pub mod traces;
 #[cfg(feature = "trials")]
 pub mod trials;
 mod verdict;

@@ -12,12 +12,16 @@ use std::time::SystemTime;
 use sandbox_conformance::known_leaks::KnownLeaks;
 use sandbox_conformance::report::RunResults;
 use sandbox_conformance::selfcheck;
+use sandbox_conformance::traces::Traces;
 use sandbox_conformance::{
     ClaimStatus, Options, ProbeError, Report, Target, probes, profiles, repeat, report, suite,
 };
 use sandbox_core::registry;
 
 pub use arguments::CommandLine;
+
+/// How many of the things that a measurement has left are named.
+const SHOWN: usize = 4;
 
 /// The exit code if a required tier could not be measured.
 const NOT_MEASURED: u8 = 3;
@@ -64,7 +68,20 @@ pub async fn run(arguments: &CommandLine) -> Result<ExitCode, ProbeError> {
         results.mutants = selfcheck::run_mutants(&options, &mutants).await?;
     }
     for target in &targets {
+        let before = Traces::now();
         let mut measured = measure(arguments, target).await?;
+        let left = before.added().await;
+        if !left.is_empty() {
+            failures.push(format!(
+                "[{}] the measurement left on this host: {}{}",
+                target.name(),
+                left[..left.len().min(SHOWN)].join(", "),
+                match left.len().saturating_sub(SHOWN) {
+                    0 => String::new(),
+                    more => format!(", and {more} more"),
+                }
+            ));
+        }
         failures.extend(known.mark(&mut measured, SystemTime::now()));
         results.tiers.push(measured);
     }

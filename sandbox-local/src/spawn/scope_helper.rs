@@ -305,7 +305,7 @@ fn prepare(mailbox: &Mailbox) -> Result<(), Errno> {
     // Leave the terminal's session: its interrupt is for the host process only.
     new_session()?;
     // SAFETY: the name is a string with a NUL.
-    unsafe { prctl(PR_SET_NAME, c"sandbox-anchor".as_ptr() as usize, 0) }?;
+    unsafe { prctl(PR_SET_NAME, c"sandbox-scope".as_ptr() as usize, 0) }?;
     // systemd sends SIGTERM to stop the scope.
     set_default(SIGTERM)?;
     set_mask(SignalSet(!SignalSet::default().with(SIGTERM).0)).map(drop)

@@ -97,7 +97,7 @@ pub fn children_of(pid: u32) -> Vec<u32> {
         })
         .filter(|pid| {
             let name = fs::read_to_string(format!("/proc/{pid}/comm"));
-            !name.is_ok_and(|name| name == "sandbox-anchor\n")
+            !name.is_ok_and(|name| name == "sandbox-scope\n")
         })
         .collect()
 }

@@ -141,13 +141,13 @@ pub fn children() -> Vec<i32> {
     children
         .split_ascii_whitespace()
         .filter_map(|pid| pid.parse().ok())
-        .filter(|pid| !is_anchor(*pid))
+        .filter(|pid| !is_scope_helper(*pid))
         .collect()
 }
 
-fn is_anchor(pid: i32) -> bool {
+fn is_scope_helper(pid: i32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/comm"))
-        .is_ok_and(|name| name == "sandbox-anchor\n")
+        .is_ok_and(|name| name == "sandbox-scope\n")
 }
 
 /// The targets of the open descriptors, without the numbers in them.
