@@ -14,6 +14,12 @@ use crate::program::Run;
 /// The probes of this area.
 pub static PROBES: &[Probe] = &[
     Probe::behavior(
+        "confined::as_root",
+        EXEC,
+        "attacks from executions as user 0 of the sandbox as from one of its own user",
+        |context| Box::pin(as_root(context)),
+    ),
+    Probe::behavior(
         "confined::in_parallel",
         PRIVILEGES,
         "attacks from four executions at once as from the first one",
@@ -152,10 +158,19 @@ pub(super) async fn answers(
     let mut answers = Vec::new();
     for call in calls {
         let stdin = input.map_or(Stdin::Null, |input| input());
-        let result = run(handle, &request(program, call), stdin).await?;
-        answers.push(Run::from(result).attempt(None));
+        answers.push(answer(handle, &request(program, call), stdin).await?);
     }
     Ok(answers)
+}
+
+/// The answer of the probe program.
+pub(super) async fn answer(
+    handle: &SandboxHandle,
+    request: &ExecRequest,
+    stdin: Stdin,
+) -> sandbox_core::Result<Attempt> {
+    let result = run(handle, request, stdin).await?;
+    Ok(Run::from(result).attempt(None))
 }
 
 /// As [`answers`], each on a terminal.
@@ -209,6 +224,23 @@ async fn with_input(context: &mut ProbeContext) -> Result<(), ProbeError> {
             Ok(flat(runs))
         },
     )
+    .await
+}
+
+async fn as_root(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    compare(context, "attack as user 0", async |context, calls| {
+        let runs = context
+            .with_sandbox(async |sandbox| {
+                let mut answers = Vec::new();
+                for call in calls {
+                    let request = sandbox.request(call).user("root");
+                    answers.push(answer(sandbox.handle(), &request, Stdin::Null).await?);
+                }
+                Ok(vec![answers])
+            })
+            .await;
+        Ok(if_offered(context, runs))
+    })
     .await
 }
 

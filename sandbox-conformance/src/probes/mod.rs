@@ -42,6 +42,7 @@ mod swap_fixture;
 mod terminal;
 mod timeout;
 mod two_sandboxes;
+mod users;
 
 /// Every probe, sorted by name.
 #[must_use]
@@ -80,6 +81,7 @@ pub fn all() -> Vec<&'static Probe> {
         terminal::PROBES,
         timeout::PROBES,
         two_sandboxes::PROBES,
+        users::PROBES,
     ];
     let mut probes: Vec<_> = areas.iter().flat_map(|area| area.iter()).collect();
     probes.sort_by_key(|probe| probe.id);

@@ -21,6 +21,7 @@ pub const READ_ROOT: PathUse = PathUse {
         SandboxSetup::with(|policy| policy.filesystem_read_roots = Some(vec![path.into()]))
     },
     same_policy: false,
+    follow_links: false,
     at_creation: true,
     on_host: read_on_host,
     act: |sandbox, destination| Box::pin(read_at(sandbox, &destination.path, destination)),
@@ -33,6 +34,7 @@ pub const WRITE_ROOT: PathUse = PathUse {
         SandboxSetup::with(|policy| policy.filesystem_write_roots = Some(vec![path.into()]))
     },
     same_policy: false,
+    follow_links: false,
     at_creation: true,
     on_host: write_on_host,
     act: |sandbox, destination| Box::pin(write_at(sandbox, &destination.path, destination)),
@@ -43,6 +45,7 @@ pub const FOLDER: PathUse = PathUse {
     below: "",
     setup: |path| SandboxSetup::default().workspace(path),
     same_policy: false,
+    follow_links: false,
     at_creation: true,
     on_host: write_on_host,
     act: |sandbox, destination| Box::pin(write_at(sandbox, Path::new(WORKSPACE), destination)),
@@ -55,6 +58,7 @@ pub const OUTPUT: PathUse = PathUse {
         SandboxSetup::with(|policy| policy.artifact_export_paths = vec![format!("{EXPORT}/*.txt")])
     },
     same_policy: false,
+    follow_links: false,
     at_creation: false,
     on_host: write_on_host,
     act: |sandbox, destination| Box::pin(export(sandbox, destination)),
@@ -65,6 +69,7 @@ pub const COPY: PathUse = PathUse {
     below: "",
     setup: |_| SandboxSetup::default(),
     same_policy: false,
+    follow_links: false,
     at_creation: false,
     on_host: read_on_host,
     act: |sandbox, destination| Box::pin(copy(sandbox, destination)),
@@ -78,6 +83,7 @@ pub const EXPORT_PATH: PathUse = PathUse {
         SandboxSetup::with(|policy| policy.artifact_export_paths = vec![path])
     },
     same_policy: true,
+    follow_links: false,
     at_creation: true,
     on_host: read_on_host,
     act: |sandbox, destination| Box::pin(export_out_of(sandbox, destination)),
@@ -97,6 +103,15 @@ pub const fn inner(used: PathUse) -> PathUse {
 pub const fn same_policy(used: PathUse) -> PathUse {
     PathUse {
         same_policy: true,
+        ..used
+    }
+}
+
+/// The same use, with a policy that lets links leave their folder where code cannot write.
+#[must_use]
+pub const fn following(used: PathUse) -> PathUse {
+    PathUse {
+        follow_links: true,
         ..used
     }
 }

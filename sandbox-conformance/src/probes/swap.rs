@@ -56,6 +56,8 @@ pub struct PathUse {
     pub setup: fn(&Path) -> SandboxSetup,
     /// Whether the first run has the same policy, with the project as its workspace.
     pub same_policy: bool,
+    /// Whether the policy follows links that leave their folder.
+    pub follow_links: bool,
     /// Whether the creation uses the path. If not, one sandbox serves for every try.
     pub at_creation: bool,
     /// The call that uses the path on the host.
@@ -66,7 +68,8 @@ pub struct PathUse {
 
 impl PathUse {
     fn second(&self, fixture: &SwapFixture) -> SandboxSetup {
-        let setup = (self.setup)(&fixture.granted(self.below).path);
+        let mut setup = (self.setup)(&fixture.granted(self.below).path);
+        setup.policy.follow_links = Some(self.follow_links);
         match self.same_policy {
             true => setup.workspace(&fixture.project),
             false => setup,

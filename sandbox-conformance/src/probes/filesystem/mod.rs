@@ -158,6 +158,13 @@ pub static PROBES: &[Probe] = &[
     .version(2)
     .setup(rooted_if_supported),
     // A mount of the sandbox may hide a host folder.
+    Probe::behavior(
+        "filesystem::temporary_folders",
+        FILES,
+        "reads the modes of /tmp and /dev/shm: every user may write there, and removes only its own \
+         files",
+        |context| Box::pin(temporary_folders(context)),
+    ),
     Probe::isolation(
         "filesystem::unmount",
         FILESYSTEM_READ_ROOTS,
@@ -216,5 +223,22 @@ async fn read(context: &mut ProbeContext, canary: &Canary) -> Result<(), ProbeEr
     context.allow_control(&Call::new(["read", ITSELF])).await;
     context.attack(&read).await;
     context.host_check(canary.host_check());
+    Ok(())
+}
+
+async fn temporary_folders(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let calls = ["/tmp", "/dev/shm"].map(|folder| Call::new(["mode", folder]).expect("1777"));
+    context.host_control(&Call::new(["mode", "/tmp"])).await?;
+    feature(context, "read modes", async |sandbox| {
+        for call in &calls {
+            let attempt = sandbox.run(call).await?.attempt(call.expected.as_deref());
+            if !attempt.is_success() {
+                return Ok(Some(format!("{}: {attempt:?}", call.text())));
+            }
+        }
+        Ok(None)
+    })
+    .await;
+    context.no_host_effect("modes are only read");
     Ok(())
 }

@@ -10,6 +10,8 @@ use crate::wheel;
 
 mod poison;
 
+use poison::WriteAccess;
+
 /// The probes of this area.
 pub static PROBES: &[Probe] = &[
     Probe::behavior(
@@ -17,14 +19,24 @@ pub static PROBES: &[Probe] = &[
         PACKAGES,
         "renames the folder above the installed packages, and forges a package that another \
          sandbox imports",
-        |context| Box::pin(poison::forged(context, false)),
+        |context| Box::pin(poison::forged(context, false, WriteAccess::WriteRoot)),
     )
+    .version(2)
     .setup(with_package),
     Probe::behavior(
         "packages::forged_before",
         PACKAGES,
         "forges a package before the package cache exists, which another sandbox then imports",
-        |context| Box::pin(poison::forged(context, true)),
+        |context| Box::pin(poison::forged(context, true, WriteAccess::WriteRoot)),
+    )
+    .version(2)
+    .setup(with_package),
+    Probe::behavior(
+        "packages::forged_in_workspace",
+        PACKAGES,
+        "forges a package from a sandbox whose workspace contains the installed packages, which \
+         another sandbox then imports",
+        |context| Box::pin(poison::forged(context, false, WriteAccess::Workspace)),
     )
     .setup(with_package),
     Probe::behavior(

@@ -2,17 +2,22 @@
 
 use std::path::{Path, PathBuf};
 
-use sandbox_core::ExecRequest;
+use sandbox_core::{Error, ExecRequest};
 
 use crate::host_fixture;
 use crate::pool::ProbeSandbox;
 use crate::probes::prelude::*;
+use crate::probes::swap::WORKSPACE;
 use crate::wheel;
 
 /// Code with access to the folder above the cache forges the entry of the suite's package. Another
 /// sandbox with the package must not run it. With `absent`, the first sandbox is created without a
 /// cache; otherwise the cache has the entry.
-pub(super) async fn forged(context: &mut ProbeContext, absent: bool) -> Result<(), ProbeError> {
+pub(super) async fn forged(
+    context: &mut ProbeContext,
+    absent: bool,
+    access: WriteAccess,
+) -> Result<(), ProbeError> {
     super::pip_finds_it(context).await;
     let (cache, _guard) = host_fixture::package_cache().await;
     let with_package = super::with_package(context.fixture());
@@ -28,8 +33,7 @@ pub(super) async fn forged(context: &mut ProbeContext, absent: bool) -> Result<(
             return Ok(());
         }
     };
-    let genuine = host_fixture::package_token();
-    let failure = (imported != genuine).then(|| imported.clone());
+    let failure = (imported != host_fixture::package_token()).then(|| imported.clone());
     context.record_allow_control(control("import the package before the attack", failure));
     let module = found_below(&cache, &format!("{}.py", wheel::NAME));
     let Some(module) = module else {
@@ -38,12 +42,16 @@ pub(super) async fn forged(context: &mut ProbeContext, absent: bool) -> Result<(
             cache.display()
         )));
     };
+    let genuine = std::fs::read(&module)?;
     let aside = cache.with_extension("aside");
     if absent {
         std::fs::rename(cache.join(FOLDER), &aside)?;
     }
-    let deviation = attacked(context, &cache, &module, absent).await;
+    let deviation = attacked(context, &cache, &module, absent, access, &genuine).await;
     restore(&cache, &aside)?;
+    if std::fs::read(&module)? != genuine {
+        std::fs::write(&module, &genuine)?;
+    }
     // The mounted folder may have been replaced.
     context.end_sandbox().await?;
     context.record_attack(behavior(
@@ -59,38 +67,70 @@ const FOLDER: &str = "sandbox";
 const MOVED: &str = "moved";
 const FORGED: &str = "forged by another sandbox";
 
+/// How code can write to the folder above the cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WriteAccess {
+    WriteRoot,
+    Workspace,
+}
+
 async fn attacked(
     context: &mut ProbeContext,
     cache: &Path,
     module: &Path,
     absent: bool,
+    access: WriteAccess,
+    genuine: &[u8],
 ) -> Result<Result<Option<String>, Attempt>, ProbeError> {
-    let setup =
-        SandboxSetup::with(|policy| policy.filesystem_write_roots = Some(vec![cache.to_owned()]));
+    let (setup, seen) = match access {
+        WriteAccess::WriteRoot => (
+            SandboxSetup::with(|policy| {
+                policy.filesystem_write_roots = Some(vec![cache.to_owned()]);
+            }),
+            cache,
+        ),
+        WriteAccess::Workspace => (
+            SandboxSetup::default().workspace(cache),
+            Path::new(WORKSPACE),
+        ),
+    };
+    let inside = |path: &Path| seen.join(path.strip_prefix(cache).unwrap_or(path));
     let writer = match context.once(&setup).await {
         Ok(writer) => writer,
         // A policy that lets code write there is refused.
-        Err(error) if error.to_string().contains(&*cache.to_string_lossy()) => {
-            return Ok(Ok(None));
-        }
+        Err(error) if names_one_of(&error, &[cache, seen]) => return Ok(Ok(None)),
         Err(error) => return Ok(Err(context.record_create_error(error))),
     };
     let mut call = Call::new(["rearrange"]);
     if !absent {
-        let (from, to) = (cache.join(FOLDER), cache.join(MOVED));
+        let (from, to) = (seen.join(FOLDER), seen.join(MOVED));
         call = call.and("rename").and(from).and(to);
     }
     for folder in folders(cache, module) {
         // Backends refuse a cache that other users may enter.
         let is_cache = folder == cache.join(FOLDER).join("packages");
         let made = if is_cache { "private-folder" } else { "folder" };
-        call = call.and(made).and(folder);
+        call = call.and(made).and(inside(&folder));
     }
     let content = format!("token = '{FORGED}'\n");
-    call = call.and("file").and(module).and(content);
+    call = call.and("file").and(inside(module)).and(&content);
     // If writing is denied, the import in the other sandbox decides.
-    let forged = writer.run(&call).await?.attempt(None);
+    let forged = match overwrite(&writer, &inside(module), &content).await? {
+        true => Attempt::succeeded(),
+        false => writer.run(&call).await?.attempt(None),
+    };
+    // On a cluster a workspace is a copy, which `sync` writes back.
+    if access == WriteAccess::Workspace {
+        writer.handle().sync().await?;
+    }
     writer.handle().kill().await?;
+    // The next sandbox also compares the package with its installation. Each must hold by itself.
+    let on_host = std::fs::read(module);
+    if !absent && on_host.as_ref().is_ok_and(|found| found != genuine) {
+        return Ok(Ok(Some(
+            "the installed package has changed on the host".into(),
+        )));
+    }
     let with_package = super::with_package(context.fixture());
     let sandbox = match context.once(&with_package).await {
         Ok(sandbox) => sandbox,
@@ -102,6 +142,24 @@ async fn attacked(
     Ok(Ok((!right).then(|| {
         format!("it imports {imported:?}; the attack: {forged:?}")
     })))
+}
+
+fn names_one_of(error: &Error, paths: &[&Path]) -> bool {
+    let text = error.to_string();
+    paths
+        .iter()
+        .any(|path| text.contains(&*path.to_string_lossy()))
+}
+
+/// Overwrites the module in its place, if it is there, as its owner could.
+async fn overwrite(
+    writer: &ProbeSandbox,
+    module: &Path,
+    content: &str,
+) -> Result<bool, ProbeError> {
+    let script = "[ -e \"$0\" ] && chmod u+w \"${0%/*}\" \"$0\" && printf %s \"$1\" > \"$0\"";
+    let request = ExecRequest::shell(script).arg(module).arg(content);
+    Ok(writer.handle().exec(&request).await?.success())
 }
 
 /// The folders between the cache and a file in it, outermost first.

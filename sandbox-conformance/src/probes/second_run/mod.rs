@@ -16,6 +16,19 @@ pub static PROBES: &[Probe] = &[
         |context| Box::pin(swap::swap_before_creation(context, path_uses::COPY)),
     ),
     Probe::isolation(
+        "second_run::copy_source_following",
+        FILES,
+        "replaces a folder in its workspace with a link before a file of it is copied into a \
+         second run of the same policy, which follows links where code cannot write",
+        swap::STOPPED,
+        |context| {
+            Box::pin(swap::swap_before_creation(
+                context,
+                path_uses::same_policy(path_uses::following(path_uses::COPY)),
+            ))
+        },
+    ),
+    Probe::isolation(
         "second_run::export_path",
         ARTIFACT_EXPORT_PATHS,
         "replaces a folder that an export path names with a link before a second run of the same \
@@ -47,6 +60,19 @@ pub static PROBES: &[Probe] = &[
         |context| Box::pin(swap::swap_before_creation(context, path_uses::OUTPUT)),
     ),
     Probe::isolation(
+        "second_run::output_following",
+        ARTIFACT_EXPORT_PATHS,
+        "replaces a folder in its workspace with a link before the artifacts of a second run of \
+         the same policy are written there, which follows links where code cannot write",
+        swap::STOPPED,
+        |context| {
+            Box::pin(swap::swap_before_creation(
+                context,
+                path_uses::same_policy(path_uses::following(path_uses::OUTPUT)),
+            ))
+        },
+    ),
+    Probe::isolation(
         "second_run::read_root",
         FILESYSTEM_READ_ROOTS,
         "replaces a read root with a link to a folder of the host, and reads there in a second run \
@@ -56,6 +82,19 @@ pub static PROBES: &[Probe] = &[
             Box::pin(swap::swap_before_creation(
                 context,
                 path_uses::same_policy(path_uses::READ_ROOT),
+            ))
+        },
+    ),
+    Probe::isolation(
+        "second_run::read_root_following",
+        FILESYSTEM_READ_ROOTS,
+        "replaces a read root in its workspace with a link, and reads there in a second run of the \
+         same policy, which follows links where code cannot write",
+        swap::STOPPED,
+        |context| {
+            Box::pin(swap::swap_before_creation(
+                context,
+                path_uses::same_policy(path_uses::following(path_uses::READ_ROOT)),
             ))
         },
     ),

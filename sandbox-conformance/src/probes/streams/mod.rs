@@ -10,6 +10,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::probes::prelude::*;
 
+mod closed_input;
 mod events;
 mod half_close;
 mod many_writes;
@@ -22,6 +23,14 @@ pub static PROBES: &[Probe] = &[
         "sends 1 MiB of every byte value through a program, and compares",
         |context| Box::pin(binary_integrity(context)),
     ),
+    Probe::behavior(
+        "streams::closed_input",
+        STREAMS,
+        "writes 8 MiB to a program that has closed its input and goes on, and expects an error \
+         before the program ends",
+        |context| Box::pin(closed_input::run(context)),
+    )
+    .waits(),
     Probe::behavior(
         "streams::endless_input",
         STREAMS,
