@@ -275,9 +275,7 @@ impl Setup {
         message.list(&self.user_limits, |message, limit| {
             message.bytes(&limit.name).u64(limit.most);
         });
-        message
-            .bool(self.pid_one)
-            .bool(self.die_with_parent);
+        message.bool(self.pid_one).bool(self.die_with_parent);
         message.finish()
     }
 

@@ -153,7 +153,10 @@ pub fn check_standard_root(client: &mut FirstClient, user: &str) {
     );
     assert_eq!(output(client, "stat -c %a /home/code"), "555\n");
     assert_eq!(
-        output(client, "cp /bin/true /tmp/t && /tmp/t && rm /tmp/t && echo ran"),
+        output(
+            client,
+            "cp /bin/true /tmp/t && /tmp/t && rm /tmp/t && echo ran"
+        ),
         "ran\n"
     );
     output(client, "head -c 3 /dev/urandom >/dev/null");

@@ -146,8 +146,7 @@ pub fn children() -> Vec<i32> {
 }
 
 fn is_scope_helper(pid: i32) -> bool {
-    std::fs::read_to_string(format!("/proc/{pid}/comm"))
-        .is_ok_and(|name| name == "sandbox-scope\n")
+    std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "sandbox-scope\n")
 }
 
 /// The targets of the open descriptors, without the numbers in them.
