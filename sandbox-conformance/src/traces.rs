@@ -39,7 +39,7 @@ impl Traces {
         Self(traces)
     }
 
-    /// What has been added and stays for [`LIMIT`].
+    /// What has been added and stays for five seconds.
     pub async fn added(&self) -> Vec<String> {
         let end = Instant::now() + LIMIT;
         loop {

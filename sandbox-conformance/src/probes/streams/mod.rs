@@ -29,8 +29,7 @@ pub static PROBES: &[Probe] = &[
         "writes 8 MiB to a program that has closed its input and goes on, and expects an error \
          before the program ends",
         |context| Box::pin(closed_input::run(context)),
-    )
-    .waits(),
+    ),
     Probe::behavior(
         "streams::endless_input",
         STREAMS,
