@@ -1,6 +1,6 @@
 //! The workspace of a pod: a copy of a folder of this host, whose changes come back.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use sandbox_core::{Error, ErrorKind, Plan, Result};
 use sandbox_host::AgentInstance;
@@ -29,24 +29,32 @@ pub(crate) fn check(plan: &Plan, config: &KubernetesConfig) -> Result<()> {
     // Without a cache folder in the environment there is none.
     let packages = config.packages.folder().ok();
     let packages = packages.filter(|_| !workspace.read_only);
-    for (what, folder) in [("state folder", state), ("installed packages", packages)] {
+    let shared = [
+        ("the state folder", state, "name a folder without it"),
+        (
+            "installed packages in",
+            packages,
+            "name a folder without them, or set another XDG_CACHE_HOME",
+        ),
+    ];
+    for (what, folder, fix) in shared {
         if let Some(folder) = folder.map(resolved).filter(|it| overlaps(&real, it)) {
             let context = format!(
-                "the workspace {} shows the {what} in {}: a pod gets a copy, and its changes come back",
+                "the workspace {} shows {what} {}: a pod gets a copy, and its changes come back",
                 path.display(),
                 folder.display()
             );
             return Err(
                 Error::new(ErrorKind::Unsupported, "create sandbox", context)
                     .on(TIER)
-                    .with_fix("name a folder without it; XDG_CACHE_HOME moves installed packages"),
+                    .with_fix(fix),
             );
         }
     }
     Ok(())
 }
 
-fn overlaps(workspace: &Path, folder: &PathBuf) -> bool {
+fn overlaps(workspace: &Path, folder: &Path) -> bool {
     folder.starts_with(workspace) || workspace.starts_with(folder)
 }
 
