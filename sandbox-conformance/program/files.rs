@@ -312,6 +312,12 @@ fn type_and_mode(path: &CStr) -> Result<u32, Errno> {
     ])))
 }
 
+/// The file system and the number of the file at a path.
+pub fn identity(path: &CStr) -> CallResult {
+    let found = stat_at(AT_FDCWD, path, 0)?;
+    Ok(format!("{}:{}", found.device, found.inode))
+}
+
 /// The permission bits of a path, in octal digits.
 pub fn mode(path: &CStr) -> CallResult {
     Ok(format!("{:o}", type_and_mode(path)? & 0o7777))

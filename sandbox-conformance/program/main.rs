@@ -151,6 +151,7 @@ fn dispatch(command: &str, a: &ProbeArguments) -> Option<CallResult> {
         "read-through-link" => files::read_through_link(a.path(0), a.path(1)),
         "read-through-hard-link" => files::read_through_hard_link(a.path(0), a.path(1)),
         "read-through-proc" => files::read_through_proc(a.text(0)),
+        "identity" => files::identity(a.path(0)),
         "mode" => files::mode(a.path(0)),
         "digest" => files::digest(a.path(0)),
         "read-in-two" => files::read_in_two(a.path(0), a.number(1)),

@@ -92,6 +92,7 @@ impl<F: EngineFamily> ContainerBackend<F> {
         named_volumes::check(tier, engine, plan).await?;
         if is_confined && self.checks_folders() {
             check_nested(tier, plan, &hidden)?;
+            container_plan.folders.check_file_systems(tier, plan)?;
             container_plan.folders.check_trusted(tier, engine).await?;
         }
         let store = match plan.detached {

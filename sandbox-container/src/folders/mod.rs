@@ -10,6 +10,7 @@
 //!   finds another one. No code has run by then.
 
 mod active_writers;
+mod file_systems;
 mod nested;
 mod trusted_path;
 
@@ -144,16 +145,7 @@ impl HostFolders {
 
     /// The objects that the agent must find, by mount point.
     pub(crate) fn expected_objects(&self, plan: &Plan) -> Vec<ExpectedObject> {
-        let same = plan.read_roots.iter().chain(&plan.write_roots);
-        let same = same.map(|root| (root.as_path(), root.as_path()));
-        let workspace = plan.workspace.iter();
-        let workspace = workspace.map(|it| (it.path.as_path(), Path::new(WORK_FOLDER)));
-        let mounts = plan.mounts.iter();
-        let mounts = mounts.map(|it| (it.source.as_path(), it.target.as_path()));
-        let provided = plan.provided_folders.iter();
-        let provided = provided.map(|it| (it.source.as_path(), it.target.as_path()));
-        let all = same.chain(workspace).chain(mounts).chain(provided);
-        let placed = all.filter_map(|(path, target)| {
+        let placed = host_mounts(plan).filter_map(|(path, target)| {
             let identity = self.0.get(path)?.identity();
             Some(ExpectedObject {
                 path: target.as_os_str().as_encoded_bytes().to_vec(),
@@ -169,6 +161,19 @@ impl HostFolders {
         let opened = plan.writable_sources().filter_map(|path| self.0.get(path));
         opened.map(Opened::identity).collect()
     }
+}
+
+/// The host paths in a plan, each with its path in the sandbox.
+fn host_mounts(plan: &Plan) -> impl Iterator<Item = (&Path, &Path)> {
+    let same = plan.read_roots.iter().chain(&plan.write_roots);
+    let same = same.map(|root| (root.as_path(), root.as_path()));
+    let workspace = plan.workspace.iter();
+    let workspace = workspace.map(|it| (it.path.as_path(), Path::new(WORK_FOLDER)));
+    let mounts = plan.mounts.iter();
+    let mounts = mounts.map(|it| (it.source.as_path(), it.target.as_path()));
+    let provided = plan.provided_folders.iter();
+    let provided = provided.map(|it| (it.source.as_path(), it.target.as_path()));
+    same.chain(workspace).chain(mounts).chain(provided)
 }
 
 /// The host paths in a plan, each with the name of its field.

@@ -13,9 +13,6 @@ use crate::engine::EngineFacts;
 use crate::folders::HostFolders;
 use crate::{named_volumes, volume};
 
-/// Since this API version, a read-only bind also makes nested mounts read-only, or fails.
-const RECURSIVE_READ_ONLY: (usize, usize) = (1, 44);
-
 /// Trees that the container provides itself.
 const CONTAINER_TREES: [&str; 3] = ["/proc", "/sys", "/dev"];
 
@@ -33,14 +30,7 @@ pub(crate) fn binds(
 ) -> Result<Vec<Mount>> {
     let mut binds = Vec::new();
     let bind = |field, path: &Path, target, read_only| {
-        bind(
-            tier,
-            field,
-            (path, folders.source(path)),
-            target,
-            read_only,
-            facts,
-        )
+        bind(tier, field, (path, folders.source(path)), target, read_only)
     };
     for root in &plan.read_roots {
         // A root that is also writable is mounted once.
@@ -85,7 +75,6 @@ fn bind(
     (path, source): (&Path, &Path),
     target: Option<&str>,
     read_only: bool,
-    facts: &EngineFacts,
 ) -> Result<Mount> {
     let bad = |why: &str| {
         let context = format!("{field}: {} {why}", path.display());
@@ -115,8 +104,6 @@ fn bind(
             "cannot be mounted: a container has a {tree} of its own"
         )));
     }
-    // Nested mounts would stay writable, so older engines leave them out.
-    let recursive = facts.api_at_least(RECURSIVE_READ_ONLY.0, RECURSIVE_READ_ONLY.1);
     Ok(Mount {
         target: Some(target.to_owned()),
         source: Some(source.to_owned()),
@@ -124,8 +111,8 @@ fn bind(
         read_only: Some(read_only),
         bind_options: Some(MountBindOptions {
             propagation: Some(MountBindOptionsPropagationEnum::RPRIVATE),
-            non_recursive: (read_only && !recursive).then_some(true),
-            read_only_force_recursive: (read_only && recursive).then_some(true),
+            // Folders with file systems below them are refused. One that is mounted later stays out.
+            non_recursive: Some(true),
             ..MountBindOptions::default()
         }),
         ..Mount::default()
@@ -214,16 +201,12 @@ mod tests {
     }
 
     #[test]
-    fn nested_mounts_of_a_read_only_bind_are_excluded_or_read_only() {
-        let mut facts = EngineFacts::sample();
-        let options = |facts: &EngineFacts| {
-            let mounts = binds(TIER, &roots(&["/a"], &[]), facts).expect("binds");
-            mounts[0].bind_options.clone().expect("options")
-        };
-        assert_eq!(options(&facts).non_recursive, Some(true));
-        facts.api = (1, 47);
-        assert_eq!(options(&facts).non_recursive, None);
-        assert_eq!(options(&facts).read_only_force_recursive, Some(true));
+    fn file_systems_below_a_bind_are_left_out() {
+        let binds = binds(TIER, &roots(&["/a"], &["/b"]), &EngineFacts::sample()).expect("binds");
+        for bind in binds {
+            let options = bind.bind_options.expect("options");
+            assert_eq!(options.non_recursive, Some(true));
+        }
     }
 
     #[test]

@@ -136,7 +136,7 @@ pub(crate) fn confined(
     let family = inputs.tier.family;
     let mut tmpfs = storage.mounts(code);
     if !plan.writable_root {
-        close_writable_folders(family, &mut tmpfs);
+        close_writable_folders(family, &mut tmpfs, &mounts);
     }
     add_socket_folder(plan, &mut tmpfs);
     cover_hidden_paths(inputs, &mut tmpfs);
@@ -367,18 +367,22 @@ fn cover_image_volumes(image: &ImageFacts, tmpfs: &mut TmpfsMounts, mounts: &[Mo
     };
     for path in &image.volumes {
         let path = path.trim_end_matches('/');
-        let mounted = mounts
-            .iter()
-            .any(|mount| mount.target.as_deref() == Some(path));
-        if !path.is_empty() && !mounted {
+        if !path.is_empty() && !is_mounted(path, mounts) {
             tmpfs.cover(path, HIDDEN);
         }
     }
 }
 
+fn is_mounted(path: &str, mounts: &[Mount]) -> bool {
+    mounts
+        .iter()
+        .any(|mount| mount.target.as_deref() == Some(path))
+}
+
 /// Covers folders that the engine would make writable with read-only ones.
-fn close_writable_folders(family: &Family, tmpfs: &mut TmpfsMounts) {
-    for folder in family.writable_folders {
+fn close_writable_folders(family: &Family, tmpfs: &mut TmpfsMounts, mounts: &[Mount]) {
+    let folders = family.writable_folders.iter();
+    for folder in folders.filter(|folder| !is_mounted(folder, mounts)) {
         let closed = Tmpfs {
             writable: false,
             ..MOUNT_POINTS_ONLY

@@ -9,7 +9,7 @@
 
 mod compare;
 mod limits;
-mod mounts;
+pub(crate) mod mounts;
 mod process;
 mod requested;
 mod warnings;

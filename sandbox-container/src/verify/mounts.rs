@@ -74,7 +74,8 @@ pub(super) fn unexpected_mounts<'a>(
     mounts.iter().filter(|mount| !is_expected(mount)).collect()
 }
 
-fn escaped(path: &str) -> String {
+/// The path as in a mount table.
+pub(crate) fn escaped(path: &str) -> String {
     let mut escaped = String::new();
     for character in path.chars() {
         match character {

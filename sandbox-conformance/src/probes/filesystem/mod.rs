@@ -147,7 +147,7 @@ pub static PROBES: &[Probe] = &[
         submount::NO_DEVICE,
         |context| Box::pin(submount::open_device(context)),
     )
-    .setup(|fixture| fixture.rooted().fresh()),
+    .version(2),
     Probe::isolation(
         "filesystem::symlink",
         FILESYSTEM_READ_ROOTS,

@@ -4,6 +4,9 @@ use crate::probes::prelude::*;
 use crate::probes::{path_uses, swap};
 
 mod state_folder;
+mod state_shown;
+
+use state_shown::{Access, HIDDEN};
 
 /// The probes of this area.
 pub static PROBES: &[Probe] = &[
@@ -40,6 +43,27 @@ pub static PROBES: &[Probe] = &[
          created with it",
         swap::STOPPED,
         |context| Box::pin(state_folder::run(context)),
+    ),
+    Probe::isolation(
+        "two_sandboxes::state_in_read_root",
+        FILESYSTEM_READ_ROOTS,
+        "reads the folder of other sandboxes' keys below a read root",
+        HIDDEN,
+        |context| Box::pin(state_shown::run(context, Access::ReadRoot)),
+    ),
+    Probe::isolation(
+        "two_sandboxes::state_in_workspace",
+        FILESYSTEM_READ_ROOTS,
+        "reads the folder of other sandboxes' keys below a workspace",
+        HIDDEN,
+        |context| Box::pin(state_shown::run(context, Access::Workspace)),
+    ),
+    Probe::isolation(
+        "two_sandboxes::state_in_write_root",
+        FILESYSTEM_READ_ROOTS,
+        "reads the folder of other sandboxes' keys below a write root",
+        HIDDEN,
+        |context| Box::pin(state_shown::run(context, Access::WriteRoot)),
     ),
     Probe::isolation(
         "two_sandboxes::workspace",
