@@ -18,12 +18,6 @@ pub(crate) const LOW_PORTS: (&str, &str) = ("net.ipv4.ip_unprivileged_port_start
 /// The first kernel with that setting.
 const LOW_PORTS_SINCE: (u32, u32) = (4, 11);
 
-/// The files of the agent's volume that make it the name server, and where programs read them.
-const NAME_FILES: [(&str, &str); 2] = [
-    (volume::RESOLV_CONF, "/etc/resolv.conf"),
-    (volume::HOSTS, "/etc/hosts"),
-];
-
 /// Whether the agent carries connections that rules allow.
 pub(crate) fn carries_rules(plan: &Plan, facts: &EngineFacts) -> bool {
     matches!(plan.network, NetworkPolicy::Allow(_)) && obstacle(facts).is_none()
@@ -63,5 +57,13 @@ fn obstacle(facts: &EngineFacts) -> Option<String> {
 /// Mounts the files that make the agent the name server, from the agent's volume, which is at this
 /// path of the engine's host.
 pub(crate) fn name_mounts(folder: &str) -> [Mount; 2] {
-    NAME_FILES.map(|(file, target)| volume::file_mount(folder, file, target))
+    [
+        hosts_mount(folder),
+        volume::file_mount(folder, volume::RESOLV_CONF, "/etc/resolv.conf"),
+    ]
+}
+
+/// Mounts the file with the names that need no network.
+pub(crate) fn hosts_mount(folder: &str) -> Mount {
+    volume::file_mount(folder, volume::HOSTS, "/etc/hosts")
 }

@@ -39,6 +39,9 @@ pub struct Family {
     pub writable_folders: &'static [&'static str],
     /// Network mode for builds without network. Engines ignore unknown modes and use their default.
     pub no_network_in_builds: &'static str,
+    /// Whether a container without a network can do without the engine's set-up of one
+    /// (`NetworkDisabled`).
+    pub skips_network: bool,
     /// Whether a rootless engine supports `keep-id`: its user keeps its uid in the container.
     pub keeps_ids: bool,
     /// Whether a tmpfs option can set owner and inode limit. If not, only size and mode can be set,
@@ -168,6 +171,7 @@ pub(crate) mod samples {
         cgroups: &["/docker/{id}", "/system.slice/docker-{id}.scope"],
         writable_folders: &[],
         no_network_in_builds: "none",
+        skips_network: true,
         keeps_ids: false,
         full_tmpfs: true,
         profile_form: ProfileForm::Text,
@@ -185,6 +189,7 @@ pub(crate) mod samples {
         command: "podman",
         writable_folders: &["/run", "/tmp", "/var/tmp"],
         no_network_in_builds: "NetworkDisabled",
+        skips_network: false,
         keeps_ids: true,
         full_tmpfs: false,
         profile_form: ProfileForm::File,

@@ -45,6 +45,9 @@ impl ContainerMutation {
         sandbox: &mut Sandbox,
         image: &ImageInspect,
     ) -> LoweredContainer {
+        if self == Self::Network {
+            lowered.body.network_disabled = None;
+        }
         let host = host_config(&mut lowered.body);
         match self {
             Self::Network => host.network_mode = Some("host".into()),

@@ -34,6 +34,7 @@ const FAMILY: &Family = &Family {
     private_users: false,
     writable_folders: &[],
     no_network_in_builds: "none",
+    skips_network: true,
     keeps_ids: false,
     full_tmpfs: true,
     native: None,

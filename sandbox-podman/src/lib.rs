@@ -36,6 +36,7 @@ const FAMILY: &Family = &Family {
     writable_folders: &["/run", "/tmp", "/var/tmp"],
     // Podman takes an unknown mode ("none") as the host's network.
     no_network_in_builds: "NetworkDisabled",
+    skips_network: false,
     keeps_ids: true,
     full_tmpfs: false,
     profile_form: ProfileForm::File,

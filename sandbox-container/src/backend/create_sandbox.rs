@@ -192,7 +192,7 @@ impl<F: EngineFamily> ContainerBackend<F> {
         };
         let default_paths = default_paths(tier, engine, &self.config.options, &image.id).await?;
         let name_files = match container_plan.confined {
-            Some(_) if egress::carries_rules(plan, &engine.facts) => {
+            Some(_) if !lowering::has_network(plan) => {
                 Some(volume.host_folder(tier, engine).await?)
             }
             _ => None,
@@ -225,7 +225,7 @@ impl<F: EngineFamily> ContainerBackend<F> {
         if let Some(lifetime) = plan.lifetime {
             sandbox = sandbox.ending_after(lifetime);
         }
-        if name_files.is_some() {
+        if container_plan.confined.is_some() && egress::carries_rules(plan, &engine.facts) {
             sandbox = sandbox.with_egress(plan, self.config.egress())?;
         }
         let make_dirs = &mut sandbox.settings.make_dirs;

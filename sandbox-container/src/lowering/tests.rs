@@ -69,7 +69,7 @@ fn lowered_for(
         default_paths: &DefaultPaths::default(),
         folders: &HostFolders::default(),
         options: &EngineOptions::default(),
-        name_files: crate::egress::carries_rules(&plan, facts).then_some(VOLUME),
+        name_files: (!has_network(&plan)).then_some(VOLUME),
         user_mounts: &[],
     };
     let storage = StorageSplit::new(&plan, &exports, &LayerQuota::NotNeeded);
@@ -227,9 +227,25 @@ fn rules_add_a_capability_a_setting_and_a_file_and_no_network() {
             "0".into(),
         )]));
         let mounts = without.mounts.get_or_insert_default();
-        mounts.extend(crate::egress::name_mounts(VOLUME));
+        let [_, name_server] = crate::egress::name_mounts(VOLUME);
+        mounts.push(name_server);
         assert_eq!(with, without);
     }
+}
+
+#[test]
+fn only_the_usual_runtime_of_docker_gives_a_loopback_without_the_engines_network() {
+    let disabled = |facts: &EngineFacts, policy: &CapabilityPolicy| {
+        let body = lowered(&SandboxSpec::new("sb"), policy, facts, &image(&[]), CODE);
+        body.expect("lowered").network_disabled
+    };
+    let mut facts = EngineFacts::sample();
+    let mut full = CapabilityPolicy::new();
+    full.network = Some(NetworkPolicy::Full);
+    assert_eq!(disabled(&facts, &CapabilityPolicy::new()), Some(true));
+    assert_eq!(disabled(&facts, &full), None);
+    facts.runtime = "runsc".to_owned();
+    assert_eq!(disabled(&facts, &CapabilityPolicy::new()), None);
 }
 
 #[test]

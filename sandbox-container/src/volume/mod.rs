@@ -64,7 +64,7 @@ const AGENT_MODE: u32 = 0o555;
 /// its path on the engine's host, because engines write no such file without a network.
 pub(crate) const RESOLV_CONF: &str = "resolv.conf";
 
-/// The file of names for these sandboxes. Podman copies the names of its host into each container,
+/// The file of names for sandboxes without a network. Podman copies the names of its host into each container,
 /// and an address from there bypasses the agent, so that no rule for the name applies.
 pub(crate) const HOSTS: &str = "hosts";
 

@@ -74,7 +74,8 @@ pub const RESOLV_CONF: &str = "nameserver 198.18.0.1\n";
 
 /// What a container with rules has as `/etc/hosts`: its own names alone. The agent answers for all
 /// others.
-pub const HOSTS: &str = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n";
+pub const HOSTS: &str =
+    "127.0.0.1 localhost sandbox\n::1 localhost ip6-localhost ip6-loopback sandbox\n";
 
 /// How long a client may take to read why it was refused.
 const ANSWER_TIME_LIMIT: Duration = Duration::from_secs(1);
