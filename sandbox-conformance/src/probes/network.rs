@@ -1,5 +1,6 @@
 //! Network access.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use sandbox_core::policy::NetworkPolicy;
@@ -10,6 +11,13 @@ use crate::probes::prelude::*;
 
 /// The probes of this area.
 pub static PROBES: &[Probe] = &[
+    Probe::isolation(
+        "network::host_names",
+        NETWORK_ACCESS,
+        "finds names of the host in the file of host names",
+        signs::ABSENT,
+        |context| Box::pin(host_names(context)),
+    ),
     Probe::isolation(
         "network::netlink_audit",
         NETWORK_ACCESS,
@@ -166,6 +174,46 @@ const NO_SUCH_FAMILY: &[ExpectedDenial] = &[
     denied("EINVAL", "the kernel: no such family"),
     denied("ENOSYS", "seccomp"),
 ];
+
+/// Where programs look up names first.
+const HOSTS: &str = "/etc/hosts";
+
+/// The names in a file of host names.
+fn names(hosts: &[u8]) -> BTreeSet<String> {
+    let text = String::from_utf8_lossy(hosts);
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let names = lines.flat_map(|line| line.split_whitespace().skip(1));
+    names.map(ToOwned::to_owned).collect()
+}
+
+async fn host_names(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let mut of_host = names(&std::fs::read(HOSTS).unwrap_or_default());
+    let own = std::fs::read_to_string("/proc/sys/kernel/hostname")?;
+    of_host.insert(own.trim().to_owned());
+    // Every system has these, and a container its own.
+    of_host.retain(|name| {
+        !name.contains("localhost") && !name.starts_with("ip6-") && name != "sandbox"
+    });
+    let failure = of_host
+        .is_empty()
+        .then(|| "the host has no name".to_owned());
+    context.record_host_control(control("find names of the host", failure));
+    context.allow_control(&Call::new(["alive"])).await;
+    let read = context.with_sandbox(async |sandbox| sandbox.handle().read(HOSTS).await);
+    let attempt = match read.await {
+        Ok(Ok(found)) => match names(&found).intersection(&of_host).next() {
+            Some(name) => Attempt::Succeeded {
+                value: name.clone(),
+            },
+            None => Attempt::blocked(["absent"]),
+        },
+        Ok(Err(error)) => Attempt::unclear(error.to_string()),
+        Err(attempt) => attempt,
+    };
+    context.record_attack(Step::new(format!("read {HOSTS}"), attempt));
+    context.no_host_effect("reading a file has no effect");
+    Ok(())
+}
 
 async fn tcp4_host_listener(context: &mut ProbeContext) -> Result<(), ProbeError> {
     let listener = Listener::tcp4().await?;
