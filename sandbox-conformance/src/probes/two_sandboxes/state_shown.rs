@@ -102,8 +102,13 @@ async fn read_below(
     Ok(sandbox.run(&shown).await?.attempt(Some(identity)))
 }
 
-/// Whether the error names the state folder, or a folder above it that cannot be granted.
+/// Whether the error names the granted folder, or its place in the sandbox. Other mounts below it
+/// may be what cannot be granted, or an engine with mounts of its own may show another folder.
 fn refuses(error: &Error, folder: &Path) -> bool {
     let text = error.to_string();
-    error.kind() == ErrorKind::Unsupported && text.contains(&*folder.to_string_lossy())
+    let names = |path: &Path| text.contains(&*path.to_string_lossy());
+    matches!(
+        error.kind(),
+        ErrorKind::InvalidPolicy | ErrorKind::Unsupported | ErrorKind::SetupFailed
+    ) && (names(folder) || names(Path::new(WORKSPACE)))
 }
