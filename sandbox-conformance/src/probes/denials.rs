@@ -1,6 +1,6 @@
 //! Denials reach the caller with their rule, and nothing else is reported as a denial.
 
-use sandbox_core::{DenialKind, ExecResult};
+use sandbox_core::{DenialKind, Denials, ExecResult};
 use std::time::Duration;
 
 use crate::probes::prelude::*;
@@ -88,11 +88,11 @@ pub static PROBES: &[Probe] = &[
     Probe::behavior(
         "denials::timeout",
         DENIALS,
-        "exceeds its time limit, and expects a denial",
+        "exceeds its time limit three times, and expects three denials",
         |context| Box::pin(timeout(context)),
     )
     .denials(TOLD)
-    .version(3)
+    .version(4)
     .setup(|_| SandboxSetup::with(|policy| policy.timeout = Some(Duration::from_secs(1)))),
 ];
 
@@ -326,5 +326,33 @@ async fn timeout(context: &mut ProbeContext) -> Result<(), ProbeError> {
         result.outcome.exit_code().is_some()
     })
     .await;
+    if !context.attack_ended_by("told") {
+        return Ok(());
+    }
+    // A repeated denial raises its count.
+    let counted = context.with_sandbox(async |sandbox| {
+        let before = times(&sandbox.handle().denials());
+        for _ in 0..2 {
+            sandbox.execute(&slow).await?;
+        }
+        let after = times(&sandbox.handle().denials());
+        Ok::<_, sandbox_core::Error>(after.saturating_sub(before))
+    });
+    match counted.await {
+        // Without a sandbox, the first execution has shown why.
+        Ok(Ok(2)) | Err(_) => {}
+        Ok(Ok(more)) => {
+            let value = format!("two more denials raise the count by {more}");
+            context.record_attack(Step::new(slow.text(), Attempt::Succeeded { value }));
+        }
+        Ok(Err(error)) => return Err(error.into()),
+    }
     Ok(())
+}
+
+fn times(denials: &Denials) -> u64 {
+    let of_time = denials
+        .iter()
+        .filter(|denial| denial.kind == DenialKind::Time);
+    of_time.map(|denial| denial.times).sum()
 }

@@ -1,5 +1,7 @@
 //! Environment variables, inherited descriptors, and the working folder.
 
+use std::time::Duration;
+
 use sandbox_core::ExecRequest;
 
 use crate::canary::Canary;
@@ -58,6 +60,7 @@ pub static PROBES: &[Probe] = &[
         "looks for the secrets that an earlier execution was given, as a variable and as a file",
         |context| Box::pin(secret_of_earlier(context)),
     )
+    .version(2)
     .setup(with_secrets),
     Probe::isolation(
         "environment::working_folder",
@@ -133,24 +136,35 @@ fn with_secrets(_: &HostFixture) -> SandboxSetup {
     SandboxSetup::with(|policy| policy.secrets = SECRETS.map(str::to_owned).to_vec())
 }
 
+/// How long an execution takes at most to show its secrets.
+const SECRET_SHOWN: Duration = Duration::from_secs(3);
+
 async fn secret_of_earlier(context: &mut ProbeContext) -> Result<(), ProbeError> {
     context.host_control(&Call::new(["alive"])).await?;
     let [value, kept] = ["variable", "kept"].map(|name| format!("{}-{name}", context.token()));
     feature(context, "look for earlier secrets", async |sandbox| {
         let show = "echo $PROBE_VARIABLE $PROBE_KEPT_FILE; cat $PROBE_KEPT_FILE";
-        let with = ExecRequest::shell(show)
-            .secret(SECRETS[0], value.clone())
-            .secret_file(SECRETS[1], kept.clone());
-        let given = sandbox.handle().exec(&with).await?.stdout_text();
-        let path = given.split_whitespace().nth(1).unwrap_or("none").to_owned();
-        if given != format!("{value} {path}\n{kept}") {
-            return Ok(Some(format!("the execution itself gets {given:?}")));
+        // One execution ends by itself, and one at its time limit.
+        let ended = ExecRequest::shell(show);
+        let timed_out = ExecRequest::shell(format!("{show}; sleep 60")).timeout(SECRET_SHOWN);
+        for request in [ended, timed_out] {
+            let with = request
+                .secret(SECRETS[0], value.clone())
+                .secret_file(SECRETS[1], kept.clone());
+            let given = sandbox.handle().exec(&with).await?.stdout_text();
+            let path = given.split_whitespace().nth(1).unwrap_or("none").to_owned();
+            if given != format!("{value} {path}\n{kept}") {
+                return Ok(Some(format!("the execution itself gets {given:?}")));
+            }
+            let look = format!("echo $PROBE_VARIABLE $PROBE_KEPT_FILE; cat {path}; env; echo end");
+            let later = sandbox.handle().exec(&ExecRequest::shell(look)).await?;
+            let output = later.stdout_text();
+            let is_there = output.contains(&value) || output.contains(&kept);
+            if is_there || !output.ends_with("end\n") {
+                return Ok(Some(output));
+            }
         }
-        let look = format!("echo $PROBE_VARIABLE $PROBE_KEPT_FILE; cat {path}; env; echo end");
-        let later = sandbox.handle().exec(&ExecRequest::shell(look)).await?;
-        let output = later.stdout_text();
-        let is_there = output.contains(&value) || output.contains(&kept);
-        Ok((is_there || !output.ends_with("end\n")).then_some(output))
+        Ok(None)
     })
     .await;
     context.no_host_effect("the sandbox has no other place for a secret");

@@ -12,10 +12,18 @@ pub static PROBES: &[Probe] = &[
         STDOUT_MAX_BYTES,
         "writes 128 MiB to standard output with a cap of 64 KiB",
         signs::OUTPUT,
-        |context| Box::pin(flood(context)),
+        |context| Box::pin(flood(context, ["134217728", "0"])),
     )
     .version(2)
     .setup(|_| SandboxSetup::with(|policy| policy.stdout_max_bytes = Some(ByteSize::kib(64)))),
+    Probe::isolation(
+        "output::flood_of_stderr",
+        STDERR_MAX_BYTES,
+        "writes 128 MiB to standard error with a cap of 64 KiB",
+        signs::OUTPUT,
+        |context| Box::pin(flood(context, ["0", "134217728"])),
+    )
+    .setup(|_| SandboxSetup::with(|policy| policy.stderr_max_bytes = Some(ByteSize::kib(64)))),
     Probe::behavior(
         "output::incomplete",
         EXEC,
@@ -195,7 +203,8 @@ async fn incomplete(context: &mut ProbeContext) -> Result<(), ProbeError> {
     Ok(())
 }
 
-async fn flood(context: &mut ProbeContext) -> Result<(), ProbeError> {
-    let flood = Call::new(["emit", "134217728", "0"]);
+/// Writes as many bytes to both streams.
+async fn flood(context: &mut ProbeContext, bytes: [&str; 2]) -> Result<(), ProbeError> {
+    let flood = Call::new(["emit"]).and(bytes[0]).and(bytes[1]);
     limit(context, Call::new(["alive"]), flood).await
 }

@@ -82,6 +82,7 @@ pub static COMPARED: &[Probe] = &[
         "connects and makes requests, and compares what is recorded and told of them",
         |context| Box::pin(records::compare(context)),
     )
+    .version(2)
     .setup(|_| records::recorded()),
     Probe::behavior(
         "egress::unusual_questions",

@@ -7,14 +7,16 @@ use std::time::Duration;
 
 use sandbox_core::audit::AuditRecord;
 use sandbox_core::spi::unique_name;
-use sandbox_core::{DenialKind, ExecRequest, SandboxHandle};
+use sandbox_core::{DenialKind, ExecRequest, SandboxHandle, Stdin};
 use serde_json::Value;
 
 use super::exchanges::{self, Exchange, Transport};
+use super::messages::digits;
 use super::{names, rules};
 use crate::egress_server::EgressServer;
 use crate::name_server::OPEN;
 use crate::probes::prelude::*;
+use crate::probes::procedures::Deviation;
 use crate::program::PROGRAM;
 
 /// A name that nobody resolves.
@@ -22,6 +24,9 @@ const NOWHERE: &str = "nowhere.test";
 
 /// How long the records of ended connections are waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The host of a connection that is open when the sandbox ends.
+const HELD: &str = "held";
 
 /// The most characters of a path in a record.
 const LONGEST_PATH: usize = 1024;
@@ -32,7 +37,8 @@ type EventRecords = Arc<Mutex<Vec<Value>>>;
 /// Rules of several levels.
 pub(super) fn recorded() -> SandboxSetup {
     let [tcp, name, http, nowhere] = all_rules();
-    rules(&[tcp, name, http, nowhere, format!("!closed.{OPEN}")])
+    let held = format!("{HELD}.{OPEN}:{} private", EgressServer::get().held);
+    rules(&[tcp, name, http, nowhere, held, format!("!closed.{OPEN}")])
 }
 
 fn all_rules() -> [String; 4] {
@@ -55,10 +61,15 @@ pub(super) async fn compare(context: &mut ProbeContext) -> Result<(), ProbeError
     let exchanges = exchanges_of(context.token());
     let expected = expected(&exchanges);
     let deviation = match recorded_run(context, &exchanges).await {
-        Ok((found, told)) => {
+        Ok(RecordedRun {
+            found,
+            told,
+            open_at_end,
+        }) => {
             let denied = expected.iter().filter(|text| text.starts_with("denied "));
             let denied: Vec<_> = denied.cloned().collect();
             let differs = difference(&found, &expected).or_else(|| difference(&told, &denied));
+            let differs = differs.or(open_at_end);
             Ok(differs)
         }
         Err(attempt) => Err(attempt),
@@ -157,12 +168,20 @@ fn expected(exchanges: &[Exchange]) -> Vec<String> {
     all
 }
 
-/// Makes the exchanges in a sandbox of an audited client. Returns its records, and what is told with
-/// the result, both sorted.
+struct RecordedRun {
+    /// The records, sorted.
+    found: Vec<String>,
+    /// The denials that are told with the result, sorted.
+    told: Vec<String>,
+    /// What is wrong with the record of a connection that is open when the sandbox ends.
+    open_at_end: Option<String>,
+}
+
+/// Makes the exchanges in a sandbox of an audited client.
 async fn recorded_run(
     context: &mut ProbeContext,
     exchanges: &[Exchange],
-) -> Result<(Vec<String>, Vec<String>), Attempt> {
+) -> Result<RecordedRun, Attempt> {
     let (client, spec) = context.client_and_spec().await?;
     let records = EventRecords::default();
     let kept = Arc::clone(&records);
@@ -176,10 +195,63 @@ async fn recorded_run(
     let unclear = |error: sandbox_core::Error| Attempt::unclear(error.to_string());
     let sandbox = client.create(&spec).await.map_err(unclear)?;
     let run = run(&sandbox, &program, exchanges, &records).await;
+    let marker = format!("{}-open.", context.token());
+    let open_at_end = end_with_connection(&sandbox, &program, &marker, &records).await;
     let ended = sandbox.kill().await;
-    let found = run.map_err(unclear)?;
+    let (found, told) = run.map_err(unclear)?;
     ended.map_err(unclear)?;
-    Ok(found)
+    Ok(RecordedRun {
+        found,
+        told,
+        open_at_end: open_at_end.map_err(unclear)?,
+    })
+}
+
+/// Ends the sandbox while a connection is open, and looks for its record.
+async fn end_with_connection(
+    sandbox: &SandboxHandle,
+    program: &str,
+    marker: &str,
+    records: &EventRecords,
+) -> Deviation {
+    let port = EgressServer::get().held;
+    let host = format!("{HELD}.{OPEN}");
+    let message = digits(marker.as_bytes());
+    let call = Call::new(["tcp-held", "600", &message, &host, &port.to_string()]);
+    let request = ExecRequest::new(program).args(arguments(&call, program));
+    let execution = sandbox.start(&request, Stdin::Null).await?;
+    if !within_patience(|| EgressServer::has_received(marker)).await {
+        return Ok(Some("the held connection sent nothing".to_owned()));
+    }
+    sandbox.kill().await?;
+    drop(execution);
+    let start = format!("connection {host}:{port} ");
+    // The end of its program may reset it before the sandbox has ended.
+    let is_recorded = || {
+        let all = all_described(records);
+        all.iter().any(|line| line.starts_with(&start))
+    };
+    let recorded = within_patience(is_recorded).await;
+    Ok((!recorded).then(|| "no record of the connection that was open at the end".to_owned()))
+}
+
+fn arguments<'a>(call: &'a Call, program: &'a str) -> impl Iterator<Item = &'a OsStr> {
+    let arguments = call.arguments_for(program.as_bytes());
+    arguments.map(OsStr::from_bytes)
+}
+
+/// Whether a condition holds in time.
+async fn within_patience(is_met: impl Fn() -> bool) -> bool {
+    let pause = Duration::from_millis(20);
+    let mut waited = Duration::ZERO;
+    while !is_met() {
+        if waited >= PATIENCE {
+            return false;
+        }
+        waited += pause;
+        tokio::time::sleep(pause).await;
+    }
+    true
 }
 
 async fn run(
@@ -190,12 +262,8 @@ async fn run(
 ) -> sandbox_core::Result<(Vec<String>, Vec<String>)> {
     sandbox.upload(program, 0o755, PROGRAM).await?;
     let call = exchanges::call(exchanges);
-    let arguments = call
-        .arguments_for(program.as_bytes())
-        .map(OsStr::from_bytes);
-    let result = sandbox
-        .exec(&ExecRequest::new(program).args(arguments))
-        .await?;
+    let request = ExecRequest::new(program).args(arguments(&call, program));
+    let result = sandbox.exec(&request).await?;
     let mut told: Vec<String> = result
         .denials
         .iter()
@@ -204,17 +272,10 @@ async fn run(
         .collect();
     told.sort();
     let wanted = expected(exchanges).len();
-    let mut waited = Duration::ZERO;
-    loop {
-        let mut found = all_described(records);
-        if found.len() >= wanted || waited >= PATIENCE {
-            found.sort();
-            return Ok((found, told));
-        }
-        let pause = Duration::from_millis(20);
-        waited += pause;
-        tokio::time::sleep(pause).await;
-    }
+    within_patience(|| all_described(records).len() >= wanted).await;
+    let mut found = all_described(records);
+    found.sort();
+    Ok((found, told))
 }
 
 fn all_described(records: &EventRecords) -> Vec<String> {

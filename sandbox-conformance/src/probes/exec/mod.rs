@@ -8,6 +8,7 @@ use crate::program::Run;
 
 mod arguments;
 mod killed;
+mod lifetime;
 mod statistics;
 mod stop;
 mod usage;
@@ -71,6 +72,13 @@ pub static PROBES: &[Probe] = &[
         |context| Box::pin(killed::supervisor(context)),
     )
     .setup(|_| SandboxSetup::default().fresh()),
+    Probe::behavior(
+        "exec::lifetime",
+        EXEC,
+        "waits for the end of a sandbox whose policy limits its lifetime",
+        |context| Box::pin(lifetime::run(context)),
+    )
+    .waits(),
     Probe::behavior(
         "exec::missing_program",
         EXEC,

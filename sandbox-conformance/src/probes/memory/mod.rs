@@ -1,5 +1,7 @@
 //! Limits of memory.
 
+use sandbox_core::ExecRequest;
+
 use crate::probes::measured::{MeasuredLimit, WITHIN, measure};
 use crate::probes::prelude::*;
 
@@ -89,9 +91,10 @@ pub static PROBES: &[Probe] = &[
     Probe::behavior(
         "memory::reported",
         MEMORY,
-        "uses twice its memory limit, and expects the outcome `out_of_memory`",
+        "uses twice its memory limit, itself and in a child that it outlives, and compares the outcomes",
         |context| Box::pin(reported(context)),
     )
+    .version(2)
     .setup(memory_of_64_mib),
     Probe::isolation(
         "memory::sockets",
@@ -175,7 +178,27 @@ async fn reported(context: &mut ProbeContext) -> Result<(), ProbeError> {
     let result = context.execute(&call("128")).await.map(|result| {
         (result.outcome != Outcome::OutOfMemory).then(|| format!("reported: {}", result.outcome))
     });
+    let result = match result {
+        Ok(None) => outlived(context).await,
+        other => other,
+    };
     context.record_attack(behavior("use twice the memory limit", result));
     context.no_host_effect("the limit is the sandbox's own");
     Ok(())
+}
+
+/// Exits with a code of its own after the kernel has killed a child.
+async fn outlived(context: &mut ProbeContext) -> Result<Option<String>, Attempt> {
+    let script = "\"$0\" memory 128; echo after; exit 3";
+    let ran = context.with_sandbox(async |sandbox| {
+        let request = ExecRequest::shell(script).arg(sandbox.program());
+        sandbox.handle().exec(&request).await
+    });
+    let result = ran
+        .await?
+        .map_err(|error| Attempt::unclear(error.to_string()))?;
+    // A kernel may kill all processes of the sandbox at once.
+    let went_on = result.stdout_text().contains("after");
+    let is_own = result.outcome == (Outcome::Exited { code: 3 });
+    Ok((went_on && !is_own).then(|| format!("exited with 3, and is told as: {}", result.outcome)))
 }

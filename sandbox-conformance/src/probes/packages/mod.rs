@@ -16,6 +16,13 @@ use poison::WriteAccess;
 /// The probes of this area.
 pub static PROBES: &[Probe] = &[
     Probe::behavior(
+        "packages::changed_on_host",
+        PACKAGES,
+        "changes an installed package on the host, which another sandbox then imports",
+        |context| Box::pin(poison::changed_on_host(context)),
+    )
+    .setup(with_package),
+    Probe::behavior(
         "packages::forged",
         PACKAGES,
         "renames the folder above the installed packages, and forges a package that another \

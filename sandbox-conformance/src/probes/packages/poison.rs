@@ -1,5 +1,7 @@
 //! Forged packages in the folder above the package cache.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use sandbox_core::{Error, ExecRequest};
@@ -20,27 +22,8 @@ pub(super) async fn forged(
 ) -> Result<(), ProbeError> {
     super::pip_finds_it(context).await;
     let (cache, _guard) = host_fixture::package_cache().await;
-    let with_package = super::with_package(context.fixture());
-    let imported = match context.once(&with_package).await {
-        Ok(sandbox) => {
-            let imported = imported(&sandbox).await;
-            sandbox.handle().kill().await?;
-            imported
-        }
-        Err(error) => {
-            let attempt = context.record_create_error(error);
-            context.record_attack(Step::new("import the package", attempt));
-            return Ok(());
-        }
-    };
-    let failure = (imported != host_fixture::package_token()).then(|| imported.clone());
-    context.record_allow_control(control("import the package before the attack", failure));
-    let module = found_below(&cache, &format!("{}.py", wheel::NAME));
-    let Some(module) = module else {
-        return Err(ProbeError::new(format!(
-            "the installed package is not below {}",
-            cache.display()
-        )));
+    let Some(module) = installed(context, &cache).await? else {
+        return Ok(());
     };
     let genuine = std::fs::read(&module)?;
     let aside = cache.with_extension("aside");
@@ -60,6 +43,69 @@ pub(super) async fn forged(
     ));
     context.no_host_effect("the attack checks what another sandbox imports");
     Ok(())
+}
+
+/// The host's file of the installed package is changed. Another sandbox must not run it.
+pub(super) async fn changed_on_host(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    super::pip_finds_it(context).await;
+    let (cache, _guard) = host_fixture::package_cache().await;
+    let Some(module) = installed(context, &cache).await? else {
+        return Ok(());
+    };
+    let genuine = std::fs::read(&module)?;
+    let mode = std::fs::metadata(&module)?.permissions();
+    std::fs::set_permissions(&module, Permissions::from_mode(0o644))?;
+    std::fs::write(&module, format!("token = '{FORGED}'\n"))?;
+    std::fs::set_permissions(&module, mode.clone())?;
+    let with_package = super::with_package(context.fixture());
+    let deviation = match context.once(&with_package).await {
+        Ok(sandbox) => {
+            let imported = imported(&sandbox).await;
+            sandbox.handle().kill().await?;
+            let right = imported == host_fixture::package_token();
+            Ok((!right).then(|| format!("it imports {imported:?}")))
+        }
+        Err(error) => Ok(Some(format!("no sandbox afterwards: {error}"))),
+    };
+    // It may have been installed again at another place.
+    if module.exists() && std::fs::read(&module)? != genuine {
+        std::fs::set_permissions(&module, Permissions::from_mode(0o644))?;
+        std::fs::write(&module, &genuine)?;
+        std::fs::set_permissions(&module, mode)?;
+    }
+    context.record_attack(behavior("import the changed package", deviation));
+    context.no_host_effect("the attack checks what another sandbox imports");
+    Ok(())
+}
+
+/// Allow control: imports the package. Returns its module on the host, or `None` if there is no
+/// sandbox, which is recorded.
+async fn installed(
+    context: &mut ProbeContext,
+    cache: &Path,
+) -> Result<Option<PathBuf>, ProbeError> {
+    let with_package = super::with_package(context.fixture());
+    let imported = match context.once(&with_package).await {
+        Ok(sandbox) => {
+            let imported = imported(&sandbox).await;
+            sandbox.handle().kill().await?;
+            imported
+        }
+        Err(error) => {
+            let attempt = context.record_create_error(error);
+            context.record_attack(Step::new("import the package", attempt));
+            return Ok(None);
+        }
+    };
+    let failure = (imported != host_fixture::package_token()).then_some(imported);
+    context.record_allow_control(control("import the package before the attack", failure));
+    match found_below(cache, &format!("{}.py", wheel::NAME)) {
+        Some(module) => Ok(Some(module)),
+        None => Err(ProbeError::new(format!(
+            "the installed package is not below {}",
+            cache.display()
+        ))),
+    }
 }
 
 /// The path of the cache below `XDG_CACHE_HOME`.

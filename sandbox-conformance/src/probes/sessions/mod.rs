@@ -83,6 +83,7 @@ pub static PROBES: &[Probe] = &[
             ))
         },
     )
+    .version(2)
     .waits(),
 ];
 
@@ -170,6 +171,13 @@ async fn time_limit(sandbox: &SandboxHandle) -> Deviation {
         return Ok(Some(format!("ended after {:?}", start.elapsed())));
     }
     let after = value(&session, "kept").await?;
+    // The processes that a cell started are ended before its interpreter.
+    let waits = "import signal, subprocess\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n\
+                 subprocess.run(['sleep', '600'])\n\
+                 signal.signal(signal.SIGINT, signal.default_int_handler)";
+    let waiting = session
+        .run_with(CellRequest::new(waits).timeout(LIMIT), |_| ())
+        .await?;
     // A lost interpreter is told with the names of its variables.
     let code = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass";
     let deaf = session
@@ -184,6 +192,7 @@ async fn time_limit(sandbox: &SandboxHandle) -> Deviation {
     Ok(first([
         ("the loop", told, "timed out, kept"),
         ("after the loop", after, "1"),
+        ("waiting for a process", ending(&waiting), "timed out, kept"),
         ("without interrupts", ending(&deaf), "timed out, restarted"),
         ("whether the loss names it", names.to_string(), "true"),
         ("what is left", left, "False"),
