@@ -102,13 +102,16 @@ async fn read_below(
     Ok(sandbox.run(&shown).await?.attempt(Some(identity)))
 }
 
-/// Whether the error names the granted folder, or its place in the sandbox. Other mounts below it
-/// may be what cannot be granted, or an engine with mounts of its own may show another folder.
+/// Whether the backend refuses folders of this host, or this one. Other mounts below it may be what
+/// cannot be granted, or an engine with mounts of its own may show another folder.
 fn refuses(error: &Error, folder: &Path) -> bool {
     let text = error.to_string();
     let names = |path: &Path| text.contains(&*path.to_string_lossy());
-    matches!(
-        error.kind(),
-        ErrorKind::InvalidPolicy | ErrorKind::Unsupported | ErrorKind::SetupFailed
-    ) && (names(folder) || names(Path::new(WORKSPACE)))
+    match error.kind() {
+        ErrorKind::Unsupported => true,
+        ErrorKind::InvalidPolicy | ErrorKind::SetupFailed => {
+            names(folder) || names(Path::new(WORKSPACE))
+        }
+        _ => false,
+    }
 }
