@@ -9,7 +9,7 @@ use crate::probes::prelude::*;
 /// Lifetimes to try in turn, until one is long enough for code to run. A tier may count from the
 /// start of the creation, which takes seconds on a cluster. Each is below an execution's time
 /// limit.
-const LIFETIMES: [Duration; 3] = [
+pub(in crate::probes) const LIFETIMES: [Duration; 3] = [
     Duration::from_secs(3),
     Duration::from_secs(9),
     Duration::from_secs(25),
@@ -19,7 +19,7 @@ const LIFETIMES: [Duration; 3] = [
 const EARLY: Duration = Duration::from_secs(1);
 
 /// How much too late the end may come. A kubelet checks about once a second.
-const LATE: Duration = Duration::from_secs(9);
+pub(in crate::probes) const LATE: Duration = Duration::from_secs(9);
 
 pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
     super::controls(context).await?;

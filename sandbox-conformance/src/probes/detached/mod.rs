@@ -10,7 +10,7 @@ use crate::pool::ProbeSandbox;
 use crate::probes::prelude::*;
 
 mod clients;
-mod ends_in_time;
+pub(in crate::probes) mod ends_in_time;
 mod failed;
 
 /// The probes of this area.

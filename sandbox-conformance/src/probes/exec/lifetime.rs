@@ -4,21 +4,11 @@ use std::time::{Duration, Instant};
 
 use sandbox_core::ErrorKind;
 
+use crate::probes::detached::ends_in_time::{LATE, LIFETIMES};
 use crate::probes::prelude::*;
 
-/// Lifetimes to try in turn, until one is long enough for code to run. A tier may count from the
-/// start of the creation, which takes seconds on a cluster.
-const LIFETIMES: [Duration; 3] = [
-    Duration::from_secs(3),
-    Duration::from_secs(9),
-    Duration::from_secs(25),
-];
-
-/// How much too late the end may come. A kubelet checks about once a second.
-const LATE: Duration = Duration::from_secs(9);
-
-/// How long a sandbox without a lifetime is watched.
-const WATCHED: Duration = Duration::from_millis(200);
+/// How much too early the end may come.
+const EARLY: Duration = Duration::from_millis(200);
 
 /// The policy limits the lifetime, and the specification asks for none.
 pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
@@ -49,7 +39,7 @@ pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
             (Ok(_), Ok(_)) => Some(format!("code runs after {took:?} of {lifetime:?}")),
             (Ok(_), Err(error)) => {
                 let is_end = error.kind() == ErrorKind::SandboxEnded;
-                (!is_end || took + WATCHED < lifetime)
+                (!is_end || took + EARLY < lifetime)
                     .then(|| format!("after {took:?} of {lifetime:?}: {error}"))
             }
         });
