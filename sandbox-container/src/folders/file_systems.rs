@@ -33,7 +33,7 @@ impl HostFolders {
                     "{} contains another file system, at {mount}: a container does not get it",
                     folder.display()
                 );
-                let fix = "name that folder, too, or only folders without other file systems";
+                let fix = "name folders without other file systems; a root may be named together with that folder";
                 Err(
                     Error::new(ErrorKind::Unsupported, "create sandbox", context)
                         .on(tier)
