@@ -26,8 +26,7 @@ pub(crate) async fn list(tier: Tier, engine: &EngineConnection) -> Result<Vec<Sa
     Ok(list)
 }
 
-/// The list entry of a container; `None` unless it is a running attached sandbox. It has no labels
-/// of the specification, since they cannot be distinguished from those of the image.
+/// The list entry of a container; `None` unless it is a running attached sandbox.
 fn info(tier: Tier, container: &ListedContainer) -> Option<SandboxInfo> {
     if !container.runs || container.labels.contains_key(labels::DETACHED) {
         return None;
@@ -41,6 +40,11 @@ fn info(tier: Tier, container: &ListedContainer) -> Option<SandboxInfo> {
     info.expires = lifetime
         .and_then(|seconds| seconds.parse().ok())
         .and_then(|seconds| SystemTime::checked_add(&created, Duration::from_secs(seconds)));
+    // Containers of earlier versions have no such label.
+    let specified = container.labels.get(labels::SPECIFIED);
+    info.labels = specified
+        .and_then(|text| serde_json::from_str(text).ok())
+        .unwrap_or_default();
     info.owner = Some(match container.labels.get(labels::OWNER) {
         Some(label) => match Owner::from_label(label).and_then(|owner| owner.pid_on_this_host()) {
             Some(pid) => SandboxOwner::process(pid),
@@ -75,11 +79,14 @@ mod tests {
             (labels::NAME, "lab"),
             (labels::OWNER, own.as_str()),
             (labels::LIFETIME, "60"),
+            (labels::SPECIFIED, "{\"team\":\"x\"}"),
+            ("of-the-image", "y"),
         ];
         let listed = info(samples::TIER, &container(&labels)).expect("listed");
         assert_eq!(listed.name, "lab");
         assert_eq!(listed.owner, Some(SandboxOwner::this_process()));
         assert_eq!(listed.expires, Some(UNIX_EPOCH + Duration::from_secs(160)));
+        assert_eq!(listed.labels, [("team".into(), "x".into())].into());
         let remote = "0:1:2:another-start:1";
         let labels = [(labels::NAME, "lab"), (labels::OWNER, remote)];
         let listed = info(samples::TIER, &container(&labels)).expect("listed");

@@ -86,6 +86,10 @@ pub(crate) fn engine_error(tier: Tier, operation: Operation, error: EngineError)
             ErrorKind::AlreadyExists
         }
         (Operation::Create | Operation::Start, _) => ErrorKind::SetupFailed,
+        // Podman sets the container up for the first connection to its streams.
+        (Operation::Attach, _) if message.starts_with("preparing container") => {
+            ErrorKind::SetupFailed
+        }
         (Operation::Exec, 404) => ErrorKind::SandboxEnded,
         // The container may end between inspection and exec. Other states, such as paused, do not
         // count.
@@ -204,6 +208,12 @@ mod tests {
                 404,
                 "No such image: x",
                 ErrorKind::ImageNotFound,
+            ),
+            (
+                Operation::Attach,
+                500,
+                "preparing container 0123 for attach: runc: runc create failed",
+                ErrorKind::SetupFailed,
             ),
             (
                 Operation::Create,

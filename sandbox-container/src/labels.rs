@@ -30,6 +30,9 @@ pub(crate) const DETACHED: &str = "sandbox.detached";
 /// Time to live in seconds since creation.
 pub(crate) const LIFETIME: &str = "sandbox.lifetime";
 
+/// The labels of the specification, as a JSON object. A container has those of its image, too.
+pub(crate) const SPECIFIED: &str = "sandbox.labels";
+
 /// The host folders that its code can write to, if any.
 pub(crate) const WRITABLE_FOLDERS: &str = "sandbox.written";
 
@@ -61,6 +64,10 @@ pub(crate) fn of_sandbox(tier: Tier, plan: &Plan) -> Result<HashMap<String, Stri
     }
     let mut labels = managed(tier);
     labels.extend(plan.labels.clone());
+    if !plan.labels.is_empty() {
+        let specified = serde_json::to_string(&plan.labels).expect("a map of texts");
+        labels.insert(SPECIFIED.to_owned(), specified);
+    }
     labels.insert(NAME.to_owned(), plan.name.clone());
     if plan.detached {
         labels.insert(DETACHED.to_owned(), "true".to_owned());

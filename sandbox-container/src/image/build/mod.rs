@@ -169,6 +169,10 @@ impl Build<'_> {
                     .with_fix("name a stage (FROM image AS name), or its number"));
             }
         }
+        // Nothing is pulled for a build that the policy refuses.
+        for name in recipe.images() {
+            self.allowed(name)?;
+        }
         let mut ids = HashMap::new();
         let mut triggers = HashMap::new();
         for name in recipe.images() {
@@ -191,12 +195,8 @@ impl Build<'_> {
         })
     }
 
-    /// Finds or pulls a base image; returns it with the keywords of its `ONBUILD` triggers.
-    async fn base(
-        &self,
-        name: &str,
-        progress: &mut ImageProgress<'_>,
-    ) -> Result<(ImageInspect, Vec<&'static str>)> {
+    /// The reference of an image that the Dockerfile names, if the policy allows it.
+    fn allowed(&self, name: &str) -> Result<ImageReference> {
         let reference: ImageReference = name.parse()?;
         let allowed = self.allowed;
         if allowed.is_some_and(|allowed| !allowed.iter().any(|rule| rule.matches(&reference))) {
@@ -209,9 +209,18 @@ impl Build<'_> {
                 .error(ErrorKind::PolicyExceeded, context)
                 .with_fix("start from an image that the policy names"));
         }
+        Ok(reference)
+    }
+
+    /// Finds or pulls a base image; returns it with the keywords of its `ONBUILD` triggers.
+    async fn base(
+        &self,
+        name: &str,
+        progress: &mut ImageProgress<'_>,
+    ) -> Result<(ImageInspect, Vec<&'static str>)> {
         let requested = RequestedImage {
-            reference,
-            original: allowed.is_none().then_some(name),
+            reference: self.allowed(name)?,
+            original: self.allowed.is_none().then_some(name),
         };
         let provided = self.puller.provide(&requested, self.request.pull, progress);
         let (image, _) = provided.await?;
