@@ -66,7 +66,7 @@ pub mod mutation_switch {
 # public addresses, so that this host has some of its own; packets to them go nowhere else. The shell
 # stays, because the first process of such a namespace gets the orphans of all others as its children.
 PREPARE = """ip link set lo up; ip address add 8.8.8.8/32 dev lo
-ip address add 2001:4860:4860::8888/128 dev lo || true; mkdir -p /run/sandbox
+ip address add 2001:4860:4860::8888/128 dev lo || true; mkdir -pm 700 /run/sandbox
 for folder in /tmp /var/tmp /dev/shm /run/sandbox; do mount -t tmpfs none $folder; done
 chmod 700 /run/sandbox; "$@"; exit $? """
 ISOLATED = "unshare --mount --net --pid --fork --kill-child --mount-proc --uts --ipc sh -ec".split()
