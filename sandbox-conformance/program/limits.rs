@@ -9,7 +9,9 @@ use alloc::vec::Vec;
 use core::ffi::CStr;
 
 use crate::ProbeArguments;
-use crate::call::{O_CREAT, O_RDONLY, O_TRUNC, O_WRONLY, close, open, pause, unlink, write_all};
+use crate::call::{
+    O_CREAT, O_NOCTTY, O_RDONLY, O_RDWR, O_TRUNC, O_WRONLY, close, open, pause, unlink, write_all,
+};
 use crate::call_result::CallResult;
 use crate::forking::{child, reap};
 use crate::kernel;
@@ -42,6 +44,19 @@ pub fn open_files(most: usize) -> CallResult {
         }
     }
     Ok((last as usize + 1).to_string())
+}
+
+/// Opens terminals until that is refused: their number.
+pub fn terminals(most: usize) -> CallResult {
+    raise(RLIMIT_NOFILE)?;
+    for count in 0..most {
+        match open(c"/dev/ptmx", O_RDWR | O_NOCTTY) {
+            Ok(_) => {}
+            Err(Errno::ENOSPC) => return Ok(count.to_string()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(most.to_string())
 }
 
 /// Forks until that is refused: the number of processes, with this one.

@@ -239,6 +239,7 @@ fn dispatch(command: &str, a: &ProbeArguments) -> Option<CallResult> {
         "fill-unlinked" => kernel_memory::fill_unlinked(a.path(0), a.number(1)),
         "open-many" => resources::open_many(a.number(0)),
         "measure-open-files" => limits::open_files(a.number(0)),
+        "measure-terminals" => limits::terminals(a.number(0)),
         "measure-processes" => limits::processes(a.number(0)),
         "measure-memory" => limits::memory(a.number(0)),
         "measure-disk" => limits::disk(a),

@@ -217,6 +217,13 @@ impl ProbeContext {
         matches!(attack, Some(Attempt::Blocked { signature }) if signature.iter().any(|one| one == sign))
     }
 
+    /// Whether the attack was denied.
+    #[must_use]
+    pub fn attack_is_blocked(&self) -> bool {
+        let attack = self.evidence.attack.as_ref();
+        attack.is_some_and(|step| matches!(step.attempt, Attempt::Blocked { .. }))
+    }
+
     /// On a cluster, checks that a pod with network access reaches the target of a denied attack.
     /// Otherwise the denial proves nothing about the policy.
     ///

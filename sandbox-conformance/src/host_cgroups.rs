@@ -35,6 +35,38 @@ pub fn smallest_limit(pid: i32, limit: GroupLimit) -> Result<Option<u64>, ProbeE
     Ok(limits.min())
 }
 
+/// The processors that the process's group and its ancestors may use, in thousandths; `None` without
+/// a quota.
+///
+/// # Errors
+///
+/// If the kernel's tables cannot be read, or list no such controller.
+pub fn processors(pid: i32) -> Result<Option<u32>, ProbeError> {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo")?;
+    let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup"))?;
+    let quota = GroupLimit {
+        controller: "cpu",
+        first: "cpu.cfs_quota_us",
+        second: "cpu.max",
+    };
+    let quota_file = limit_file(&mounts, &groups, quota)
+        .ok_or_else(|| ProbeError::new("this host has no cpu control group for the process"))?;
+    let folders = quota_file.folder.ancestors();
+    let inside = folders.take_while(|folder| folder.starts_with(&quota_file.mount));
+    let shares = inside.filter_map(|folder| {
+        let text = std::fs::read_to_string(folder.join(quota_file.file)).ok()?;
+        // cgroup v2 has both numbers in one file.
+        let mut words = text.split_whitespace();
+        let quota = words.next()?.parse::<u64>().ok()?;
+        let period = match words.next() {
+            Some(period) => period.parse::<u64>().ok()?,
+            None => number(&folder.join("cpu.cfs_period_us"))?,
+        };
+        u32::try_from((quota * 1000).checked_div(period)?).ok()
+    });
+    Ok(shares.min())
+}
+
 /// cgroup v1 writes "no limit" as a number larger than any machine has.
 fn number(file: &Path) -> Option<u64> {
     std::fs::read_to_string(file).ok()?.trim().parse().ok()

@@ -39,6 +39,12 @@ pub fn package_variables() -> [(&'static str, PathBuf); 4] {
     ]
 }
 
+/// The archive of the package that only exists as a source.
+pub(crate) fn package_source() -> PathBuf {
+    let name = format!("{}-1.0.zip", wheel::SOURCE);
+    package_folder().join("wheels").join(name)
+}
+
 /// The host fixture of one run. Dropping it removes all files.
 #[derive(Debug)]
 pub struct HostFixture {

@@ -401,7 +401,10 @@ impl SandboxPool {
         spec.secrets.clone_from(&setup.policy.secrets);
         let sources = setup.policy.mount_sources.iter().flatten();
         spec.mounts = sources
-            .map(|source| HostMount::read_only(&source.path, MOUNTED))
+            .map(|source| match source.read_only {
+                true => HostMount::read_only(&source.path, MOUNTED),
+                false => HostMount::read_write(&source.path, MOUNTED),
+            })
             .collect();
         change(&mut spec);
         spec

@@ -2,6 +2,9 @@
 
 use std::path::Path;
 
+use sandbox_core::MountSource;
+
+use crate::pool::MOUNTED;
 use crate::probes::measured::{MeasuredLimit, WITHIN, measure};
 use crate::probes::prelude::*;
 use crate::probes::swap::WORKSPACE;
@@ -24,7 +27,23 @@ pub static PROBES: &[Probe] = &[
          the files",
         WITHIN,
         |context| Box::pin(measure(context, &DISK_LIMIT)),
-    ),
+    )
+    .version(2),
+    // A tier that cannot bound it must say so.
+    Probe::isolation(
+        "disk::mount",
+        DISK,
+        "writes 48 files of 1 MiB into a folder of the host that is mounted at another path, with a \
+         limit of 16 MiB",
+        signs::STORAGE,
+        |context| Box::pin(mount(context)),
+    )
+    .setup(|fixture| {
+        let mut setup = disk_of_16_mib(fixture);
+        let source = MountSource::read_write(fixture.write_root());
+        setup.policy.mount_sources = Some(vec![source]);
+        setup
+    }),
     Probe::isolation(
         "disk::one_file",
         DISK,
@@ -84,7 +103,11 @@ fn disk_of_16_mib(_: &HostFixture) -> SandboxSetup {
 /// In KiB. The probe program takes up to 3 MiB.
 const DISK_LIMIT: MeasuredLimit = MeasuredLimit {
     values: &[4 << 10, 16 << 10, 64 << 10],
-    set: |policy, value| policy.disk = Some(ByteSize::kib(value)),
+    set: |policy, value| {
+        policy.disk = Some(ByteSize::kib(value));
+        // Its folder has a part of the storage.
+        policy.artifact_export_paths = vec!["/output/**".to_owned()];
+    },
     call: |name, most| {
         let folders = ["/tmp", "/dev/shm", "/workspace", "/output"];
         let call = Call::new(["measure-disk", &most.to_string(), name]);
@@ -100,10 +123,19 @@ async fn many_files(context: &mut ProbeContext) -> Result<(), ProbeError> {
 }
 
 async fn workspace(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    fill_granted(context, WORKSPACE).await
+}
+
+async fn mount(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    fill_granted(context, MOUNTED).await
+}
+
+/// Fills the folder of the host that is the sandbox's `target`.
+async fn fill_granted(context: &mut ProbeContext, target: &str) -> Result<(), ProbeError> {
     let name = context.token().to_owned();
     let file = context.write_folder()?.join("file");
     let fill = |file: &Path, count| Call::new(["fill-many"]).and(file).and(count);
-    let inside = Path::new(WORKSPACE).join(name);
+    let inside = Path::new(target).join(name);
     context.host_control(&fill(&file, "48")).await?;
     context.allow_control(&fill(&inside, "4")).await;
     context.attack(&fill(&inside, "48")).await;

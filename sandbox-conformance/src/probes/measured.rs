@@ -71,7 +71,8 @@ async fn measure_at(
 
 /// How much the program got: its result, or the number of lines that it printed before it was
 /// killed.
-fn granted(run: &Run) -> Option<u64> {
+#[must_use]
+pub fn granted(run: &Run) -> Option<u64> {
     match run.attempt(None) {
         Attempt::Succeeded { value } => value.parse().ok(),
         _ if run.outcome == Outcome::OutOfMemory => {

@@ -5,6 +5,7 @@ use crate::probe::Probe;
 mod admission;
 mod adoption;
 mod artifacts;
+mod code;
 mod confined;
 mod cpus;
 mod denials;
@@ -51,6 +52,7 @@ pub fn all() -> Vec<&'static Probe> {
         admission::PROBES,
         adoption::PROBES,
         artifacts::PROBES,
+        code::PROBES,
         confined::PROBES,
         cpus::PROBES,
         denials::PROBES,

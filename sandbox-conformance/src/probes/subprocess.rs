@@ -10,9 +10,16 @@ pub static PROBES: &[Probe] = &[
         SUBPROCESS_EXECUTION,
         "makes a child with clone3(2)",
         signs::SINGLE,
-        |context| same_call(context, Call::new(["fork"]), Call::new(["clone3"])),
+        |context| {
+            Box::pin(refused_twice(
+                context,
+                Call::new(["fork"]),
+                Call::new(["clone3"]),
+            ))
+        },
     )
     .setup(no_subprocess)
+    .version(2)
     .allow_setup(plain),
     // The 32-bit system calls have other numbers.
     Probe::isolation(
@@ -20,9 +27,16 @@ pub static PROBES: &[Probe] = &[
         SUBPROCESS_EXECUTION,
         "forks by interrupt 0x80",
         NO_SECOND,
-        |context| same_call(context, Call::new(["fork"]), Call::new(["compat-fork"])),
+        |context| {
+            Box::pin(refused_twice(
+                context,
+                Call::new(["fork"]),
+                Call::new(["compat-fork"]),
+            ))
+        },
     )
     .setup(no_subprocess)
+    .version(2)
     .allow_setup(plain),
     Probe::isolation(
         "subprocess::execute",
@@ -30,14 +44,12 @@ pub static PROBES: &[Probe] = &[
         "executes another program",
         signs::SINGLE,
         |context| {
-            same_call(
-                context,
-                Call::new(["execute", ITSELF, "alive"]),
-                Call::new(["execute", ITSELF, "alive"]),
-            )
+            let execute = Call::new(["execute", ITSELF, "alive"]);
+            Box::pin(refused_twice(context, execute.clone(), execute))
         },
     )
     .setup(no_subprocess)
+    .version(2)
     .allow_setup(plain),
     Probe::isolation(
         "subprocess::execute_memory",
@@ -46,19 +58,28 @@ pub static PROBES: &[Probe] = &[
         signs::SINGLE,
         |context| {
             let permitted = Call::new(["execute", ITSELF, "alive"]);
-            Box::pin(same_call(context, permitted, Call::new(["execute-memory"])))
+            let attack = Call::new(["execute-memory"]);
+            Box::pin(refused_twice(context, permitted, attack))
         },
     )
     .setup(no_subprocess)
+    .version(2)
     .allow_setup(plain),
     Probe::isolation(
         "subprocess::fork",
         SUBPROCESS_EXECUTION,
         "forks",
         signs::SINGLE,
-        |context| same_call(context, Call::new(["fork"]), Call::new(["fork"])),
+        |context| {
+            Box::pin(refused_twice(
+                context,
+                Call::new(["fork"]),
+                Call::new(["fork"]),
+            ))
+        },
     )
     .setup(no_subprocess)
+    .version(2)
     .allow_setup(plain),
     // A thread is not a process.
     Probe::behavior(
@@ -75,9 +96,16 @@ pub static PROBES: &[Probe] = &[
         SUBPROCESS_EXECUTION,
         "makes a child with CLONE_VM and CLONE_VFORK",
         signs::SINGLE,
-        |context| same_call(context, Call::new(["vfork"]), Call::new(["vfork"])),
+        |context| {
+            Box::pin(refused_twice(
+                context,
+                Call::new(["vfork"]),
+                Call::new(["vfork"]),
+            ))
+        },
     )
     .setup(no_subprocess)
+    .version(2)
     .allow_setup(plain),
 ];
 
@@ -91,6 +119,20 @@ const NO_SECOND: &[ExpectedDenial] = &[
     denied("ENOSYS", "seccomp"),
     denied("signal:31", "seccomp, killing"),
 ];
+
+/// The first execution of a sandbox is forked for its request, and each later one before it.
+async fn refused_twice(
+    context: &mut ProbeContext,
+    permitted: Call,
+    attack: Call,
+) -> Result<(), ProbeError> {
+    same_call(context, permitted, attack.clone()).await?;
+    context.attack_leaves_a_sandbox().await;
+    if context.attack_is_blocked() {
+        context.attack(&attack).await;
+    }
+    Ok(())
+}
 
 async fn threads(context: &mut ProbeContext) -> Result<(), ProbeError> {
     let call = Call::new(["thread"]);

@@ -9,6 +9,7 @@ use sandbox_core::{
 };
 
 use super::AdmissionCase;
+use crate::probes::swap::WORKSPACE;
 
 const EXCEEDED: Option<ErrorKind> = Some(ErrorKind::PolicyExceeded);
 
@@ -151,6 +152,14 @@ pub(super) const CASES: &[AdmissionCase] = &[
     (
         "storage without that name",
         |policy, spec| store(policy, spec, "other", true),
+        EXCEEDED,
+    ),
+    (
+        "a writable workspace of storage that is to read",
+        |policy, spec| {
+            store(policy, spec, "data", false);
+            spec.storage = vec![StorageMount::read_write("data", WORKSPACE)];
+        },
         EXCEEDED,
     ),
     (

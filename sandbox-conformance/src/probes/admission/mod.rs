@@ -18,7 +18,7 @@ pub static PROBES: &[Probe] = &[
         "asks for more than the policy allows in each field of a specification",
         |context| Box::pin(run(context, excessive::CASES)),
     )
-    .version(2),
+    .version(3),
     Probe::behavior(
         "admission::invalid_policies",
         EXEC,

@@ -12,6 +12,8 @@ use crate::probes::prelude::*;
 mod clients;
 pub(in crate::probes) mod ends_in_time;
 mod failed;
+mod limits;
+mod links;
 
 /// The probes of this area.
 pub static PROBES: &[Probe] = &[
@@ -39,11 +41,36 @@ pub static PROBES: &[Probe] = &[
         |context| Box::pin(failed::run(context)),
     ),
     Probe::behavior(
+        "detached::file_timeout",
+        DETACHED,
+        "writes a file from a source that stalls, with a limit of a second for file operations, as \
+         the creator and through a second client",
+        |context| Box::pin(limits::file_timeout(context)),
+    )
+    .waits()
+    .setup(|_| SandboxSetup::with(|policy| policy.file_timeout = Some(limits::FILE_TIMEOUT))),
+    Probe::behavior(
         "detached::found_by_name",
         DETACHED,
         "finds a detached sandbox from a second client by name and in the list, and none under an \
          unknown name",
         |context| Box::pin(found_by_name(context)),
+    )
+    .version(2),
+    Probe::behavior(
+        "detached::links",
+        DETACHED,
+        "copies files through a link in a write root, as the creator of an attached sandbox and as a \
+         second client of a detached one",
+        |context| Box::pin(links::run(context)),
+    )
+    .setup(rooted),
+    Probe::behavior(
+        "detached::lower_caps",
+        DETACHED,
+        "writes and sleeps through a second client whose policy keeps less output and allows less \
+         time",
+        |context| Box::pin(limits::lower_caps(context)),
     ),
     Probe::behavior(
         "detached::outlives_handle",
@@ -61,16 +88,20 @@ pub static PROBES: &[Probe] = &[
     Probe::behavior(
         "detached::same_outcomes",
         DETACHED,
-        "ends programs in eight ways through a second client, and compares what it is told with what \
+        "ends programs in nine ways through a second client, and compares what it is told with what \
          the owner of a sandbox is told",
         |context| Box::pin(clients::same_outcomes(context)),
     )
+    .version(2)
     .waits()
     .setup(|_| SandboxSetup::with(|policy| policy.memory = Some(ByteSize::mib(64)))),
 ];
 
 /// Such an end removes the sandboxes of a killed suite.
 pub(super) const LIFETIME: Duration = Duration::from_secs(60);
+
+/// How much a listed lifetime may differ. Some backends count it from the start of the agent.
+const COUNTED: Duration = Duration::from_secs(20);
 
 /// Without a sandbox, a process outlives its starter. A detached sandbox must do that too, and its
 /// end must not leave the process.
@@ -190,8 +221,18 @@ async fn busy(sandbox: &ProbeSandbox, token: &str) -> Result<sandbox_core::Execu
 
 async fn found_by_name(context: &mut ProbeContext) -> Result<(), ProbeError> {
     with_detached(context, "find it by name", async |sandbox, name, client| {
-        if !client.list().await?.iter().any(|info| info.name == name) {
+        let listed = client.list().await?;
+        let Some(info) = listed.iter().find(|info| info.name == name) else {
             return Ok(Some("it is not listed".to_owned()));
+        };
+        let lives = info
+            .expires
+            .and_then(|end| end.duration_since(info.created).ok());
+        let is_right = lives.is_some_and(|lives| lives.abs_diff(LIFETIME) < COUNTED);
+        if !is_right {
+            return Ok(Some(format!(
+                "its lifetime of {LIFETIME:?} is listed as {lives:?}"
+            )));
         }
         if let Some(wrong) = alive(client, name, sandbox.program()).await? {
             return Ok(Some(wrong));

@@ -20,15 +20,14 @@ mod redirected;
 mod reported;
 mod revoked;
 mod secrets;
+mod setups;
 mod unusual_questions;
 
-use sandbox_core::policy::{EgressRules, NetworkPolicy};
-
 use crate::egress_server::EgressServer;
-use crate::name_server::{ANOTHER_ADDRESS, MANY, MAPPED, OPEN, REBOUND, SPECIAL, UNSPECIFIED};
 use crate::probes::prelude::*;
 pub use compared::COMPARED;
 use messages::{Attempted, FirstMessage, Hello};
+use setups::{rules, with_a_wildcard, with_names, with_requests, with_rules, without_the_name};
 
 /// The name that leads to the suite's server.
 const NAME: &str = "localhost";
@@ -273,6 +272,7 @@ pub static PROBES: &[Probe] = &[
         revoked::ENDED,
         |context| Box::pin(revoked::hold(context, revoked::Revoked::Address)),
     )
+    .version(2)
     .waits()
     .setup(|_| with_rules().fresh()),
     Probe::isolation(
@@ -282,6 +282,7 @@ pub static PROBES: &[Probe] = &[
         revoked::ENDED,
         |context| Box::pin(revoked::hold(context, revoked::Revoked::Name)),
     )
+    .version(2)
     .waits()
     .setup(|_| with_rules().fresh()),
     Probe::behavior(
@@ -322,6 +323,15 @@ pub static PROBES: &[Probe] = &[
         |context| Box::pin(names::special_addresses(context)),
     )
     .setup(|_| with_names().fresh()),
+    Probe::isolation(
+        "egress::stricter_rule",
+        EGRESS,
+        "holds a connection and opens another one after its rule asks for its name to be said",
+        revoked::ENDED,
+        |context| Box::pin(revoked::hold(context, revoked::Revoked::Level)),
+    )
+    .waits()
+    .setup(|_| with_rules().fresh()),
     Probe::isolation(
         "egress::udp",
         EGRESS,
@@ -367,55 +377,6 @@ const REFUSED_REQUEST: &[ExpectedDenial] = &[
     denied("ECONNRESET", "the host refuses the request"),
     OWN_LOOPBACK,
 ];
-
-fn rules(rules: &[String]) -> SandboxSetup {
-    let rules = EgressRules::parse(rules.iter().map(String::as_str));
-    let rules = rules.expect("the suite's own rules").into_rules();
-    SandboxSetup::with(|policy| policy.network = Some(NetworkPolicy::Allow(rules)))
-}
-
-/// Each port of the server has a rule of another kind.
-fn with_rules() -> SandboxSetup {
-    let server = EgressServer::get();
-    rules(&[
-        format!("{NAME}:{} tcp private", server.open),
-        format!("{NAME}:{} tcp private", server.held),
-        format!("{NAME}:{} tcp", server.public),
-        format!("{ANOTHER}:{} tcp private", server.of_another),
-        format!("{NAME}:{} name private", server.named),
-    ])
-}
-
-/// Rules for names that only the suite's name server knows.
-fn with_names() -> SandboxSetup {
-    let server = EgressServer::get();
-    let (open, public) = (server.open, server.public);
-    rules(&[
-        format!("*.{OPEN}:{open} tcp private"),
-        format!("*.{REBOUND}:{open} tcp private"),
-        format!("!{ANOTHER_ADDRESS}:{open}"),
-        format!("*.{UNSPECIFIED}:{public} tcp"),
-        format!("*.{MAPPED}:{public} tcp"),
-        format!("*.{SPECIAL}:{public} tcp"),
-    ])
-}
-
-/// A rule whose names are used up.
-fn with_a_wildcard() -> SandboxSetup {
-    rules(&[format!("*.{MANY}:{} tcp private", EgressServer::get().open)])
-}
-
-/// A rule at level `http`.
-fn with_requests() -> SandboxSetup {
-    let port = EgressServer::get().read;
-    rules(&[format!("{NAME}:{port} http GET /allowed/* private")])
-}
-
-/// The name is denied, and its port is allowed for another one.
-fn without_the_name() -> SandboxSetup {
-    let open = EgressServer::get().open;
-    rules(&[format!("{ANOTHER}:{open} tcp private"), format!("!{NAME}")])
-}
 
 /// At level `http`: an allowed request, and these.
 fn judged<'a>(

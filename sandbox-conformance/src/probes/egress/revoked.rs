@@ -7,7 +7,7 @@ use sandbox_core::policy::EgressRules;
 use sandbox_core::{ErrorKind, Stdin};
 
 use super::messages::{Attempted, digits};
-use super::{NAME, offered};
+use super::{ANOTHER, NAME, offered};
 use crate::egress_server::EgressServer;
 use crate::probes::prelude::*;
 use crate::program::Run;
@@ -38,14 +38,20 @@ pub(super) enum Revoked {
     Name,
     /// One is for its name, and one denies its address.
     Address,
+    /// One is for its name, and allows only connections that say it.
+    Level,
 }
 
 impl Revoked {
     fn rules(self, server: &EgressServer) -> Vec<String> {
         let mut rules = vec![format!("{NAME}:{} tcp private", server.open)];
-        if self == Self::Address {
-            rules.push(format!("{NAME}:{} tcp private", server.held));
-            rules.push(format!("!{}:{}", Ipv4Addr::LOCALHOST, server.held));
+        match self {
+            Self::Name => {}
+            Self::Address => {
+                rules.push(format!("{NAME}:{} tcp private", server.held));
+                rules.push(format!("!{}:{}", Ipv4Addr::LOCALHOST, server.held));
+            }
+            Self::Level => rules.push(format!("{NAME}:{} name private", server.held)),
         }
         rules
     }
@@ -67,11 +73,15 @@ pub(super) async fn hold(context: &mut ProbeContext, revoked: Revoked) -> Result
     let attack = held(TIMES, NAME, "held");
     let again = held("1", NAME, "again");
     let other = Attempted::to(server.open).call(&format!("{token}-other."));
+    // No server is behind it.
+    let port = server.of_another.to_string();
+    let another = Call::new(["tcp-held", "1", "", ANOTHER, &port]);
     let marker = format!("{token}-held.");
     let tried = context
         .with_sandbox(async |sandbox| {
             let begun = sandbox.run(&held("3", NAME, "permitted")).await;
             let begun = begun.map(|run| run.attempt(None))?;
+            let known = sandbox.run(&another).await?.attempt(None);
             let request = sandbox.request(&attack).timeout(PATIENCE * 2);
             let mut execution = sandbox.handle().start(&request, Stdin::Null).await?;
             let mut waited = Duration::ZERO;
@@ -97,6 +107,14 @@ pub(super) async fn hold(context: &mut ProbeContext, revoked: Revoked) -> Result
             let end = Run::from(end).attempt(None);
             let later = sandbox.run(&again).await?.attempt(None);
             let other = sandbox.run(&other).await?.attempt(None);
+            // A name that had an address before has none without a rule.
+            let unknown = sandbox.run(&another).await?.attempt(None);
+            let later = match unknown == Attempt::blocked(["ENOENT"]) && known != unknown {
+                true => later,
+                false => Attempt::Succeeded {
+                    value: format!("the name of a revoked rule: {known:?}, {unknown:?}"),
+                },
+            };
             Ok::<_, sandbox_core::Error>((begun, before, end, later, other, untouched))
         })
         .await;

@@ -9,6 +9,7 @@ use crate::program::Run;
 mod arguments;
 mod killed;
 mod lifetime;
+mod listed;
 mod statistics;
 mod stop;
 mod usage;
@@ -80,6 +81,12 @@ pub static PROBES: &[Probe] = &[
     )
     .waits(),
     Probe::behavior(
+        "exec::listed",
+        EXEC,
+        "lists a sandbox from another client, with its labels and its owner",
+        |context| Box::pin(listed::run(context)),
+    ),
+    Probe::behavior(
         "exec::missing_program",
         EXEC,
         "executes a program that does not exist, and expects a typed error",
@@ -114,9 +121,10 @@ pub static PROBES: &[Probe] = &[
     Probe::behavior(
         "exec::stop",
         EXEC,
-        "stops a sandbox whose program needs half a second to end after SIGTERM",
+        "stops a sandbox whose program needs half a second to end after SIGTERM, and follows its log",
         |context| Box::pin(stop::run(context)),
     )
+    .version(2)
     .setup(|_| SandboxSetup::default().fresh()),
     Probe::behavior(
         "exec::umask",

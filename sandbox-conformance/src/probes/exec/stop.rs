@@ -1,6 +1,7 @@
 //! The time that programs have to end.
 
-use sandbox_core::{ExecEvent, ExecRequest, SandboxHandle, Stdin};
+use sandbox_core::spi::{Flow, OutputSink};
+use sandbox_core::{ExecEvent, ExecRequest, OutputStream, SandboxHandle, Stdin};
 
 use crate::probes::prelude::*;
 
@@ -27,10 +28,30 @@ async fn stop(sandbox: &SandboxHandle) -> Deviation {
             other => return Ok(Some(format!("{other:?}"))),
         }
     }
-    let (stopped, result) = tokio::join!(sandbox.stop(), execution.wait());
+    let mut log = Log(String::new());
+    let (followed, stopped, result) = tokio::join!(
+        sandbox.follow_logs(None, &mut log),
+        sandbox.stop(),
+        execution.wait()
+    );
+    followed?;
     stopped?;
     let result = result?;
     text += &result.stdout_text();
     let is_right = text.ends_with("ended\n") && result.outcome == Outcome::Exited { code: 3 };
+    if is_right && !log.0.ends_with("ended\n") {
+        return Ok(Some(format!("its log ends with {:?}", log.0)));
+    }
     Ok((!is_right).then(|| format!("{text:?}, {}", result.outcome)))
+}
+
+/// What a follower of the log is shown.
+struct Log(String);
+
+#[async_trait::async_trait]
+impl OutputSink for Log {
+    async fn write(&mut self, _: OutputStream, bytes: &[u8]) -> Flow {
+        self.0 += &String::from_utf8_lossy(bytes);
+        Flow::Continue
+    }
 }

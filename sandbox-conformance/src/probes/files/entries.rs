@@ -93,6 +93,11 @@ async fn listed(sandbox: &SandboxHandle, folder: &str) -> Deviation {
         sandbox.list_dir(&missing).await.map(drop),
         sandbox.read(&missing).await.map(drop),
         sandbox.remove(&missing).await,
+        // A link before the end of a path is not followed either.
+        sandbox
+            .read(&format!("{folder}/folder-link/inner/x"))
+            .await
+            .map(drop),
         sandbox
             .read_limited(&format!("{folder}/file"), ByteSize::bytes(4))
             .await

@@ -48,7 +48,8 @@ pub static PROBES: &[Probe] = &[
         FILES,
         "lists, reads, makes and removes files, folders, links and a FIFO",
         |context| Box::pin(entries::run(context)),
-    ),
+    )
+    .version(2),
     Probe::isolation(
         "files::fetch_through_link",
         FILES,
@@ -65,10 +66,10 @@ pub static PROBES: &[Probe] = &[
     Probe::behavior(
         "files::modes",
         FILES,
-        "uploads and copies files with seven modes, and compares the modes inside and outside",
+        "uploads and copies files with many modes, and compares the modes inside and outside",
         |context| Box::pin(modes::run(context)),
     )
-    .version(2),
+    .version(3),
     Probe::behavior(
         "files::moved",
         FILES,

@@ -8,16 +8,22 @@ use sandbox_core::{ErrorKind, ExecRequest};
 use crate::pool::ProbeSandbox;
 use crate::probes::prelude::*;
 
+const MODES: [u32; 9] = [
+    0o100, 0o200, 0o400, 0o500, 0o600, 0o644, 0o755, 0o666, 0o777,
+];
+
 /// The bits for others are left out: a copy to the host has the umask of this process.
-const MODES: [u32; 7] = [0o100, 0o200, 0o400, 0o500, 0o600, 0o644, 0o755];
 const COPIED: [u32; 4] = [0o400, 0o500, 0o600, 0o700];
 
 pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
     let own = context.outside()?;
+    std::fs::create_dir(own.join("tree"))?;
     for mode in COPIED {
-        let path = own.join(format!("{mode:o}"));
-        std::fs::write(&path, "content")?;
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode))?;
+        for folder in [own.clone(), own.join("tree")] {
+            let path = folder.join(format!("{mode:o}"));
+            std::fs::write(&path, "content")?;
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode))?;
+        }
     }
     let mode = Call::new(["mode"]).and(own.join("500")).expect("500");
     context.host_control(&mode).await?;
@@ -38,6 +44,10 @@ pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
                 if copied.is_some() {
                     return Ok(copied);
                 }
+            }
+            let tree = copied_folder(sandbox, &own.join("tree"), &format!("{folder}/tree")).await?;
+            if tree.is_some() {
+                return Ok(tree);
             }
             special_bits(sandbox, &folder, &own).await
         })
@@ -91,6 +101,31 @@ async fn copied(
         Ok(found) => Some(format!("{mode:o} came back as {found:o}")),
         Err(error) => Some(format!("{mode:o} did not come back: {error}")),
     })
+}
+
+/// The same of files in a folder, each with its own mode.
+async fn copied_folder(
+    sandbox: &ProbeSandbox,
+    source: &Path,
+    path: &str,
+) -> sandbox_core::Result<Option<String>> {
+    sandbox.handle().copy_in(source, path).await?;
+    let back = source.with_extension("back");
+    sandbox.handle().copy_out(path, &back).await?;
+    for mode in COPIED {
+        let name = format!("{mode:o}");
+        if let Some(deviation) = inside(sandbox, &format!("{path}/{name}"), mode).await? {
+            return Ok(Some(format!("in a folder: {deviation}")));
+        }
+        let found =
+            std::fs::metadata(back.join(&name)).map(|file| file.permissions().mode() & 0o7777);
+        if !matches!(found, Ok(found) if found == mode) {
+            return Ok(Some(format!(
+                "in a folder: {mode:o} came back as {found:?}"
+            )));
+        }
+    }
+    Ok(None)
 }
 
 /// Files with special bits that code may make come back without them.

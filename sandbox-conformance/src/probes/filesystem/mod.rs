@@ -199,6 +199,13 @@ pub static PROBES: &[Probe] = &[
     )
     .setup(rooted),
     Probe::behavior(
+        "filesystem::write_root_has_one_owner",
+        FILESYSTEM_WRITE_ROOTS,
+        "writes a file in a write root of another user that everybody may write to, and compares the \
+         owners",
+        |context| Box::pin(write_access::write_root_has_one_owner(context)),
+    ),
+    Probe::behavior(
         "filesystem::write_root_is_the_hosts",
         FILESYSTEM_WRITE_ROOTS,
         "writes a file in a write root, and compares it on the host",

@@ -10,6 +10,7 @@ use crate::program::{PROGRAM, Run};
 
 mod committed;
 mod refused;
+mod retention;
 
 /// The probes of this area.
 pub static PROBES: &[Probe] = &[
@@ -18,7 +19,8 @@ pub static PROBES: &[Probe] = &[
         IMAGES,
         "commits a sandbox, and compares what a sandbox of that image has with what it must have",
         |context| Box::pin(behaves(context, "commit", true, committed::kept)),
-    ),
+    )
+    .version(2),
     Probe::behavior(
         "images::hostile",
         IMAGES,
@@ -42,8 +44,31 @@ pub static PROBES: &[Probe] = &[
     Probe::behavior(
         "images::refused",
         IMAGES,
-        "asks for images that are missing, that the policy does not allow, and that are no names",
-        |context| Box::pin(behaves(context, "ask for images", false, refused::run)),
+        "asks for images that are missing, that the policy does not allow, and that are no names, and \
+         for Dockerfiles that name such images",
+        |context| {
+            Box::pin(async {
+                let folder = context.outside()?;
+                let ask = async |maker: &Maker| refused::run(maker, &folder).await;
+                behaves(context, "ask for images", false, ask).await
+            })
+        },
+    )
+    .version(2),
+    Probe::behavior(
+        "images::retention",
+        IMAGES,
+        "builds images that are to be removed after their sandbox, and ends it as its creator and as \
+         a second client",
+        |context| {
+            Box::pin(async {
+                let folder = context.outside()?;
+                let tag = tag_of(context.token());
+                std::fs::write(folder.join("Dockerfile"), format!("FROM {tag}\nUSER 0\n"))?;
+                let build = async |maker: &Maker| retention::run(maker, &folder).await;
+                behaves(context, "end the sandbox of an image", true, build).await
+            })
+        },
     ),
 ];
 
@@ -62,6 +87,8 @@ struct Maker {
     client: SandboxClient,
     /// A client whose policy allows the probe's images only.
     limited: SandboxClient,
+    /// One more client.
+    other: SandboxClient,
     spec: SandboxSpec,
     token: String,
     /// Where sandboxes get the probe program.
@@ -78,11 +105,15 @@ impl Maker {
         let token = context.token();
         let mut policy = client.policy().clone();
         policy.images = Some(vec![format!("{REPOSITORY}/*:*")]);
-        let limited = context.client_under(policy);
-        let limited = limited.map_err(|error| Attempt::unclear(error.to_string()))?;
+        let open = |policy| {
+            let client = context.client_under(policy);
+            client.map_err(|error| Attempt::unclear(error.to_string()))
+        };
+        let (limited, other) = (open(policy)?, open(client.policy().clone())?);
         Ok(Self {
             client,
             limited,
+            other,
             spec,
             token: token.to_owned(),
             program: context.inside("probe"),
@@ -121,6 +152,13 @@ impl Maker {
         let mut images = self.client.images().await?.into_iter();
         let own = images.find(|image| image.names.iter().any(|own| own == name));
         Ok(own.map(|image| image.id))
+    }
+
+    /// The ids of images without a name. Those of other probes are there for a moment only.
+    async fn unnamed(&self) -> sandbox_core::Result<Vec<String>> {
+        let images = self.client.images().await?.into_iter();
+        let unnamed = images.filter(|image| image.names.is_empty());
+        Ok(unnamed.map(|image| image.id).collect())
     }
 
     /// Removes the probe's images that are there.

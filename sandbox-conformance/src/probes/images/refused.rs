@@ -1,10 +1,12 @@
 //! Images that no sandbox may have.
 
-use sandbox_core::{ErrorKind, SandboxClient};
+use std::path::Path;
 
-use super::{Deviation, Maker};
+use sandbox_core::{BuildRequest, ErrorKind, SandboxClient};
 
-pub(super) async fn run(maker: &Maker) -> Deviation {
+use super::{Deviation, Maker, REPOSITORY};
+
+pub(super) async fn run(maker: &Maker, context: &Path) -> Deviation {
     let missing = format!("sandbox-conformance/{}:none", maker.token);
     let elsewhere = format!("sandbox-conformance-other/{}:none", maker.token);
     let attempts: [(&SandboxClient, &str, ErrorKind); 4] = [
@@ -18,6 +20,32 @@ pub(super) async fn run(maker: &Maker) -> Deviation {
         let told = created.map(|sandbox| sandbox.name().to_owned());
         if !told.as_ref().is_err_and(|error| error.kind() == kind) {
             return Ok(Some(format!("{image:?}: {told:?}")));
+        }
+    }
+    built(maker, context).await
+}
+
+/// Each image that a Dockerfile names must be allowed.
+async fn built(maker: &Maker, context: &Path) -> Deviation {
+    let (allowed, other) = (format!("{REPOSITORY}/none:1"), "elsewhere.test/other:1");
+    for lines in [
+        format!("FROM {other}\n"),
+        format!("FROM {allowed} AS first\nFROM {other}\n"),
+        format!("FROM {allowed}\nCOPY --from={other} /etc/passwd /passwd\n"),
+    ] {
+        std::fs::write(context.join("Dockerfile"), &lines).map_err(|error| {
+            sandbox_core::Error::new(
+                ErrorKind::SetupFailed,
+                "write a Dockerfile",
+                error.to_string(),
+            )
+        })?;
+        let request = BuildRequest::new(context).tag(&maker.built);
+        let built = maker.limited.build_image(&request, &mut |_| ()).await;
+        match built {
+            Err(error) if error.kind() == ErrorKind::PolicyExceeded => {}
+            Err(error) if error.kind() == ErrorKind::Unsupported => break,
+            built => return Ok(Some(format!("{lines:?}: {built:?}"))),
         }
     }
     Ok(None)

@@ -6,6 +6,7 @@ use crate::probes::measured::{MeasuredLimit, WITHIN, measure};
 use crate::probes::prelude::*;
 
 mod left_segments;
+mod specified;
 
 /// The probes of this area.
 pub static PROBES: &[Probe] = &[
@@ -111,6 +112,14 @@ pub static PROBES: &[Probe] = &[
     )
     .version(2)
     .setup(small),
+    Probe::isolation(
+        "memory::specified",
+        MEMORY,
+        "takes memory in two sandboxes of one client whose specifications ask for 192 and 64 MiB",
+        WITHIN,
+        |context| Box::pin(specified::run(context)),
+    )
+    .setup(|_| SandboxSetup::with(|policy| policy.memory = Some(ByteSize::mib(256)))),
     Probe::isolation(
         "memory::unmapped",
         MEMORY,

@@ -78,6 +78,7 @@ pub static PROBES: &[Probe] = &[
         "requests a package whose installation runs code of it, and expects a typed error",
         |context| Box::pin(only_source(context)),
     )
+    .version(2)
     .setup(with_package),
     Probe::behavior(
         "packages::read_only",
@@ -166,7 +167,20 @@ async fn only_source(context: &mut ProbeContext) -> Result<(), ProbeError> {
     };
     context.record_host_control(control("the host's pip builds the package", failure));
     let package = wheel::SOURCE.replace('_', "-");
-    refused(context, package, ErrorKind::PackageNeedsBuild).await
+    refused(context, package.clone(), ErrorKind::PackageNeedsBuild).await?;
+    if context.attack_is_blocked() {
+        // With a hash, pip is called in another way.
+        let source = crate::host_fixture::package_source();
+        let sum = tokio::process::Command::new("sha256sum")
+            .arg(source)
+            .output()
+            .await?;
+        let sum = String::from_utf8_lossy(&sum.stdout).into_owned();
+        let hash = sum.split_whitespace().next().unwrap_or_default();
+        let package = format!("{package}==1.0#sha256:{hash}");
+        refused(context, package, ErrorKind::PackageNeedsBuild).await?;
+    }
+    Ok(())
 }
 
 /// Creates a sandbox with this package, and expects an error of this kind.

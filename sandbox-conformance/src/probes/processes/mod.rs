@@ -1,5 +1,7 @@
 //! Processes outside the sandbox, and processes left behind.
 
+use sandbox_core::ExecRequest;
+
 use crate::probes::prelude::*;
 use crate::program::Run;
 
@@ -41,10 +43,12 @@ pub static PROBES: &[Probe] = &[
     Probe::isolation(
         "processes::orphan",
         PROCESSES,
-        "leaves a process behind that forked twice and is in a new session",
+        "leaves a process behind that forked twice and is in a new session, by a program that exits \
+         and by one that a signal ends",
         GONE_WITH_IT,
         |context| Box::pin(orphan(context)),
-    ),
+    )
+    .version(2),
     Probe::behavior(
         "processes::own_child",
         EXEC,
@@ -114,13 +118,17 @@ async fn orphan(context: &mut ProbeContext) -> Result<(), ProbeError> {
     context.record_host_control(control_step(failure));
     context.allow_control(&Call::new(["fork"])).await;
     let attack = format!("{}-attack", context.token());
-    let started = context.execute(&call(&attack)).await;
-    let left = host::wait_until_gone(&attack, GONE).await?;
+    let mut started = context.execute(&call(&attack)).await.map(drop);
+    let mut left = host::wait_until_gone(&attack, GONE).await?;
+    if started.is_ok() && left.is_empty() {
+        started = orphan_of_killed(context, &attack).await;
+        left = host::wait_until_gone(&attack, GONE).await?;
+    }
     host::kill_all_with(&attack)?;
     context.record_attack(Step::new(
         call(&attack).text(),
         match started {
-            Ok(_) => Attempt::leak_if(!left.is_empty(), "gone"),
+            Ok(()) => Attempt::leak_if(!left.is_empty(), "gone"),
             Err(attempt) => attempt,
         },
     ));
@@ -129,6 +137,19 @@ async fn orphan(context: &mut ProbeContext) -> Result<(), ProbeError> {
         left.is_empty(),
     );
     Ok(())
+}
+
+/// Leaves a process behind by a shell that kills itself.
+async fn orphan_of_killed(context: &mut ProbeContext, token: &str) -> Result<(), Attempt> {
+    let ended = context.with_sandbox(async |sandbox| {
+        let script = ExecRequest::shell("\"$0\" orphan \"$1\" 2500 && kill -9 $$");
+        let request = script.args([sandbox.program(), token]);
+        Ok(sandbox.handle().exec(&request).await?.outcome)
+    });
+    match flat(ended.await)? {
+        Outcome::Signaled { signal: 9, .. } => Ok(()),
+        other => Err(Attempt::unclear(format!("the shell: {other}"))),
+    }
 }
 
 async fn own_child(context: &mut ProbeContext) -> Result<(), ProbeError> {

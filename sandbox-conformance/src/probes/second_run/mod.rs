@@ -47,11 +47,12 @@ pub static PROBES: &[Probe] = &[
     Probe::isolation(
         "second_run::nested_read_root",
         FILESYSTEM_READ_ROOTS,
-        "renames the folder above a read root in a write root, and puts its own file where the \
-         root was",
+        "renames the folder above a read root in a write root, and the one above that, and puts its \
+         own file where the root was",
         nested_read_root::KEPT,
         |context| Box::pin(nested_read_root::run(context)),
-    ),
+    )
+    .version(2),
     Probe::isolation(
         "second_run::output",
         ARTIFACT_EXPORT_PATHS,

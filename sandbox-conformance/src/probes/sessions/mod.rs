@@ -9,10 +9,25 @@ use sandbox_lang::{Lost, Sessions as _};
 
 use crate::probes::prelude::*;
 
+mod between;
 mod pool;
 
 /// The probes of this area.
 pub static PROBES: &[Probe] = &[
+    Probe::behavior(
+        "sessions::background_output",
+        SESSIONS,
+        "writes to both streams of a shell and of Python after a cell's end, and expects it in the \
+         next cell",
+        |context| {
+            Box::pin(behaves(
+                context,
+                "write between two cells",
+                between::background_output,
+            ))
+        },
+    )
+    .waits(),
     Probe::behavior(
         "sessions::branch",
         SESSIONS,
@@ -44,6 +59,13 @@ pub static PROBES: &[Probe] = &[
         signs::UNREADABLE,
         |context| Box::pin(confined(context)),
     ),
+    Probe::behavior(
+        "sessions::dropped_cell",
+        SESSIONS,
+        "drops a cell that cannot be interrupted, and expects the next one to be told what is lost",
+        |context| Box::pin(behaves(context, "drop a cell", between::dropped_cell)),
+    )
+    .waits(),
     Probe::isolation(
         "sessions::pool",
         FILESYSTEM_READ_ROOTS,
@@ -62,6 +84,19 @@ pub static PROBES: &[Probe] = &[
         SESSIONS,
         "claims one sandbox more than a pool may have, and keeps both claims beyond their lifetime",
         |context| Box::pin(pool::lifetime(context)),
+    )
+    .waits(),
+    Probe::behavior(
+        "sessions::session_timeout",
+        SESSIONS,
+        "runs a cell of 30 s in a session that may exist for 2 s",
+        |context| {
+            Box::pin(behaves(
+                context,
+                "outlive a session",
+                between::session_timeout,
+            ))
+        },
     )
     .waits(),
     Probe::behavior(

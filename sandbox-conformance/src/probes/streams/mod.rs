@@ -12,6 +12,7 @@ use crate::probes::prelude::*;
 
 mod closed_input;
 mod events;
+mod forwarded;
 mod half_close;
 mod many_writes;
 
@@ -20,9 +21,11 @@ pub static PROBES: &[Probe] = &[
     Probe::behavior(
         "streams::binary_integrity",
         STREAMS,
-        "sends 1 MiB of every byte value through a program, and compares",
+        "sends 1 MiB of every byte value through a program that reads at once and through one that \
+         reads later, and compares",
         |context| Box::pin(binary_integrity(context)),
-    ),
+    )
+    .version(2),
     Probe::behavior(
         "streams::closed_input",
         STREAMS,
@@ -42,6 +45,13 @@ pub static PROBES: &[Probe] = &[
         "follows a program's events: the start, every byte in order, and last the end with the \
          exit code",
         |context| Box::pin(events::run(context)),
+    ),
+    Probe::behavior(
+        "streams::forwarded",
+        STREAMS,
+        "connects through a port of the host to servers on both loopback addresses inside, and \
+         compares the answers",
+        |context| Box::pin(forwarded::run(context)),
     ),
     Probe::behavior(
         "streams::half_close",
@@ -94,11 +104,25 @@ async fn binary_integrity(context: &mut ProbeContext) -> Result<(), ProbeError> 
     let failure = (run.stdout != content).then(|| "the host's echo differs".to_owned());
     context.record_host_control(control("echo on the host", failure));
     context.allow_control(&Call::new(["alive"])).await;
-    let deviation = context.execute(&call).await.map(|result| {
-        let differs = result.stdout.bytes != content || result.stdout.total != content.len() as u64;
-        let got = format!("{} bytes, {}", result.stdout.total, result.outcome);
-        (differs || !result.success()).then_some(got)
+    let deviation = context.with_sandbox(async |sandbox| {
+        // The second finds a full pipe behind which the input has ended.
+        let later = ExecRequest::shell("sleep 0.3; exec cat");
+        for request in [sandbox.request(&call), later] {
+            let stdin = Stdin::from_bytes(content.clone());
+            let result = sandbox
+                .handle()
+                .exec_with(&request, stdin, |_, _| {})
+                .await?;
+            let stdout = &result.stdout;
+            let is_whole = stdout.bytes == content && stdout.total == content.len() as u64;
+            if !is_whole || !result.success() {
+                let got = format!("{} bytes, {}", stdout.total, result.outcome);
+                return Ok(Some(got));
+            }
+        }
+        Ok(None)
     });
+    let deviation = flat(deviation.await);
     context.record_attack(behavior("echo 1 MiB", deviation));
     context.no_host_effect("output does not affect the host");
     Ok(())

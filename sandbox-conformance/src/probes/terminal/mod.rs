@@ -12,6 +12,12 @@ use crate::probes::prelude::*;
 /// The probes of this area.
 pub static PROBES: &[Probe] = &[
     Probe::behavior(
+        "terminal::count",
+        TERMINAL,
+        "opens 80 terminals, of which 64 may exist",
+        |context| Box::pin(count(context)),
+    ),
+    Probe::behavior(
         "terminal::end_of_input",
         TERMINAL,
         "ends the input of a program on a terminal after a whole line and after an unfinished one",
@@ -49,6 +55,30 @@ async fn behaves(
     context.host_control(&Call::new(["alive"])).await?;
     feature(context, action, async |sandbox| act(sandbox.handle()).await).await;
     context.no_host_effect("a terminal of the sandbox does not affect the host");
+    Ok(())
+}
+
+/// Terminals are memory of the kernel that no limit counts; see docs/policy.md. Engines have no
+/// limit of their own for a container.
+const TERMINALS: u32 = 64;
+
+async fn count(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let call = Call::new(["measure-terminals", "80"]);
+    context.host_control(&call).await?;
+    context.allow_control(&Call::new(["alive"])).await;
+    let count = match context.execute(&call).await {
+        Ok(result) => match crate::program::Run::from(result).attempt(None) {
+            Attempt::Succeeded { value } => Ok(value.parse::<u32>().unwrap_or_default()),
+            other => Err(other),
+        },
+        Err(declined) => Err(declined),
+    };
+    if matches!(count, Ok(count) if count > TERMINALS) {
+        context.not_offered("more than 64 terminals can be opened");
+    }
+    let deviation = count.map(|count| (count == 0).then(|| "no terminal can be opened".to_owned()));
+    context.record_attack(behavior("open 80 terminals", deviation));
+    context.no_host_effect("the terminals are the sandbox's own");
     Ok(())
 }
 

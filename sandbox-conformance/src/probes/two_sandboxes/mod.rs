@@ -3,6 +3,7 @@
 use crate::probes::prelude::*;
 use crate::probes::{path_uses, swap};
 
+mod second_folder;
 mod state_folder;
 mod state_shown;
 
@@ -36,6 +37,13 @@ pub static PROBES: &[Probe] = &[
             ))
         },
     ),
+    Probe::behavior(
+        "two_sandboxes::second_folder",
+        EXEC,
+        "creates a sandbox with a folder below the only folder that another one can write to, and \
+         below its second one, and compares the answers",
+        |context| Box::pin(second_folder::run(context)),
+    ),
     Probe::isolation(
         "two_sandboxes::state_folder",
         FILESYSTEM_WRITE_ROOTS,
@@ -43,6 +51,13 @@ pub static PROBES: &[Probe] = &[
          created with it",
         swap::STOPPED,
         |context| Box::pin(state_folder::run(context)),
+    ),
+    Probe::isolation(
+        "two_sandboxes::state_in_mount",
+        DETACHED,
+        "reads the folder of other sandboxes' keys below a folder that is mounted at another path",
+        HIDDEN,
+        |context| Box::pin(state_shown::run(context, Access::Mount)),
     ),
     Probe::isolation(
         "two_sandboxes::state_in_read_root",

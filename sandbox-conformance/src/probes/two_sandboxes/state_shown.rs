@@ -4,11 +4,11 @@ use std::fs::DirBuilder;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::Path;
 
-use sandbox_core::{Error, ErrorKind};
+use sandbox_core::{Error, ErrorKind, MountSource};
 
 use crate::canary::Canary;
 use crate::host_fixture::random_name;
-use crate::pool::ProbeSandbox;
+use crate::pool::{MOUNTED, ProbeSandbox};
 use crate::probes::prelude::*;
 use crate::probes::swap::WORKSPACE;
 
@@ -26,6 +26,7 @@ pub(super) enum Access {
     ReadRoot,
     WriteRoot,
     Workspace,
+    Mount,
 }
 
 /// Reads a file in the state folder from a sandbox that is granted the folder above it.
@@ -69,6 +70,12 @@ async fn attack(
             SandboxSetup::default().workspace(parent),
             Path::new(WORKSPACE),
         ),
+        Access::Mount => (
+            SandboxSetup::with(|policy| {
+                policy.mount_sources = Some(vec![MountSource::read_only(parent)]);
+            }),
+            Path::new(MOUNTED),
+        ),
     };
     let attempt = match context.once(&setup).await {
         Ok(sandbox) => {
@@ -110,7 +117,9 @@ fn refuses(error: &Error, folder: &Path) -> bool {
     match error.kind() {
         ErrorKind::Unsupported => true,
         ErrorKind::InvalidPolicy | ErrorKind::SetupFailed => {
-            names(folder) || names(Path::new(WORKSPACE))
+            [folder, Path::new(WORKSPACE), Path::new(MOUNTED)]
+                .into_iter()
+                .any(names)
         }
         _ => false,
     }

@@ -1,0 +1,104 @@
+//! Code of a language: what is checked before it runs, and when it is compiled again.
+
+use sandbox_core::{Error, ErrorKind, SandboxHandle};
+use sandbox_lang::{CodeCheck, CodeRequest, CodeResult, Compilation, Language, RunCode as _, Step};
+
+use crate::probes::prelude::*;
+
+/// The probes of this area.
+pub static PROBES: &[Probe] = &[
+    Probe::behavior(
+        "code::checked",
+        EXEC,
+        "has code, a module and a further file checked, each with a word that is refused",
+        |context| Box::pin(behaves(context, "run refused code", checked)),
+    ),
+    Probe::behavior(
+        "code::compiled",
+        EXEC,
+        "compiles code again after a change of the code or of a file beside it, and not without one",
+        |context| Box::pin(behaves(context, "compile code", compiled)),
+    ),
+];
+
+async fn behaves(
+    context: &mut ProbeContext,
+    action: &str,
+    act: impl AsyncFnOnce(&SandboxHandle) -> Deviation,
+) -> Result<(), ProbeError> {
+    context.host_control(&Call::new(["alive"])).await?;
+    feature(context, action, async |sandbox| act(sandbox.handle()).await).await;
+    context.no_host_effect("the code does not affect the host");
+    Ok(())
+}
+
+const REFUSED: &[u8] = b"echo refused";
+const ALLOWED: &[u8] = b"echo allowed";
+
+/// Refuses one text.
+#[derive(Debug)]
+struct Check;
+
+impl CodeCheck for Check {
+    fn check(&self, file: &str, _: &Language, code: &[u8]) -> sandbox_core::Result<()> {
+        match code == REFUSED {
+            true => Err(Error::new(ErrorKind::CodeRefused, "check code", file)),
+            false => Ok(()),
+        }
+    }
+}
+
+async fn checked(sandbox: &SandboxHandle) -> Deviation {
+    let allowed = || CodeRequest::new("sh", ALLOWED).check(Check);
+    let requests = [
+        ("the code", CodeRequest::new("sh", REFUSED).check(Check)),
+        ("a module", allowed().module("other.sh", REFUSED)),
+        ("a file", allowed().file("/tmp/other.py", REFUSED)),
+    ];
+    for (what, request) in requests {
+        match sandbox.run_code(request).await {
+            Err(error) if error.kind() == ErrorKind::CodeRefused => {}
+            other => return Ok(Some(format!("{what}: {other:?}"))),
+        }
+    }
+    let ran = sandbox.run_code(allowed().file("/tmp/x", REFUSED)).await?;
+    let is_right = ran
+        .ran()
+        .is_some_and(|ran| ran.stdout_text() == "allowed\n");
+    Ok((!is_right).then(|| format!("allowed code: {ran:?}")))
+}
+
+/// A language whose compiler puts a file beside the code behind it.
+fn language() -> Language {
+    let join = "cat \"$1\" \"$(dirname \"$1\")/part.inc\" > \"$0\" && chmod 755 \"$0\"";
+    let compile = Step::new(["sh"]).args(["-c", join, "{program}", "{sources}"]);
+    Language::new("joined", "joined", Step::compiled()).compile(compile)
+}
+
+async fn compiled(sandbox: &SandboxHandle) -> Deviation {
+    let steps = [
+        ("one", "echo part", "one\npart\n", false),
+        ("one", "echo part", "one\npart\n", true),
+        ("one", "echo other", "one\nother\n", false),
+        ("two", "echo other", "two\nother\n", false),
+    ];
+    for (word, part, wanted, is_cached) in steps {
+        let code = format!("#!/bin/sh\necho {word}\n");
+        let request = CodeRequest::new(language(), code).module("part.inc", part);
+        let ran = sandbox.run_code(request.keep_program(true)).await?;
+        let is_right = match &ran {
+            CodeResult::Ran {
+                result,
+                compilation,
+            } => {
+                let cached = matches!(compilation, Compilation::Cached);
+                result.stdout_text() == wanted && cached == is_cached
+            }
+            _ => false,
+        };
+        if !is_right {
+            return Ok(Some(format!("{word}, {part}: {ran:?}")));
+        }
+    }
+    Ok(None)
+}
