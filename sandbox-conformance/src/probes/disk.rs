@@ -4,7 +4,6 @@ use std::path::Path;
 
 use sandbox_core::MountSource;
 
-use crate::pool::MOUNTED;
 use crate::probes::measured::{MeasuredLimit, WITHIN, measure};
 use crate::probes::prelude::*;
 use crate::probes::swap::WORKSPACE;
@@ -123,19 +122,24 @@ async fn many_files(context: &mut ProbeContext) -> Result<(), ProbeError> {
 }
 
 async fn workspace(context: &mut ProbeContext) -> Result<(), ProbeError> {
-    fill_granted(context, WORKSPACE).await
+    fill_granted(context, Path::new(WORKSPACE)).await
 }
 
 async fn mount(context: &mut ProbeContext) -> Result<(), ProbeError> {
-    fill_granted(context, MOUNTED).await
+    let root = context.fixture().write_root();
+    let shown = context
+        .with_sandbox(async |sandbox| mounted(sandbox, &root).await)
+        .await;
+    // Without a sandbox, the attack says why.
+    fill_granted(context, shown.as_deref().unwrap_or(&root)).await
 }
 
 /// Fills the folder of the host that is the sandbox's `target`.
-async fn fill_granted(context: &mut ProbeContext, target: &str) -> Result<(), ProbeError> {
+async fn fill_granted(context: &mut ProbeContext, target: &Path) -> Result<(), ProbeError> {
     let name = context.token().to_owned();
     let file = context.write_folder()?.join("file");
     let fill = |file: &Path, count| Call::new(["fill-many"]).and(file).and(count);
-    let inside = Path::new(target).join(name);
+    let inside = target.join(name);
     context.host_control(&fill(&file, "48")).await?;
     context.allow_control(&fill(&inside, "4")).await;
     context.attack(&fill(&inside, "48")).await;

@@ -9,7 +9,7 @@ use crate::context::ProbeContext;
 use crate::evidence::{Attempt, Step};
 use crate::host_fixture::HostFixture;
 use crate::listeners::Listener;
-use crate::pool::ProbeSandbox;
+use crate::pool::{MOUNTED, ProbeSandbox};
 use crate::probe::{ProbeError, ProbeFuture, SandboxSetup};
 use crate::program::Call;
 
@@ -36,6 +36,15 @@ pub fn rooted_if_supported(fixture: &HostFixture) -> SandboxSetup {
 pub fn mounting(fixture: &HostFixture) -> SandboxSetup {
     let source = MountSource::read_only(fixture.read_root());
     SandboxSetup::with(|policy| policy.mount_sources = Some(vec![source]))
+}
+
+/// Where the sandbox shows a folder that its specification mounts. A backend without isolation shows
+/// the folder itself.
+pub async fn mounted(sandbox: &ProbeSandbox, source: &Path) -> PathBuf {
+    match sandbox.handle().exists(MOUNTED).await {
+        Ok(true) => MOUNTED.into(),
+        _ => source.to_owned(),
+    }
 }
 
 /// Runs a call that reaches a host listener without a sandbox, and must not reach it from the

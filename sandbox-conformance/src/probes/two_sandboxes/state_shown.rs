@@ -74,11 +74,15 @@ async fn attack(
             SandboxSetup::with(|policy| {
                 policy.mount_sources = Some(vec![MountSource::read_only(parent)]);
             }),
-            Path::new(MOUNTED),
+            parent,
         ),
     };
     let attempt = match context.once(&setup).await {
         Ok(sandbox) => {
+            let seen = match access {
+                Access::Mount => mounted(&sandbox, seen).await,
+                _ => seen.to_owned(),
+            };
             let seen = seen.join(state.strip_prefix(parent).unwrap_or(state));
             let attempt = read_below(&sandbox, &seen, key, &identity).await;
             sandbox.handle().kill().await?;
