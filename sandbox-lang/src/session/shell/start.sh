@@ -119,6 +119,8 @@ kill_children() {
             k) kill_children ;;
         esac
     done
+    # The other helper keeps its own input open, and would go on where nothing ends it.
+    kill "$teller" 2>/dev/null
     # The shell's end, which follows, may end this process as well.
     rm -rf "$folder"
     exec 3>&-
