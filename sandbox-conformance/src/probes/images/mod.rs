@@ -154,13 +154,6 @@ impl Maker {
         Ok(own.map(|image| image.id))
     }
 
-    /// The ids of images without a name. Those of other probes are there for a moment only.
-    async fn unnamed(&self) -> sandbox_core::Result<Vec<String>> {
-        let images = self.client.images().await?.into_iter();
-        let unnamed = images.filter(|image| image.names.is_empty());
-        Ok(unnamed.map(|image| image.id).collect())
-    }
-
     /// Removes the probe's images that are there.
     async fn clean_up(&self) -> sandbox_core::Result<()> {
         for name in [&self.built, &self.tag] {

@@ -68,7 +68,9 @@ async fn count(context: &mut ProbeContext) -> Result<(), ProbeError> {
     context.allow_control(&Call::new(["alive"])).await;
     let count = match context.execute(&call).await {
         Ok(result) => match crate::program::Run::from(result).attempt(None) {
-            Attempt::Succeeded { value } => Ok(value.parse::<u32>().unwrap_or_default()),
+            Attempt::Succeeded { value } => value
+                .parse::<u32>()
+                .map_err(|_| Attempt::unclear(format!("the program's answer: {value:?}"))),
             other => Err(other),
         },
         Err(declined) => Err(declined),
