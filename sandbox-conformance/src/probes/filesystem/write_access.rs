@@ -269,7 +269,7 @@ pub(super) async fn write_root_is_the_hosts(context: &mut ProbeContext) -> Resul
 /// A user of no other folder.
 const OTHER_USER: u32 = 1234;
 
-/// New files belong to the owner of their folder, whoever else may write there.
+/// New files belong to the owner of their folder, even if all users may write to it.
 pub(super) async fn write_root_has_one_owner(context: &mut ProbeContext) -> Result<(), ProbeError> {
     context.host_control(&Call::new(["alive"])).await?;
     context.allow_control(&Call::new(["alive"])).await;
