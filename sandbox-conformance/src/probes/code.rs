@@ -11,26 +11,15 @@ pub static PROBES: &[Probe] = &[
         "code::checked",
         EXEC,
         "has code, a module and a further file checked, each with a word that is refused",
-        |context| Box::pin(behaves(context, "run refused code", checked)),
+        |context| Box::pin(plain_feature(context, "run refused code", checked)),
     ),
     Probe::behavior(
         "code::compiled",
         EXEC,
         "compiles code again after a change of the code or of a file beside it, and not without one",
-        |context| Box::pin(behaves(context, "compile code", compiled)),
+        |context| Box::pin(plain_feature(context, "compile code", compiled)),
     ),
 ];
-
-async fn behaves(
-    context: &mut ProbeContext,
-    action: &str,
-    act: impl AsyncFnOnce(&SandboxHandle) -> Deviation,
-) -> Result<(), ProbeError> {
-    context.host_control(&Call::new(["alive"])).await?;
-    feature(context, action, async |sandbox| act(sandbox.handle()).await).await;
-    context.no_host_effect("the code does not affect the host");
-    Ok(())
-}
 
 const REFUSED: &[u8] = b"echo refused";
 const ALLOWED: &[u8] = b"echo allowed";

@@ -4,7 +4,8 @@ pub use sandbox_core::{ByteSize, Cpus, Outcome};
 
 pub use super::procedures::{
     Deviation, GONE, behavior, control, feature, flat, found_below, if_offered, kernel_call, limit,
-    mounted, mounting, plain, reach, reach_address, rooted, rooted_if_supported, same_call,
+    mounted, mounting, plain, plain_feature, reach, reach_address, rooted, rooted_if_supported,
+    same_call,
 };
 pub use super::signs::{self, denied};
 pub use super::subjects::*;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use sandbox_core::{ErrorKind, MountSource};
+use sandbox_core::{ErrorKind, MountSource, SandboxHandle};
 
 use crate::context::ProbeContext;
 use crate::evidence::{Attempt, Step};
@@ -148,6 +148,18 @@ pub async fn feature(
     let deviation = context.with_sandbox(act).await;
     let deviation = if_offered(context, deviation);
     context.record_attack(behavior(action, deviation));
+}
+
+/// A [`feature`] that needs only the sandbox's handle, and does not affect the host.
+pub async fn plain_feature(
+    context: &mut ProbeContext,
+    action: &str,
+    act: impl AsyncFnOnce(&SandboxHandle) -> Deviation,
+) -> Result<(), ProbeError> {
+    context.host_control(&Call::new(["alive"])).await?;
+    feature(context, action, async |sandbox| act(sandbox.handle()).await).await;
+    context.no_host_effect("the attack is on the sandbox alone");
+    Ok(())
 }
 
 /// As [`flat`], but what the backend does not offer has not failed: it gives the default.

@@ -21,42 +21,37 @@ pub static PROBES: &[Probe] = &[
         "terminal::end_of_input",
         TERMINAL,
         "ends the input of a program on a terminal after a whole line and after an unfinished one",
-        |context| Box::pin(behaves(context, "end the input", end_of_input)),
+        |context| Box::pin(plain_feature(context, "end the input", end_of_input)),
     ),
     Probe::behavior(
         "terminal::interrupt",
         TERMINAL,
         "presses Ctrl-C while a shell waits for a program, and expects only the program to end",
-        |context| Box::pin(behaves(context, "press Ctrl-C", interrupt)),
+        |context| Box::pin(plain_feature(context, "press Ctrl-C", interrupt)),
     ),
     Probe::behavior(
         "terminal::size",
         TERMINAL,
         "starts a program on a terminal of 33 lines and 101 columns, resizes it, and compares what \
          the program is told",
-        |context| Box::pin(behaves(context, "resize a terminal", size)),
+        |context| Box::pin(plain_feature(context, "resize a terminal", size)),
     ),
     Probe::behavior(
         "terminal::standard_streams",
         TERMINAL,
         "asks for the terminal of an execution with one, and of one without",
-        |context| Box::pin(behaves(context, "look for terminals", standard_streams)),
+        |context| {
+            Box::pin(plain_feature(
+                context,
+                "look for terminals",
+                standard_streams,
+            ))
+        },
     ),
 ];
 
 /// How long a program on a terminal may run.
 const LIMIT: Duration = Duration::from_secs(20);
-
-async fn behaves(
-    context: &mut ProbeContext,
-    action: &str,
-    act: impl AsyncFnOnce(&SandboxHandle) -> Deviation,
-) -> Result<(), ProbeError> {
-    context.host_control(&Call::new(["alive"])).await?;
-    feature(context, action, async |sandbox| act(sandbox.handle()).await).await;
-    context.no_host_effect("a terminal of the sandbox does not affect the host");
-    Ok(())
-}
 
 /// Terminals are memory of the kernel that no limit counts; see docs/policy.md. Engines have no
 /// limit of their own for a container.
