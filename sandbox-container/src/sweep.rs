@@ -1,5 +1,6 @@
 //! Removes leftovers of killed owners, and sandboxes past their lifetime.
 
+use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use sandbox_core::{Error, Result};
@@ -34,23 +35,16 @@ pub(crate) struct SweepResult {
 /// Removes our containers of any tier whose owner was killed or whose lifetime is over.
 pub(crate) async fn sweep(tier: Tier, engine: &EngineConnection) -> SweepResult {
     let mut result = SweepResult::default();
-    let containers = match engine.list(tier, &[labels::TIER.to_owned()]).await {
-        Ok(containers) => containers,
+    let now = now();
+    let leftovers = match leftovers(tier, engine, now).await {
+        Ok(leftovers) => leftovers,
         Err(error) => {
             result.failed = Some(error);
             return result;
         }
     };
-    let now = now();
-    for container in containers {
+    for container in leftovers {
         let label = |name| container.labels.get(name);
-        let owner = label(labels::OWNER)
-            .and_then(|owner| Owner::from_label(owner))
-            .map_or(OwnerStatus::Unknown, |owner| owner.status());
-        let claimed = label(labels::TOKEN).is_some_and(|token| ContainerClaim::is_held(token));
-        if !is_leftover(&container, owner, claimed, now) {
-            continue;
-        }
         match remove(tier, engine, &container.id).await {
             Ok(false) => {}
             Ok(true) if label(labels::TIER).is_some_and(|of| of == tier.name) => {
@@ -64,6 +58,56 @@ pub(crate) async fn sweep(tier: Tier, engine: &EngineConnection) -> SweepResult 
         result.failed = result.failed.or(Some(error));
     }
     result
+}
+
+/// Our containers that are leftovers.
+async fn leftovers(
+    tier: Tier,
+    engine: &EngineConnection,
+    now: i64,
+) -> Result<Vec<ListedContainer>> {
+    let ours = [labels::TIER.to_owned()];
+    let candidates = candidates(engine.list(tier, &ours).await?, now);
+    if candidates.is_empty() {
+        return Ok(Vec::new());
+    }
+    let listed = engine.list(tier, &ours).await?;
+    Ok(still_leftovers(&candidates, listed, now))
+}
+
+/// By id, the owner's status and whether this process claims the container.
+type Candidates = HashMap<String, (OwnerStatus, bool)>;
+
+/// The containers that are leftovers if they still have the listed state.
+fn candidates(containers: Vec<ListedContainer>, now: i64) -> Candidates {
+    let mut candidates = Candidates::new();
+    for container in containers {
+        let label = |name| container.labels.get(name);
+        let owner = label(labels::OWNER)
+            .and_then(|owner| Owner::from_label(owner))
+            .map_or(OwnerStatus::Unknown, |owner| owner.status());
+        let claimed = label(labels::TOKEN).is_some_and(|token| ContainerClaim::is_held(token));
+        if is_leftover(&container, owner, claimed, now) {
+            candidates.insert(container.id, (owner, claimed));
+        }
+    }
+    candidates
+}
+
+/// The leftovers in a list that is newer than what `candidates` says of owners and claims.
+///
+/// A sandbox that was listed before its start and detached since has no claim. By its old state, it
+/// would be one that never starts.
+fn still_leftovers(
+    candidates: &Candidates,
+    mut containers: Vec<ListedContainer>,
+    now: i64,
+) -> Vec<ListedContainer> {
+    containers.retain(|container| {
+        let candidate = candidates.get(&container.id);
+        candidate.is_some_and(|(owner, claimed)| is_leftover(container, *owner, *claimed, now))
+    });
+    containers
 }
 
 /// Removes a container unless it inherited its labels; returns whether it did.
@@ -121,6 +165,18 @@ mod tests {
             created: Some(NOW - age),
             labels: labels.collect(),
             runs,
+        }
+    }
+
+    #[test]
+    fn container_that_starts_after_it_was_listed_is_no_leftover() {
+        let owner = Owner::current().to_label();
+        let labels = [(labels::OWNER, &*owner), (labels::DETACHED, "true")];
+        let candidates = candidates(vec![container(false, 1, &labels)], NOW);
+        for runs in [false, true] {
+            let now_listed = vec![container(runs, 1, &labels)];
+            let leftovers = still_leftovers(&candidates, now_listed, NOW);
+            assert_eq!(leftovers.is_empty(), runs, "{leftovers:?}");
         }
     }
 
