@@ -20,6 +20,8 @@ pub enum Lane {
     Checks,
     /// Tests without an engine, and the local backend
     Local,
+    /// Tests of the conformance suite itself
+    Suite,
     /// What depends on the user, as an ordinary user
     LocalUser,
     /// The Docker engine
@@ -37,7 +39,7 @@ impl Lane {
     /// The engine that its jobs use.
     pub fn engine(self) -> Option<Requirement> {
         match self {
-            Self::Checks | Self::Local | Self::LocalUser => None,
+            Self::Checks | Self::Local | Self::Suite | Self::LocalUser => None,
             Self::Docker => Some(Requirement::Docker),
             Self::Podman => Some(Requirement::Podman),
             Self::PodmanRootless => Some(Requirement::PodmanRootless),
@@ -123,6 +125,7 @@ pub fn lane_of(package: &str, test: &Executable) -> Lane {
         ("sandbox-k8s", ..) | ("sandbox", "k8s_examples", _) => Lane::Kubernetes,
         // Cargo runs in it, and would wait for the other checks.
         (SUITE, "guide", _) => Lane::Checks,
+        (SUITE, ..) => Lane::Suite,
         _ => Lane::Local,
     }
 }

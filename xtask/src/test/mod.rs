@@ -142,7 +142,7 @@ pub fn run(arguments: &TestArguments) -> Result<ExitCode, Failure> {
     }
     let shared = Mutex::new(summary);
     // With the local lane, three jobs keep two processors busy. More would leave too little of them
-    // for tests that measure time.
+    // for tests that measure time. Compilers take only what those leave.
     let processors = thread::available_parallelism().map_or(2, usize::from);
     let permits = Semaphore::new(processors);
     let runtime = tokio::runtime::Builder::new_current_thread().build();
@@ -155,7 +155,8 @@ pub fn run(arguments: &TestArguments) -> Result<ExitCode, Failure> {
                 for job in jobs {
                     // The local lane never waits. It has the most jobs, so it would be the last to
                     // end by far if each of them waited for the long jobs of other lanes.
-                    let permit = (lane != Lane::Local).then(|| runtime.block_on(permits.acquire()));
+                    let waits = !matches!(lane, Lane::Local | Lane::Checks);
+                    let permit = waits.then(|| runtime.block_on(permits.acquire()));
                     let done = runner::run(&job, logs);
                     drop(permit);
                     let mut summary = shared.lock().unwrap_or_else(PoisonError::into_inner);
