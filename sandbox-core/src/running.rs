@@ -150,7 +150,7 @@ impl Running {
         let secrets = secret::place(&mut request, &self.plan, &*self.instance, &self.tier).await?;
         let result = self.execute(&request, timeout, input, capture, live).await;
         // The program may have removed the files itself, and a sandbox that has ended has none.
-        if let Err(error) = secrets.remove(&*self.instance).await {
+        if let Err(error) = secrets.remove().await {
             tracing::warn!(tier = self.tier, %error, "files of secrets were not removed");
         }
         result

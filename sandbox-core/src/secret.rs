@@ -192,9 +192,10 @@ pub(crate) fn shows_hosts_memory_folder(plan: &Plan) -> bool {
     roots.any(|root| Path::new(MEMORY_FOLDER).starts_with(root) || root.starts_with(MEMORY_FOLDER))
 }
 
-/// What an execution's secrets need until it ends.
-#[derive(Debug, Default)]
-pub(crate) struct PlacedSecrets {
+/// What an execution's secrets need until it ends. Dropping it forgets the placeholders, so that a
+/// canceled execution leaves none that counts.
+pub(crate) struct PlacedSecrets<'a> {
+    instance: &'a dyn Instance,
     /// The folder with the secrets that are files.
     folder: Option<String>,
     /// The texts that stand for secrets.
@@ -202,14 +203,18 @@ pub(crate) struct PlacedSecrets {
 }
 
 /// Moves the secrets of a request to its variables and to files of the sandbox.
-pub(crate) async fn place(
+pub(crate) async fn place<'a>(
     request: &mut ExecRequest,
     plan: &Plan,
-    instance: &dyn Instance,
+    instance: &'a dyn Instance,
     tier: &str,
-) -> Result<PlacedSecrets> {
+) -> Result<PlacedSecrets<'a>> {
     let secrets: BTreeMap<_, _> = std::mem::take(&mut request.secrets);
-    let mut placed = PlacedSecrets::default();
+    let mut placed = PlacedSecrets {
+        instance,
+        folder: None,
+        placeholders: Vec::new(),
+    };
     for name in secrets.keys() {
         if !plan.secrets.contains(name) {
             let context = format!("secret {name:?}: the sandbox was created without it");
@@ -228,11 +233,11 @@ pub(crate) async fn place(
                 let error = Error::new(ErrorKind::Unsupported, "execute", context);
                 return Err(error.on(tier).with_fix(AS_VARIABLE));
             }
-            SecretForm::File => match placed.write(name, secret, instance).await {
+            SecretForm::File => match placed.write(name, secret).await {
                 Ok(path) => path,
                 Err(error) => {
                     // The first error says more than one of the clean-up.
-                    let _ = placed.remove(instance).await;
+                    let _ = placed.remove().await;
                     return Err(error.on(tier).with_fix(AS_VARIABLE));
                 }
             },
@@ -247,7 +252,7 @@ pub(crate) async fn place(
                         text
                     }
                     Err(error) => {
-                        let _ = placed.remove(instance).await;
+                        let _ = placed.remove().await;
                         return Err(error.on(tier));
                     }
                 }
@@ -258,37 +263,39 @@ pub(crate) async fn place(
     Ok(placed)
 }
 
-impl PlacedSecrets {
+impl PlacedSecrets<'_> {
     /// Writes a file, and returns its path.
-    async fn write(
-        &mut self,
-        name: &str,
-        secret: &Secret,
-        instance: &dyn Instance,
-    ) -> Result<String> {
+    async fn write(&mut self, name: &str, secret: &Secret) -> Result<String> {
         let folder = match &self.folder {
             Some(folder) => folder,
             None => {
                 let folder = format!("{MEMORY_FOLDER}/{}", unique_name("secrets"));
-                instance.make_dir(&folder, 0o700).await?;
+                self.instance.make_dir(&folder, 0o700).await?;
                 self.folder.insert(folder)
             }
         };
         let path = format!("{folder}/{name}");
         let content: Source = Box::new(std::io::Cursor::new(secret.value.expose().to_vec()));
-        instance.put(&path, 0o400, content).await?;
+        self.instance.put(&path, 0o400, content).await?;
         Ok(path)
     }
 
     /// Removes the files and forgets the placeholders. Files are gone already if the sandbox has
     /// ended.
-    pub(crate) async fn remove(self, instance: &dyn Instance) -> Result<()> {
-        for text in &self.placeholders {
-            instance.remove_placeholder(text);
-        }
-        match &self.folder {
-            Some(folder) => instance.remove(folder).await,
+    pub(crate) async fn remove(mut self) -> Result<()> {
+        let (instance, folder) = (self.instance, self.folder.take());
+        drop(self);
+        match folder {
+            Some(folder) => instance.remove(&folder).await,
             None => Ok(()),
+        }
+    }
+}
+
+impl Drop for PlacedSecrets<'_> {
+    fn drop(&mut self) {
+        for text in &self.placeholders {
+            self.instance.remove_placeholder(text);
         }
     }
 }
