@@ -172,7 +172,8 @@ pub static PROBES: &[Probe] = &[
     Probe::isolation(
         "kernel::limits_of_another",
         PROCESSES,
-        "changes limits, priority and scheduling class of another execution",
+        "changes limits, priorities, processors and classes of another execution, of its group and \
+         user, and of itself by number",
         signs::FORBIDDEN,
         |context| Box::pin(limits_of_another::run(context)),
     ),
@@ -183,7 +184,8 @@ pub static PROBES: &[Probe] = &[
         "requests each process attribute that no program needs, and those of later kernels",
         signs::FORBIDDEN,
         |context| kernel_call(context, Call::new(["list-attributes"])),
-    ),
+    )
+    .version(2),
     Probe::isolation(
         "kernel::list_clone_flags",
         PRIVILEGES,
