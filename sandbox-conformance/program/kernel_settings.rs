@@ -12,6 +12,7 @@ use crate::runtime::directory::{Directory, EntryKind};
 use crate::runtime::fs::AT_FDCWD;
 use crate::runtime::stat::stat_at;
 
+use crate::ProbeArguments;
 use crate::call::{O_NONBLOCK, O_RDONLY, O_WRONLY, close, open};
 use crate::call_result::{CallResult, Denied, done, give_up};
 use crate::files::content;
@@ -88,6 +89,25 @@ pub fn unmasked(path: &CStr) -> CallResult {
     match device(path)? == device(c"/proc")? {
         true => done(),
         false => Err(Denied::Word("masked")),
+    }
+}
+
+/// Those of these files from which this process can read a byte.
+pub fn readable(arguments: &ProbeArguments) -> CallResult {
+    let mut found = Vec::new();
+    for index in 0..arguments.count() {
+        let file = open(arguments.path(index), O_RDONLY | O_NONBLOCK);
+        let Ok(file) = file else { continue };
+        let mut byte = [0u8];
+        let read = kernel!(READ, file, byte.as_mut_slice(), 1usize);
+        close(file);
+        if matches!(read, Ok(1..)) {
+            found.push(arguments.text(index));
+        }
+    }
+    match found.is_empty() {
+        true => Err(Denied::Word("absent")),
+        false => Ok(found.join(",")),
     }
 }
 

@@ -269,6 +269,7 @@ fn dispatch(command: &str, a: &ProbeArguments) -> Option<CallResult> {
         "unmasked" => kernel_settings::unmasked(a.path(0)),
         "key-shown" => kernel_settings::key_shown(a.text(0)),
         "user-limit" => kernel_settings::user_limit(a.text(0), a.number(1)),
+        "readable" => kernel_settings::readable(a),
         "crash-helper" => kernel_settings::crash_helper(),
         "pipe-size" => kernel_settings::pipe_size(a.number(0)),
         "writable-mount" => layers::writable_mount(a),

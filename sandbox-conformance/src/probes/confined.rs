@@ -18,31 +18,36 @@ pub static PROBES: &[Probe] = &[
         EXEC,
         "attacks from executions as user 0 of the sandbox as from one of its own user",
         |context| Box::pin(as_root(context)),
-    ),
+    )
+    .version(2),
     Probe::behavior(
         "confined::in_parallel",
         PRIVILEGES,
         "attacks from four executions at once as from the first one",
         |context| Box::pin(in_parallel(context)),
-    ),
+    )
+    .version(2),
     Probe::behavior(
         "confined::later_client",
         PRIVILEGES,
         "attacks from a detached sandbox through a second client as from an attached one",
         |context| Box::pin(later_client(context)),
-    ),
+    )
+    .version(2),
     Probe::behavior(
         "confined::on_a_terminal",
         PRIVILEGES,
         "attacks from an execution with a terminal as from one without",
         |context| Box::pin(on_a_terminal(context)),
-    ),
+    )
+    .version(2),
     Probe::behavior(
         "confined::with_input",
         PRIVILEGES,
         "attacks from executions with standard input as from one without",
         |context| Box::pin(with_input(context)),
-    ),
+    )
+    .version(2),
 ];
 
 /// The attacks, and what they need on the host.
@@ -72,6 +77,7 @@ impl Attacks {
             "netlink 9",
             "parents-user",
             "read /etc/shadow",
+            "readable /proc/cmdline /proc/interrupts /proc/kcore /proc/keys /proc/timer_list",
             "refused-calls",
             // Core files, processes, open files, locked memory, message queues.
             "resource-limit 4 0",

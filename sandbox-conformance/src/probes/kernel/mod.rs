@@ -1,12 +1,14 @@
 //! The attack surface of the kernel.
 
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::FileTypeExt;
 
 use crate::probes::prelude::*;
 
 mod keys;
 mod limits_of_another;
 
+mod machine_files;
+mod setuid_program;
 /// The probes of this area.
 pub static PROBES: &[Probe] = &[
     Probe::isolation(
@@ -235,6 +237,13 @@ pub static PROBES: &[Probe] = &[
         |context| kernel_call(context, Call::new(["memory-policy"])),
     ),
     Probe::isolation(
+    Probe::isolation(
+        "kernel::machine_files",
+        PRIVILEGES,
+        "reads files of /proc and /sys that describe the machine, its memory and its keys",
+        signs::ABSENT,
+        |context| Box::pin(machine_files::run(context)),
+    ),
         "kernel::module",
         PRIVILEGES,
         "loads a kernel module",
@@ -320,8 +329,8 @@ pub static PROBES: &[Probe] = &[
         "kernel::setuid_program",
         PRIVILEGES,
         "executes a program with the set-user-ID bit of another user",
-        UNCHANGED,
-        |context| Box::pin(setuid_program(context)),
+        setuid_program::UNCHANGED,
+        |context| Box::pin(setuid_program::run(context)),
     )
     .setup(rooted),
     // SysRq can reboot the host, kill processes, or crash the kernel.
@@ -447,32 +456,6 @@ async fn leases(context: &mut ProbeContext) -> Result<(), ProbeError> {
     let file = context.inside("leased");
     context.attack(&Call::new(["lease", &file, "/tmp"])).await;
     context.no_host_effect("a lease ends with the program");
-    Ok(())
-}
-
-const UNCHANGED: &[ExpectedDenial] = &[
-    denied("unchanged", "no_new_privs, or nosuid mount"),
-    denied("EPERM", "seccomp"),
-    denied("EACCES", "Landlock"),
-];
-
-/// A user id without a user on the host. The effect of the bit does not depend on the id.
-const OTHER: u32 = 54_321;
-
-async fn setuid_program(context: &mut ProbeContext) -> Result<(), ProbeError> {
-    let folder = context.read_folder()?;
-    let (marked, plain) = (folder.join("marked"), folder.join("plain"));
-    for path in [&marked, &plain] {
-        crate::program::install(path)?;
-    }
-    // Changing the owner clears the bit, so it is set afterwards.
-    std::os::unix::fs::chown(&marked, Some(OTHER), Some(OTHER))?;
-    std::fs::set_permissions(&marked, std::fs::Permissions::from_mode(0o4755))?;
-    let call = |path: &std::path::Path, what| Call::new(["execute"]).and(path).and(what);
-    context.host_control(&call(&marked, "changed-user")).await?;
-    context.allow_control(&call(&plain, "alive")).await;
-    context.attack(&call(&marked, "changed-user")).await;
-    context.no_host_effect("the program only reports its user");
     Ok(())
 }
 
