@@ -10,6 +10,7 @@
 extern crate alloc;
 extern crate runtime;
 
+mod answers;
 mod call;
 mod call_result;
 mod communication;
@@ -126,6 +127,7 @@ fn main(environment: Environment) -> i32 {
 fn dispatch(command: &str, a: &ProbeArguments) -> Option<CallResult> {
     Some(match command {
         "alive" => done(),
+        "answers" => answers::documented(a.path(0)),
         "mark" => escapes::mark(a.text(0)),
         "whiteout" => escapes::whiteout(a.path(0), a.path(1)),
         "set-flag" => escapes::set_flag(a.path(0)),

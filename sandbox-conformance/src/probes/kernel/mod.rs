@@ -4,13 +4,21 @@ use std::os::unix::fs::FileTypeExt;
 
 use crate::probes::prelude::*;
 
+mod answers;
 mod keys;
 mod limits_of_another;
-
 mod machine_files;
 mod setuid_program;
+
 /// The probes of this area.
 pub static PROBES: &[Probe] = &[
+    // Programs have fallbacks for some errors alone.
+    Probe::behavior(
+        "kernel::answers",
+        PRIVILEGES,
+        "makes the calls that are refused everywhere, and those instead, and compares each answer",
+        |context| Box::pin(answers::run(context)),
+    ),
     Probe::isolation(
         "kernel::bpf",
         PRIVILEGES,
@@ -178,7 +186,8 @@ pub static PROBES: &[Probe] = &[
          user, and of itself by number",
         signs::FORBIDDEN,
         |context| Box::pin(limits_of_another::run(context)),
-    ),
+    )
+    .version(2),
     // The lists of these five are the probe program's own, not those of the filter.
     Probe::isolation(
         "kernel::list_attributes",
@@ -186,8 +195,7 @@ pub static PROBES: &[Probe] = &[
         "requests each process attribute that no program needs, and those of later kernels",
         signs::FORBIDDEN,
         |context| kernel_call(context, Call::new(["list-attributes"])),
-    )
-    .version(2),
+    ),
     Probe::isolation(
         "kernel::list_clone_flags",
         PRIVILEGES,
@@ -230,6 +238,13 @@ pub static PROBES: &[Probe] = &[
         |context| kernel_call(context, Call::new(["list-requests"])),
     ),
     Probe::isolation(
+        "kernel::machine_files",
+        PRIVILEGES,
+        "reads files of /proc and /sys that describe the machine, its memory and its keys",
+        signs::ABSENT,
+        |context| Box::pin(machine_files::run(context)),
+    ),
+    Probe::isolation(
         "kernel::memory_policy",
         PRIVILEGES,
         "sets its memory policy and moves pages",
@@ -237,13 +252,6 @@ pub static PROBES: &[Probe] = &[
         |context| kernel_call(context, Call::new(["memory-policy"])),
     ),
     Probe::isolation(
-    Probe::isolation(
-        "kernel::machine_files",
-        PRIVILEGES,
-        "reads files of /proc and /sys that describe the machine, its memory and its keys",
-        signs::ABSENT,
-        |context| Box::pin(machine_files::run(context)),
-    ),
         "kernel::module",
         PRIVILEGES,
         "loads a kernel module",
