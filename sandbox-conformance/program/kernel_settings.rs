@@ -123,16 +123,22 @@ pub fn key_shown(description: &str) -> CallResult {
     }
 }
 
-/// A limit of this user namespace, if it is above `most`.
-pub fn user_limit(name: &str, most: usize) -> CallResult {
-    let path = CString::new(format!("/proc/sys/user/{name}")).map_err(|_| Errno::EINVAL)?;
-    let text = content(&path)?;
-    let number = core::str::from_utf8(&text).map(str::trim);
-    match number.map(str::parse::<usize>) {
-        Ok(Ok(limit)) if limit > most => Ok(limit.to_string()),
-        Ok(Ok(_)) => Err(Denied::Word("bounded")),
-        _ => give_up("no_number_told"),
+/// The first limit of this user namespace that is above the number behind its name.
+pub fn user_limit(arguments: &ProbeArguments) -> CallResult {
+    for index in (0..arguments.count()).step_by(2) {
+        let name = arguments.text(index);
+        let path = CString::new(format!("/proc/sys/user/{name}")).map_err(|_| Errno::EINVAL)?;
+        let text = content(&path)?;
+        let number = core::str::from_utf8(&text).map(str::trim);
+        match number.map(str::parse::<usize>) {
+            Ok(Ok(limit)) if limit > arguments.number(index + 1) => {
+                return Ok(format!("{name}={limit}"));
+            }
+            Ok(Ok(_)) => {}
+            _ => give_up("no_number_told"),
+        }
     }
+    Err(Denied::Word("bounded"))
 }
 
 /// Makes the kernel start its crash helper. A core file limit of 1 byte prevents that if the helper

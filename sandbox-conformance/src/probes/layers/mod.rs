@@ -124,10 +124,11 @@ pub static PROBES: &[Probe] = &[
     Probe::isolation(
         "layers::user_limits",
         PROCESSES,
-        "reads the limit of inotify instances where the report names one",
+        "reads the limits of inotify instances and watches where the report names one",
         &kernel_state("bounded"),
         |context| Box::pin(user_limits(context)),
-    ),
+    )
+    .version(2),
 ];
 
 /// A layer that a probe looks for.
@@ -330,11 +331,17 @@ async fn read_only(context: &mut ProbeContext) -> Result<(), ProbeError> {
 }
 
 async fn user_limits(context: &mut ProbeContext) -> Result<(), ProbeError> {
-    // Half of a user's default in the kernel.
+    // The first is half of a user's default in the kernel.
     call_without_layer(
         context,
         USER_LIMITS,
-        Call::new(["user-limit", "max_inotify_instances", "64"]),
+        Call::new([
+            "user-limit",
+            "max_inotify_instances",
+            "64",
+            "max_inotify_watches",
+            "8192",
+        ]),
     )
     .await
 }
