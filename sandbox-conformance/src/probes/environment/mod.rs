@@ -8,8 +8,18 @@ use crate::canary::Canary;
 use crate::host_fixture::SECRET_VARIABLE;
 use crate::probes::prelude::*;
 
+mod control_groups;
+
 /// The probes of this area.
 pub static PROBES: &[Probe] = &[
+    // Runtimes size their heaps and pools by it.
+    Probe::behavior(
+        "environment::control_groups",
+        EXEC,
+        "reads its limits in /sys/fs/cgroup, and looks whether that is mounted read-only",
+        |context| Box::pin(control_groups::run(context)),
+    )
+    .setup(control_groups::limited),
     // Open files of the process that creates sandboxes.
     Probe::isolation(
         "environment::descriptors",
@@ -130,9 +140,9 @@ async fn working_folder(context: &mut ProbeContext) -> Result<(), ProbeError> {
 }
 
 /// The names of the secrets that executions get, as a variable and as a file.
-const SECRETS: [&str; 2] = ["PROBE_VARIABLE", "PROBE_KEPT"];
+pub(super) const SECRETS: [&str; 2] = ["PROBE_VARIABLE", "PROBE_KEPT"];
 
-fn with_secrets(_: &HostFixture) -> SandboxSetup {
+pub(super) fn with_secrets(_: &HostFixture) -> SandboxSetup {
     SandboxSetup::with(|policy| policy.secrets = SECRETS.map(str::to_owned).to_vec())
 }
 
