@@ -9,6 +9,7 @@ use crate::host_fixture::SECRET_VARIABLE;
 use crate::probes::prelude::*;
 
 mod control_groups;
+mod secret_places;
 
 /// The probes of this area.
 pub static PROBES: &[Probe] = &[
@@ -71,6 +72,14 @@ pub static PROBES: &[Probe] = &[
         |context| Box::pin(secret_of_earlier(context)),
     )
     .version(2)
+    .setup(with_secrets),
+    Probe::behavior(
+        "environment::secret_places",
+        ENV_VAR_ACCESS,
+        "looks for the secrets of a running execution on the host and in what the library prints, and \
+         for the file after its end",
+        |context| Box::pin(secret_places::run(context)),
+    )
     .setup(with_secrets),
     Probe::isolation(
         "environment::working_folder",
