@@ -1,9 +1,10 @@
 //! Executions as user 0 of a sandbox.
 
-use sandbox_core::{ExecRequest, SandboxHandle, Stdin};
+use sandbox_core::{ErrorKind, ExecRequest, SandboxHandle, Stdin};
 
 use crate::pool::ProbeSandbox;
 use crate::probes::confined::answer;
+use crate::probes::environment::{SECRETS, with_secrets};
 use crate::probes::prelude::*;
 
 /// The probes of this area.
@@ -23,13 +24,96 @@ pub static PROBES: &[Probe] = &[
         .fresh()
     }),
     Probe::behavior(
+        "users::numbers",
+        EXEC,
+        "executes as its own user by number, and as other users and groups",
+        |context| Box::pin(numbers(context)),
+    ),
+    Probe::behavior(
         "users::root",
         EXEC,
         "uses files, processes and variables of the sandbox's user as user 0, and the reverse",
         |context| Box::pin(root(context)),
     )
     .setup(|_| SandboxSetup::default().fresh()),
+    Probe::behavior(
+        "users::secrets_of_root",
+        EXEC,
+        "gets secrets as user 0, as a variable and as a file, and looks for those of the sandbox's \
+         user",
+        |context| Box::pin(secrets_of_root(context)),
+    )
+    .setup(with_secrets),
 ];
+
+async fn numbers(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    plain_feature(context, "execute as each user", async |sandbox| {
+        let show = || ExecRequest::shell("id -u; id -g");
+        let own = sandbox.exec(&show()).await?.stdout_text();
+        let ids: Vec<u32> = own.lines().filter_map(|line| line.parse().ok()).collect();
+        let [user, group] = ids[..] else {
+            return Ok(Some(format!("the program prints {own:?}")));
+        };
+        for named in [format!("{user}"), format!("{user}:{group}")] {
+            match sandbox.exec(&show().user(&named)).await {
+                Ok(result) if result.stdout_text() == own => {}
+                Ok(result) => return Ok(Some(format!("{named}: {}", result.output()))),
+                Err(error) => return Ok(Some(format!("{named}: {error}"))),
+            }
+        }
+        let others = [
+            format!("{}", user + 1),
+            format!("{}:{group}", user + 1),
+            format!("{user}:{}", group + 1),
+            format!("0:{}", group + 1),
+        ];
+        for named in others {
+            let request = show().user(&named);
+            let executed = sandbox.exec(&request).await.map(drop);
+            let started = sandbox.start(&request, Stdin::Null).await.map(drop);
+            for answer in [executed, started] {
+                if !answer.is_err_and(|error| error.kind() == ErrorKind::Unsupported) {
+                    return Ok(Some(format!("{named} is not refused")));
+                }
+            }
+        }
+        Ok(None)
+    })
+    .await
+}
+
+async fn secrets_of_root(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let value = format!("{}-value", context.token());
+    plain_feature(context, "get secrets as user 0", async |sandbox| {
+        let own = sandbox.exec(&ExecRequest::shell("id -u")).await?;
+        if own.stdout_text() == "0\n" {
+            // Without isolation they are the same user.
+            return Ok(None);
+        }
+        let show =
+            || ExecRequest::shell("id -u; echo $PROBE_VARIABLE; cat $PROBE_KEPT_FILE < /dev/null");
+        let variable = show().secret(SECRETS[0], value.clone()).user("root");
+        let given = sandbox.exec(&variable).await?;
+        if given.stdout_text() != format!("0\n{value}\n") {
+            return Ok(Some(format!("as a variable: {}", given.output())));
+        }
+        let kept = show().secret_file(SECRETS[1], value.clone());
+        let own = sandbox.exec(&kept).await?;
+        if !own.stdout_text().ends_with(&value) {
+            return Ok(Some(format!(
+                "as a file of the sandbox's user: {}",
+                own.output()
+            )));
+        }
+        Ok(match sandbox.exec(&kept.user("root")).await {
+            Ok(result) if !result.output().contains(&value) => None,
+            Ok(_) => Some("it reads a file of the sandbox's user".to_owned()),
+            Err(error) if error.kind() == ErrorKind::Unsupported => None,
+            Err(error) => Some(format!("as a file: {error}")),
+        })
+    })
+    .await
+}
 
 /// What the program gets as user 0 must be what it gets as the sandbox's user.
 async fn limits_of_root(context: &mut ProbeContext) -> Result<(), ProbeError> {
