@@ -3,6 +3,7 @@
 use crate::canary::Canary;
 use crate::probes::prelude::*;
 
+mod owners;
 mod read_access;
 mod submount;
 mod write_access;
@@ -201,10 +202,11 @@ pub static PROBES: &[Probe] = &[
     Probe::behavior(
         "filesystem::write_root_has_one_owner",
         FILESYSTEM_WRITE_ROOTS,
-        "writes a file in a write root of another user that everybody may write to, and compares the \
-         owners",
-        |context| Box::pin(write_access::write_root_has_one_owner(context)),
-    ),
+        "makes files in a write root, a workspace and a mount of another user and group that everybody \
+         may write to, and compares the owners",
+        |context| Box::pin(owners::run(context)),
+    )
+    .version(2),
     Probe::behavior(
         "filesystem::write_root_is_the_hosts",
         FILESYSTEM_WRITE_ROOTS,

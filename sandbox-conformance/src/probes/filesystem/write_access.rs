@@ -1,6 +1,6 @@
 //! Probes that change host files outside the write roots, or change what they must not.
 
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use crate::canary::Canary;
@@ -263,42 +263,6 @@ pub(super) async fn write_root_is_the_hosts(context: &mut ProbeContext) -> Resul
         written,
     ));
     context.no_host_effect("the attack itself compares the content");
-    Ok(())
-}
-
-/// A user of no other folder.
-const OTHER_USER: u32 = 1234;
-
-/// New files belong to the owner of their folder, even if all users may write to it.
-pub(super) async fn write_root_has_one_owner(context: &mut ProbeContext) -> Result<(), ProbeError> {
-    context.host_control(&Call::new(["alive"])).await?;
-    context.allow_control(&Call::new(["alive"])).await;
-    let root = context.outside()?.join("shared");
-    std::fs::create_dir(&root)?;
-    std::fs::set_permissions(&root, std::fs::Permissions::from_mode(0o777))?;
-    // Only root can give it away.
-    if std::fs::metadata(&root)?.uid() == 0 {
-        std::os::unix::fs::chown(&root, Some(OTHER_USER), Some(OTHER_USER))?;
-    }
-    let setup = SandboxSetup::with(|policy| {
-        policy.filesystem_write_roots = Some(vec![root.clone()]);
-    });
-    let deviation = match context.once(&setup).await {
-        Err(error) => Err(context.record_create_error(error)),
-        Ok(sandbox) => {
-            let made = sandbox
-                .run(&Call::new(["create"]).and(root.join("new")))
-                .await;
-            sandbox.handle().kill().await?;
-            let made = made?.attempt(None);
-            let owner = |path: &Path| std::fs::metadata(path).map(|found| found.uid());
-            let owners = [owner(&root)?, owner(&root.join("new")).unwrap_or(u32::MAX)];
-            let is_right = made.is_success() && owners[0] == owners[1];
-            Ok((!is_right).then(|| format!("{made:?}, owners {owners:?}")))
-        }
-    };
-    context.record_attack(behavior("write in another user's folder", deviation));
-    context.no_host_effect("the attack itself compares the owners");
     Ok(())
 }
 
