@@ -3,6 +3,7 @@
 use crate::canary::Canary;
 use crate::probes::prelude::*;
 
+mod links;
 mod owners;
 mod read_access;
 mod submount;
@@ -199,6 +200,13 @@ pub static PROBES: &[Probe] = &[
         |context| Box::pin(write_access::write_read_root(context)),
     )
     .setup(rooted),
+    Probe::behavior(
+        "filesystem::root_links",
+        FILESYSTEM_READ_ROOTS,
+        "creates sandboxes whose read root is a link that stays in its folder or leaves it, with and \
+         without follow_links",
+        |context| Box::pin(links::run(context)),
+    ),
     Probe::behavior(
         "filesystem::write_root_has_one_owner",
         FILESYSTEM_WRITE_ROOTS,
