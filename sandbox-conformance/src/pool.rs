@@ -293,8 +293,8 @@ impl SandboxPool {
         Ok(unmet.map(|unmet| unmet.demand.capability).collect())
     }
 
-    /// Creates a detached sandbox with the policy of a slot and this maximum lifetime. The pool
-    /// does not end it.
+    /// Creates a detached sandbox with the policy of a slot, and with this lifetime in its
+    /// specification. The pool does not end it.
     ///
     /// # Errors
     ///
@@ -303,12 +303,12 @@ impl SandboxPool {
         &self,
         slot: &SandboxSlot,
         name: &str,
-        lifetime: Duration,
+        lifetime: Option<Duration>,
     ) -> Result<ProbeSandbox, CreateFailure> {
         let change = |spec: &mut SandboxSpec| {
             spec.name = name.to_owned();
             spec.detached = true;
-            spec.lifetime = Some(lifetime);
+            spec.lifetime = lifetime;
             // The reaper finds it by this label if this process cannot remove it.
             let run = RunId::current().encode();
             spec.labels.insert(leftovers::LABEL.to_owned(), run);

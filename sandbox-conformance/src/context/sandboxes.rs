@@ -113,8 +113,8 @@ impl ProbeContext {
         Ok(act(&sandbox, &neighbor).await)
     }
 
-    /// Creates a detached sandbox with the attacked sandbox's policy. The probe ends it; otherwise
-    /// its time to live does.
+    /// Creates a detached sandbox with the attacked sandbox's policy, and with this lifetime in its
+    /// specification. The probe ends it; otherwise its time to live does.
     ///
     /// # Errors
     ///
@@ -122,9 +122,10 @@ impl ProbeContext {
     pub async fn keep(
         &mut self,
         name: &str,
-        lifetime: std::time::Duration,
+        lifetime: impl Into<Option<std::time::Duration>>,
     ) -> Result<ProbeSandbox, Attempt> {
-        let kept = self.pool.keep(&self.attack_slot, name, lifetime).await;
+        let kept = self.pool.keep(&self.attack_slot, name, lifetime.into());
+        let kept = kept.await;
         kept.map_err(|declined| self.declined(&declined))
     }
 

@@ -1,6 +1,6 @@
 //! Sandboxes that outlive their handle.
 
-use sandbox_core::{ErrorKind, SandboxClient, Stdin};
+use sandbox_core::{ErrorKind, SandboxClient, SandboxInfo, Stdin};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ pub(in crate::probes) mod ends_in_time;
 mod failed;
 mod limits;
 mod links;
+mod policys_lifetime;
 
 /// The probes of this area.
 pub static PROBES: &[Probe] = &[
@@ -79,6 +80,14 @@ pub static PROBES: &[Probe] = &[
         |context| Box::pin(outlives_handle(context)),
     ),
     Probe::behavior(
+        "detached::policys_lifetime",
+        DETACHED,
+        "creates sandboxes without a lifetime under a policy with one, and looks for it in the list and \
+         in the time limits of executions",
+        |context| Box::pin(policys_lifetime::run(context)),
+    )
+    .setup(policys_lifetime::setup),
+    Probe::behavior(
         "detached::removed",
         DETACHED,
         "removes a detached sandbox while a program runs in it, and looks for leftovers",
@@ -102,6 +111,14 @@ pub(super) const LIFETIME: Duration = Duration::from_secs(60);
 
 /// How much a listed lifetime may differ. Some backends count it from the start of the agent.
 const COUNTED: Duration = Duration::from_secs(20);
+
+/// What the list says, if it is not about this lifetime.
+fn other_lifetime(info: &SandboxInfo, lifetime: Duration) -> Option<String> {
+    let end = info.expires;
+    let lives = end.and_then(|end| end.duration_since(info.created).ok());
+    let is_right = lives.is_some_and(|lives| lives.abs_diff(lifetime) < COUNTED);
+    (!is_right).then(|| format!("its lifetime of {lifetime:?} is listed as {lives:?}"))
+}
 
 /// Without a sandbox, a process outlives its starter. A detached sandbox must do that too, and its
 /// end must not leave the process.
@@ -133,7 +150,7 @@ async fn with_detached(
 /// Creates a detached sandbox, calls `act`, and removes the sandbox in any case.
 pub(super) async fn in_detached(
     context: &mut ProbeContext,
-    lifetime: Duration,
+    lifetime: impl Into<Option<Duration>>,
     act: impl AsyncFnOnce(ProbeSandbox, &str, &SandboxClient) -> Result<Option<String>, ProbeError>,
 ) -> Result<Result<Option<String>, Attempt>, ProbeError> {
     let name = sandbox_core::spi::unique_name("conformance-detached");
@@ -225,14 +242,8 @@ async fn found_by_name(context: &mut ProbeContext) -> Result<(), ProbeError> {
         let Some(info) = listed.iter().find(|info| info.name == name) else {
             return Ok(Some("it is not listed".to_owned()));
         };
-        let lives = info
-            .expires
-            .and_then(|end| end.duration_since(info.created).ok());
-        let is_right = lives.is_some_and(|lives| lives.abs_diff(LIFETIME) < COUNTED);
-        if !is_right {
-            return Ok(Some(format!(
-                "its lifetime of {LIFETIME:?} is listed as {lives:?}"
-            )));
+        if let Some(wrong) = other_lifetime(info, LIFETIME) {
+            return Ok(Some(wrong));
         }
         if let Some(wrong) = alive(client, name, sandbox.program()).await? {
             return Ok(Some(wrong));
