@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sandbox_core::support::Support;
-use sandbox_core::{CapabilityPolicy, Error, SandboxClient, SandboxSpec};
+use sandbox_core::{CapabilityPolicy, Error, Plan, SandboxClient, SandboxSpec};
 
 use super::{ProbeContext, SlotRole};
 use crate::evidence::Attempt;
@@ -34,11 +34,24 @@ impl ProbeContext {
         change: impl FnOnce(&mut CapabilityPolicy, &mut SandboxSpec),
         plan_only: bool,
     ) -> Result<(), Error> {
-        let (client, spec) = self.changed(change)?;
         if plan_only {
-            return client.plan(&spec).map(drop);
+            return self.plan(change).map(drop);
         }
+        let (client, spec) = self.changed(change)?;
         client.create(&spec).await?.kill().await
+    }
+
+    /// The plan of a changed policy and specification. Creates nothing.
+    ///
+    /// # Errors
+    ///
+    /// Why it is refused.
+    pub fn plan(
+        &self,
+        change: impl FnOnce(&mut CapabilityPolicy, &mut SandboxSpec),
+    ) -> Result<Plan, Error> {
+        let (client, spec) = self.changed(change)?;
+        client.plan(&spec)
     }
 
     /// What the backend says to a changed policy and specification. Creates nothing.

@@ -6,9 +6,12 @@ use sandbox_core::{CapabilityPolicy, ErrorKind, SandboxSpec};
 use crate::probes::prelude::*;
 
 mod excessive;
+mod explained;
 mod invalid_policies;
 mod invalid_requests;
 mod invalid_specifications;
+mod plans;
+mod policy_files;
 
 /// The probes of this area.
 pub static PROBES: &[Probe] = &[
@@ -19,6 +22,12 @@ pub static PROBES: &[Probe] = &[
         |context| Box::pin(run(context, excessive::CASES)),
     )
     .version(3),
+    Probe::behavior(
+        "admission::explained",
+        EXEC,
+        "asks policies about paths, connections and requests",
+        |context| Box::pin(explained::run(context)),
+    ),
     Probe::behavior(
         "admission::invalid_policies",
         EXEC,
@@ -38,6 +47,18 @@ pub static PROBES: &[Probe] = &[
         "creates sandboxes from specifications with one invalid field each",
         |context| Box::pin(run(context, invalid_specifications::CASES)),
     ),
+    Probe::behavior(
+        "admission::plans",
+        EXEC,
+        "compares values and demands of plans with the policy, the specification and the defaults",
+        |context| Box::pin(plans::run(context)),
+    ),
+    Probe::behavior(
+        "admission::policy_files",
+        EXEC,
+        "reads policy files that are valid and invalid, and compares the policies",
+        |context| Box::pin(policy_files::run(context)),
+    ),
 ];
 
 /// A change of the default policy and specification.
@@ -46,22 +67,33 @@ type Change = fn(&mut CapabilityPolicy, &mut SandboxSpec);
 /// What was changed, the change, and the error; `None` if the result must be valid.
 type AdmissionCase = (&'static str, Change, Option<ErrorKind>);
 
-/// Creates a sandbox from each invalid case. Plans each valid one, which creates nothing.
-async fn run(context: &mut ProbeContext, cases: &[AdmissionCase]) -> Result<(), ProbeError> {
+/// Compares what needs no sandbox.
+async fn compare(
+    context: &mut ProbeContext,
+    action: &str,
+    deviation: impl AsyncFnOnce(&ProbeContext) -> Result<Option<String>, ProbeError>,
+) -> Result<(), ProbeError> {
     context.host_control(&Call::new(["alive"])).await?;
     context.allow_control(&Call::new(["alive"])).await;
-    let mut deviation = None;
-    for (what, change, expected) in cases {
-        let is_valid = expected.is_none();
-        let error = context.admit(change, is_valid).await.err();
-        let found = error.as_ref().map(sandbox_core::Error::kind);
-        if found != *expected {
-            let told = error.map_or("accepted".to_owned(), |error| error.to_string());
-            deviation = Some(format!("{what}: {told}"));
-            break;
-        }
-    }
-    context.record_attack(behavior("ask for each", Ok(deviation)));
+    let deviation = deviation(context).await?;
+    context.record_attack(behavior(action, Ok(deviation)));
     context.no_host_effect("nothing is created");
     Ok(())
+}
+
+/// Creates a sandbox from each invalid case. Plans each valid one, which creates nothing.
+async fn run(context: &mut ProbeContext, cases: &[AdmissionCase]) -> Result<(), ProbeError> {
+    compare(context, "ask for each", async |context| {
+        for (what, change, expected) in cases {
+            let is_valid = expected.is_none();
+            let error = context.admit(change, is_valid).await.err();
+            let found = error.as_ref().map(sandbox_core::Error::kind);
+            if found != *expected {
+                let told = error.map_or("accepted".to_owned(), |error| error.to_string());
+                return Ok(Some(format!("{what}: {told}")));
+            }
+        }
+        Ok(None)
+    })
+    .await
 }
