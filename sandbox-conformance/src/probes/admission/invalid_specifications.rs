@@ -8,6 +8,17 @@ use super::AdmissionCase;
 
 const INVALID: Option<ErrorKind> = Some(ErrorKind::InvalidSpec);
 
+/// A mount at a path, and the error.
+macro_rules! target {
+    ($path:literal, $error:expr) => {
+        (
+            concat!("a mount at ", $path),
+            |_, spec| mount(spec, "/opt", $path),
+            $error,
+        )
+    };
+}
+
 pub(super) const CASES: &[AdmissionCase] = &[
     ("no name", |_, spec| spec.name.clear(), INVALID),
     (
@@ -174,6 +185,19 @@ pub(super) const CASES: &[AdmissionCase] = &[
         },
         None,
     ),
+    target!("/packages/in", INVALID),
+    target!("/run", INVALID),
+    target!("/tmp", INVALID),
+    target!("/etc", INVALID),
+    target!("/bin", INVALID),
+    target!("/lib64", INVALID),
+    target!("/etc/passwd", INVALID),
+    target!("/etc/group", INVALID),
+    target!("/etc/hostname", INVALID),
+    target!("/etc/resolv.conf", INVALID),
+    target!("/data/./in", INVALID),
+    target!("/tmp/in", None),
+    target!("/runs", None),
     ("65 mounts", |_, spec| mounts(spec, 65), INVALID),
     ("64 mounts", |_, spec| mounts(spec, 64), None),
     (

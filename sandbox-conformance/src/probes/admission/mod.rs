@@ -46,7 +46,8 @@ pub static PROBES: &[Probe] = &[
         EXEC,
         "creates sandboxes from specifications with one invalid field each",
         |context| Box::pin(run(context, invalid_specifications::CASES)),
-    ),
+    )
+    .version(2),
     Probe::behavior(
         "admission::plans",
         EXEC,
