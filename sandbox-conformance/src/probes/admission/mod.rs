@@ -10,6 +10,7 @@ mod explained;
 mod invalid_policies;
 mod invalid_requests;
 mod invalid_specifications;
+mod largest_values;
 mod plans;
 mod policy_files;
 
@@ -48,6 +49,12 @@ pub static PROBES: &[Probe] = &[
         |context| Box::pin(run(context, invalid_specifications::CASES)),
     )
     .version(2),
+    Probe::behavior(
+        "admission::largest_values",
+        EXEC,
+        "executes and writes under a policy and a request with the longest times and most output",
+        |context| Box::pin(largest_values::run(context)),
+    ),
     Probe::behavior(
         "admission::plans",
         EXEC,
