@@ -7,6 +7,7 @@ mod answers;
 mod compared;
 mod destinations;
 mod detached;
+mod earlier_secrets;
 mod exchanges;
 mod first_requests;
 mod idle_askers;
@@ -299,7 +300,7 @@ pub static PROBES: &[Probe] = &[
         EGRESS,
         "keeps the text that stands for a secret, and sends it after the end of its execution, also \
          as a second client",
-        |context| Box::pin(secrets::ends_with_its_execution(context)),
+        |context| Box::pin(earlier_secrets::run(context)),
     )
     .version(2)
     .setup(|_| secrets::with_secret()),

@@ -1,17 +1,16 @@
 //! Secrets that only a host gets.
 
+use sandbox_core::ExecRequest;
 use sandbox_core::policy::{EgressRules, NetworkPolicy};
-use sandbox_core::{ExecRequest, SandboxHandle};
 
 use super::offered;
 use crate::egress_server::EgressServer;
 use crate::host_fixture::random_name;
 use crate::name_server::OPEN;
-use crate::probes::detached::{LIFETIME, in_detached};
 use crate::probes::prelude::*;
 
 /// The variable with the secret.
-const SECRET: &str = "PROBE_KEY";
+pub(super) const SECRET: &str = "PROBE_KEY";
 
 const PROGRAM: &str = include_str!("secret.py");
 
@@ -28,7 +27,7 @@ pub(super) enum Use {
 
 impl Use {
     /// Requests with the secret, which its host gets and another one does not.
-    fn kinds(self) -> &'static [&'static str] {
+    pub(super) fn kinds(self) -> &'static [&'static str] {
         match self {
             Self::Header => &["header"],
             Self::Everywhere => &["header", "basic", "query", "form", "json"],
@@ -78,7 +77,7 @@ impl Use {
 }
 
 /// The program's words for requests to a host.
-fn targets(kinds: &[&str], name: &str, marker: &str) -> Vec<String> {
+pub(super) fn targets(kinds: &[&str], name: &str, marker: &str) -> Vec<String> {
     let target = |kind| format!("{kind}={name}={marker}");
     kinds.iter().map(target).collect()
 }
@@ -96,7 +95,7 @@ pub(super) fn with_secret() -> SandboxSetup {
 }
 
 /// A name that the suite's name server knows, and whose host gets the secret.
-fn owner() -> String {
+pub(super) fn owner() -> String {
     format!("owner.{OPEN}")
 }
 
@@ -158,7 +157,7 @@ pub(super) async fn arrives_at_its_host(
 }
 
 /// Host control: the host's Python sends the secret. Returns what arrives.
-async fn host_sends(
+pub(super) async fn host_sends(
     context: &mut ProbeContext,
     kind: Use,
     value: &str,
@@ -186,89 +185,17 @@ fn arguments(targets: &[String]) -> Vec<String> {
     [&first[..], targets].concat()
 }
 
-fn sending(targets: &[String]) -> ExecRequest {
+pub(super) fn sending(targets: &[String]) -> ExecRequest {
     ExecRequest::new("python3").args(arguments(targets))
 }
 
-pub(super) async fn ends_with_its_execution(context: &mut ProbeContext) -> Result<(), ProbeError> {
-    crate::name_server::started()?;
-    let token = context.token().to_owned();
-    let value = format!("secret-{}", random_name());
-    let host = format!("{token}-host.");
-    host_sends(context, Use::Header, &value, &host).await;
-    if !offered(context).await {
-        return Ok(());
-    }
-    context.allow_control(&Call::new(["alive"])).await;
-    let marker = |word: &str| format!("{token}-{word}.");
-    let owned = context
-        .with_sandbox(async |sandbox| {
-            used_again(
-                sandbox.handle(),
-                &value,
-                [marker("own"), marker("own-later")],
-            )
-            .await
-        })
-        .await;
-    let owned = if_offered(context, owned);
-    let deviation = match owned {
-        Ok(None) => {
-            in_detached(context, LIFETIME, async |_sandbox, name, client| {
-                let markers = [marker("other"), marker("other-later")];
-                let later = client.get(name).await?;
-                Ok(used_again(&later, &value, markers).await?)
-            })
-            .await?
-        }
-        other => other,
-    };
-    context.record_attack(behavior("send the text again", deviation));
-    context.no_host_effect("the attack itself reads what arrives");
-    Ok(())
-}
-
-/// Uses the secret in one execution, and the text that it had for it in a second one.
-async fn used_again(
-    sandbox: &SandboxHandle,
-    value: &str,
-    [first, later]: [String; 2],
-) -> Deviation {
-    let target = |marker: &str| targets(Use::Header.kinds(), &owner(), marker);
-    let hosts = [format!("{}:{}", owner(), EgressServer::get().secure)];
-    let request = sending(&target(&first)).secret_for(SECRET, value, hosts);
-    let result = sandbox.exec(&request).await?;
-    let printed = result.stdout_text();
-    let Some(text) = printed.lines().nth(1).filter(|_| result.success()) else {
-        return Ok(Some(format!("{}: {}", result.outcome, result.output())));
-    };
-    if arrived(&first) != [with_authorization(value)] {
-        return Ok(Some("the secret does not arrive".to_owned()));
-    }
-    let again = sending(&target(&later)).env(SECRET, text);
-    let result = sandbox.exec(&again).await?;
-    let arrived = arrived(&later);
-    // It is a text like any other now, which the host passes on.
-    Ok(if arrived.iter().any(|message| message.contains(value)) {
-        Some("it still stands for the secret".to_owned())
-    } else if !result.success() || arrived != [with_authorization(text)] {
-        Some(format!(
-            "{}: {}; {arrived:?}",
-            result.outcome,
-            result.output()
-        ))
-    } else {
-        None
-    })
-}
-
 /// What [`arrived`] returns for a request of [`Use::Header`].
-fn with_authorization(value: &str) -> String {
+pub(super) fn with_authorization(value: &str) -> String {
     format!("GET / HTTP/1.1 {value} ")
 }
 
 /// The first lines of the messages with this marker, their `Authorization` headers and their bodies.
-fn arrived(marker: &str) -> Vec<String> {
+pub(super) fn arrived(marker: &str) -> Vec<String> {
     let messages = EgressServer::messages(marker);
     let messages = messages.iter().map(|message| {
         let (head, body) = message.split_once("\r\n\r\n").unwrap_or((message, ""));
