@@ -16,6 +16,7 @@ mod messages;
 mod names;
 mod narrowed;
 mod own_addresses;
+mod own_ports;
 mod records;
 mod redirected;
 mod reported;
@@ -212,6 +213,14 @@ pub static PROBES: &[Probe] = &[
             let attack = Attempted::to(server.of_another);
             Box::pin(connect(context, Attempted::to(server.open), attack))
         },
+    )
+    .setup(|_| with_rules()),
+    Probe::behavior(
+        "egress::own_ports",
+        EGRESS,
+        "listens on ports of a name that it uses, and connects to its own loopback by a name that has a \
+         rule",
+        |context| Box::pin(own_ports::run(context)),
     )
     .setup(|_| with_rules()),
     Probe::isolation(
