@@ -19,6 +19,7 @@ mod own_addresses;
 mod own_ports;
 mod records;
 mod redirected;
+mod refused_secrets;
 mod reported;
 mod revoked;
 mod secrets;
@@ -312,6 +313,13 @@ pub static PROBES: &[Probe] = &[
         |context| Box::pin(earlier_secrets::run(context)),
     )
     .version(2)
+    .setup(|_| secrets::with_secret()),
+    Probe::behavior(
+        "egress::refused_secrets",
+        EGRESS,
+        "executes with secrets for no host, for a host without a rule, and with other characters",
+        |context| Box::pin(refused_secrets::run(context)),
+    )
     .setup(|_| secrets::with_secret()),
     Probe::behavior(
         "egress::secret_for_signatures",
