@@ -1,6 +1,8 @@
 //! The text that stands for a secret, after its execution.
 
-use sandbox_core::SandboxHandle;
+use std::time::Duration;
+
+use sandbox_core::{ExecRequest, SandboxHandle, Stdin};
 
 use super::offered;
 use super::secrets::{
@@ -24,8 +26,16 @@ pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
     let marker = |word: &str| format!("{token}-{word}.");
     let owned = context
         .with_sandbox(async |sandbox| {
+            let handle = sandbox.handle();
             let markers = [marker("own"), marker("own-later")];
-            used_again(sandbox.handle(), &value, markers).await
+            let mut wrong = used_again(handle, &value, markers).await?;
+            for end in [End::Killed, End::Dropped] {
+                if wrong.is_none() {
+                    let marker = marker(&format!("{end:?}"));
+                    wrong = used_after(handle, &value, end, &marker).await?;
+                }
+            }
+            Ok(wrong)
         })
         .await;
     let owned = if_offered(context, owned);
@@ -77,4 +87,62 @@ async fn used_again(
     } else {
         None
     })
+}
+
+/// Ends an execution with the secret before its program ends, and returns the text that the program
+/// had for it.
+async fn text_of_ended(
+    sandbox: &SandboxHandle,
+    value: &str,
+    end: End,
+) -> sandbox_core::Result<String> {
+    let hosts = [format!("{}:{}", owner(), EgressServer::get().secure)];
+    let path = format!("/tmp/{}", random_name());
+    let script = format!("echo -n ${SECRET} > {path}.new; mv {path}.new {path}; exec sleep 60");
+    let request = ExecRequest::shell(script).secret_for(SECRET, value, hosts);
+    let mut execution = sandbox.start(&request, Stdin::Null).await?;
+    let mut text = Vec::new();
+    for _ in 0..250 {
+        text = sandbox.read(&path).await.unwrap_or_default();
+        if !text.is_empty() {
+            break;
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    match end {
+        End::Killed => {
+            execution.kill().await;
+            execution.wait().await?;
+        }
+        End::Dropped => drop(execution),
+    }
+    sandbox.remove(&path).await?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+/// The pause between two looks for a file.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// How an execution ends before its program.
+#[derive(Debug, Clone, Copy)]
+enum End {
+    Killed,
+    Dropped,
+}
+
+/// Sends the text of an ended execution in a later one.
+async fn used_after(sandbox: &SandboxHandle, value: &str, end: End, marker: &str) -> Deviation {
+    let text = text_of_ended(sandbox, value, end).await?;
+    if text.is_empty() || text.contains(value) {
+        return Ok(Some(format!(
+            "{end:?}: the program has no text for the secret"
+        )));
+    }
+    let requests = targets(Use::Header.kinds(), &owner(), marker);
+    let result = sandbox
+        .exec(&sending(&requests).env(SECRET, &*text))
+        .await?;
+    let arrived = arrived(marker);
+    let is_right = result.success() && arrived == [with_authorization(&text)];
+    Ok((!is_right).then(|| format!("{end:?}: {}; {arrived:?}", result.outcome)))
 }

@@ -308,11 +308,11 @@ pub static PROBES: &[Probe] = &[
     Probe::behavior(
         "egress::secret_of_earlier",
         EGRESS,
-        "keeps the text that stands for a secret, and sends it after the end of its execution, also \
-         as a second client",
+        "keeps the text that stands for a secret, and sends it after its execution has ended, was \
+         killed or dropped, also as a second client",
         |context| Box::pin(earlier_secrets::run(context)),
     )
-    .version(2)
+    .version(3)
     .setup(|_| secrets::with_secret()),
     Probe::behavior(
         "egress::refused_secrets",
