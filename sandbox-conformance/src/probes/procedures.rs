@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use sandbox_core::{ErrorKind, MountSource, SandboxHandle};
+use sandbox_core::{ErrorKind, MountSource, SandboxClient, SandboxHandle, SandboxSpec};
 
 use crate::context::ProbeContext;
 use crate::evidence::{Attempt, Step};
@@ -159,6 +159,25 @@ pub async fn plain_feature(
     context.host_control(&Call::new(["alive"])).await?;
     feature(context, action, async |sandbox| act(sandbox.handle()).await).await;
     context.no_host_effect("the attack is on the sandbox alone");
+    Ok(())
+}
+
+/// A feature of a client, which makes sandboxes with the attacked sandbox's policy and specification,
+/// and removes them.
+pub async fn client_feature(
+    context: &mut ProbeContext,
+    action: &str,
+    act: impl AsyncFnOnce(SandboxClient, SandboxSpec) -> Deviation,
+) -> Result<(), ProbeError> {
+    context.host_control(&Call::new(["alive"])).await?;
+    context.allow_control(&Call::new(["alive"])).await;
+    let acted = match context.client_and_spec().await {
+        Ok((client, spec)) => Ok(act(client, spec).await),
+        Err(declined) => Err(declined),
+    };
+    let deviation = if_offered(context, acted);
+    context.record_attack(behavior(action, deviation));
+    context.no_host_effect("the attack is on the client's own sandboxes");
     Ok(())
 }
 

@@ -34,6 +34,13 @@ pub static PROBES: &[Probe] = &[
         |context| Box::pin(behaves(context, "claim one of two", places::ended)),
     ),
     Probe::behavior(
+        "pools::max_age",
+        POOLS,
+        "lets a sandbox wait for longer than it may, and claims the one in its place",
+        |context| Box::pin(behaves(context, "wait in a pool", places::max_age)),
+    )
+    .waits(),
+    Probe::behavior(
         "pools::places",
         POOLS,
         "claims more sandboxes than may exist, with each answer that a pool can give",
@@ -56,27 +63,34 @@ struct Template {
 
 impl Template {
     async fn of(context: &mut ProbeContext) -> Result<Self, Attempt> {
-        let (client, mut spec) = context.client_and_spec().await?;
+        let (client, spec) = context.client_and_spec().await?;
+        Ok(Self::new(client, spec, context.token()))
+    }
+
+    fn new(client: SandboxClient, mut spec: SandboxSpec, token: &str) -> Self {
         // Pools give each sandbox a name that begins with this one.
         spec.name = unique_name("conformance-pool");
-        Ok(Self {
+        Self {
             client,
             spec,
-            token: context.token().to_owned(),
-        })
+            token: token.to_owned(),
+        }
     }
 
     fn pool(&self, settings: PoolSettings) -> sandbox_core::Result<SandboxPool> {
         SandboxPool::new(&self.client, &self.spec, settings)
     }
 
-    /// A claim. While its pod fits on no node, tries again: pods of other probes end.
+    /// A claim. While its pod fits on no node, tries again: pods of other probes end. So it does
+    /// where a start takes longer than a claim waits.
     async fn claim(&self, pool: &SandboxPool) -> sandbox_core::Result<PooledSandbox> {
         let deadline = Instant::now() + BUILD_LIMIT;
         loop {
             match pool.claim().await {
                 Err(error)
-                    if error.to_string().contains(UNSCHEDULABLE) && Instant::now() < deadline =>
+                    if (error.to_string().contains(UNSCHEDULABLE)
+                        || pool.status().starting > 0)
+                        && Instant::now() < deadline =>
                 {
                     tokio::time::sleep(PAUSE).await;
                 }
@@ -100,16 +114,11 @@ async fn behaves(
     action: &str,
     act: impl AsyncFnOnce(&Template) -> Deviation,
 ) -> Result<(), ProbeError> {
-    context.host_control(&Call::new(["alive"])).await?;
-    context.allow_control(&Call::new(["alive"])).await;
-    let acted = match Template::of(context).await {
-        Ok(template) => Ok(act(&template).await),
-        Err(declined) => Err(declined),
-    };
-    let deviation = if_offered(context, acted);
-    context.record_attack(behavior(action, deviation));
-    context.no_host_effect("the attack is on the pool's own sandboxes");
-    Ok(())
+    let token = context.token().to_owned();
+    client_feature(context, action, async |client, spec| {
+        act(&Template::new(client, spec, &token)).await
+    })
+    .await
 }
 
 async fn confined(context: &mut ProbeContext) -> Result<(), ProbeError> {

@@ -40,6 +40,39 @@ pub(super) async fn ended(template: &Template) -> Deviation {
     Ok(deviation)
 }
 
+/// How long a sandbox waits.
+const AGE: Duration = Duration::from_secs(2);
+
+/// Lets a sandbox wait for too long. Another one takes its place.
+pub(super) async fn max_age(template: &Template) -> Deviation {
+    let pool = template.pool(PoolSettings::new(1).max_age(AGE))?;
+    pool.filled().await?;
+    let old = template.names().await?;
+    let end = Instant::now() + AGE + LATE;
+    let is_old = |name: &String| old.contains(name);
+    let mut names = old.clone();
+    while names.is_empty() || names.iter().any(is_old) {
+        if Instant::now() >= end {
+            pool.close().await?;
+            return Ok(Some(format!("{names:?} after {:?}, not new", AGE + LATE)));
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        names = template.names().await?;
+    }
+    let claim = template.claim(&pool).await?;
+    let answer = claim.sandbox().exec(&ExecRequest::shell("true")).await;
+    let name = claim.sandbox().name().to_owned();
+    claim.end().await?;
+    pool.close().await?;
+    // Closing a pool waits for the end of what it had.
+    let left = template.names().await?;
+    let is_right = answer.as_ref().is_ok_and(|result| result.success())
+        && !is_old(&name)
+        && old.len() == 1
+        && left.is_empty();
+    Ok((!is_right).then(|| format!("{name} after {old:?}: {answer:?}, left: {left:?}")))
+}
+
 /// Claims two of one sandbox, with each answer.
 pub(super) async fn exhausted(template: &Template) -> Deviation {
     for exhausted in [Exhausted::Fail, Exhausted::Wait(WAIT), Exhausted::Temporary] {
