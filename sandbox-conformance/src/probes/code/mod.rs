@@ -1,9 +1,13 @@
 //! Code of a language: what is checked before it runs, and when it is compiled again.
 
-use sandbox_core::{Error, ErrorKind, SandboxHandle};
+use sandbox_core::{Error, ErrorKind, SandboxHandle, registry};
 use sandbox_lang::{CodeCheck, CodeRequest, CodeResult, Compilation, Language, RunCode as _, Step};
 
 use crate::probes::prelude::*;
+
+mod languages;
+mod once;
+mod requests;
 
 /// The probes of this area.
 pub static PROBES: &[Probe] = &[
@@ -18,6 +22,30 @@ pub static PROBES: &[Probe] = &[
         EXEC,
         "compiles code again after a change of the code or of a file beside it, and not without one",
         |context| Box::pin(plain_feature(context, "compile code", compiled)),
+    )
+    .version(2),
+    Probe::behavior(
+        "code::languages",
+        EXEC,
+        "runs code with an argument and standard input in each language that the sandbox has",
+        |context| Box::pin(plain_feature(context, "run code", languages::run)),
+    ),
+    Probe::behavior(
+        "code::once",
+        EXEC,
+        "runs code in sandboxes of its own with two time limits, beyond one, and with an error",
+        |context| Box::pin(once::run(context)),
+    )
+    .setup(once::exporting),
+    Probe::behavior(
+        "code::requests",
+        EXEC,
+        "runs code with each part of a request, and with parts that there are not",
+        |context| {
+            let folder = context.inside("code");
+            let act = async move |sandbox: &SandboxHandle| requests::run(sandbox, &folder).await;
+            Box::pin(plain_feature(context, "request code", act))
+        },
     ),
 ];
 
@@ -64,6 +92,11 @@ fn language() -> Language {
     Language::new("joined", "joined", Step::compiled()).compile(compile)
 }
 
+/// Whether programs are kept. Without isolation, other users could replace them.
+fn keeps_programs(sandbox: &SandboxHandle) -> bool {
+    registry::tier(sandbox.tier()).map_or(true, |tier| tier.applies_policy)
+}
+
 async fn compiled(sandbox: &SandboxHandle) -> Deviation {
     let steps = [
         ("one", "echo part", "one\npart\n", false),
@@ -81,7 +114,7 @@ async fn compiled(sandbox: &SandboxHandle) -> Deviation {
                 compilation,
             } => {
                 let cached = matches!(compilation, Compilation::Cached);
-                result.stdout_text() == wanted && cached == is_cached
+                result.stdout_text() == wanted && cached == (is_cached && keeps_programs(sandbox))
             }
             _ => false,
         };
