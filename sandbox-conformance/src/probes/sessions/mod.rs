@@ -3,13 +3,15 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use sandbox_core::SandboxHandle;
+use sandbox_core::{ErrorKind, SandboxHandle};
 use sandbox_lang::{CellOutcome, CellRequest, CellResult, Session, SessionRequest, SessionState};
-use sandbox_lang::{Lost, Sessions as _};
+use sandbox_lang::{LanguageChoice, Lost, Sessions as _};
 
 use crate::probes::prelude::*;
 
 mod between;
+mod branches;
+mod limits;
 mod pool;
 
 /// The probes of this area.
@@ -31,9 +33,11 @@ pub static PROBES: &[Probe] = &[
     Probe::behavior(
         "sessions::branch",
         SESSIONS,
-        "changes a variable in a branch of a session, and expects it unchanged in the session",
-        |context| Box::pin(behaves(context, "branch a session", branch)),
-    ),
+        "changes a variable in a branch of a session, and expects it unchanged in the session; \
+         exceeds a limit in the branch, and closes the session",
+        |context| Box::pin(behaves(context, "branch a session", branches::run)),
+    )
+    .version(2),
     Probe::behavior(
         "sessions::channel",
         SESSIONS,
@@ -62,10 +66,13 @@ pub static PROBES: &[Probe] = &[
     Probe::behavior(
         "sessions::dropped_cell",
         SESSIONS,
-        "drops a cell that cannot be interrupted, and expects the next one to be told what is lost",
+        "drops cells that can be interrupted, that have not begun and that cannot be interrupted, \
+         and expects the next one soon, with what is kept or lost",
         |context| Box::pin(behaves(context, "drop a cell", between::dropped_cell)),
     )
-    .waits(),
+    .version(2)
+    .waits()
+    .setup(own),
     Probe::isolation(
         "sessions::pool",
         FILESYSTEM_READ_ROOTS,
@@ -79,6 +86,13 @@ pub static PROBES: &[Probe] = &[
         "asks for more time for a cell than its session has",
         |context| Box::pin(behaves(context, "ask for more time", lower_limits)),
     ),
+    Probe::behavior(
+        "sessions::output_limits",
+        SESSIONS,
+        "asks for less and for more output of cells than the policy keeps, also in forks and branches",
+        |context| Box::pin(behaves(context, "write too much", limits::output_limits)),
+    )
+    .setup(limits::capped),
     Probe::behavior(
         "sessions::pool_lifetime",
         SESSIONS,
@@ -98,6 +112,7 @@ pub static PROBES: &[Probe] = &[
             ))
         },
     )
+    .version(2)
     .waits(),
     Probe::behavior(
         "sessions::state",
@@ -121,6 +136,48 @@ pub static PROBES: &[Probe] = &[
     .version(2)
     .waits(),
 ];
+
+/// The languages of sessions that begin quickly. Each sandbox has the first two.
+const LANGUAGES: [&str; 3] = ["python", "shell", "javascript"];
+
+/// Starts a session. `None` if the sandbox lacks a language that it may lack.
+async fn start(
+    sandbox: &SandboxHandle,
+    request: SessionRequest,
+) -> sandbox_core::Result<Option<Session>> {
+    let may_lack = match &request.language {
+        LanguageChoice::Named(name) => !LANGUAGES[..2].contains(&name.as_str()),
+        LanguageChoice::Given(_) => false,
+    };
+    // The second one is of a version that is too old.
+    let lacks = [ErrorKind::ProgramNotFound, ErrorKind::LanguageNotSupported];
+    match sandbox.session(request).await {
+        Err(error) if may_lack && lacks.contains(&error.kind()) => Ok(None),
+        started => started.map(Some),
+    }
+}
+
+/// Runs `act` with a session, and closes it. `None` as for [`start`].
+async fn with_session<T>(
+    sandbox: &SandboxHandle,
+    request: SessionRequest,
+    act: impl AsyncFnOnce(&Session) -> sandbox_core::Result<T>,
+) -> sandbox_core::Result<Option<T>> {
+    let Some(session) = start(sandbox, request).await? else {
+        return Ok(None);
+    };
+    let acted = act(&session).await;
+    match session.close().await {
+        // It has ended by itself.
+        Err(error) if error.kind() == ErrorKind::SessionEnded => acted.map(Some),
+        closed => acted.and_then(|acted| closed.map(|()| Some(acted))),
+    }
+}
+
+/// A sandbox of its own, for a probe that would keep others waiting.
+fn own(_: &HostFixture) -> SandboxSetup {
+    SandboxSetup::default().fresh()
+}
 
 /// Host control: the host has the interpreter.
 async fn host_runs(context: &mut ProbeContext, code: &str, wanted: &str) {
@@ -153,7 +210,7 @@ async fn python(sandbox: &SandboxHandle) -> sandbox_core::Result<Session> {
 }
 
 /// The value of the last expression, or what else happened.
-async fn value(session: &Session, code: &str) -> sandbox_core::Result<String> {
+pub(super) async fn value(session: &Session, code: &str) -> sandbox_core::Result<String> {
     let cell = session.run(code).await?;
     let shown = cell
         .result
@@ -284,18 +341,6 @@ async fn channel(sandbox: &SandboxHandle) -> Deviation {
     Ok(first([
         ("whether the cell has a channel", own, "True"),
         ("descriptors of a child", child, "'4'"),
-    ]))
-}
-
-async fn branch(sandbox: &SandboxHandle) -> Deviation {
-    let session = python(sandbox).await?;
-    session.run("number = [1]").await?;
-    let branch = session.branch().await?;
-    let inherited = value(&branch, "number.append(2)\nnumber").await?;
-    let unchanged = value(&session, "number").await?;
-    Ok(first([
-        ("the branch", inherited, "[1, 2]"),
-        ("the session", unchanged, "[1]"),
     ]))
 }
 
