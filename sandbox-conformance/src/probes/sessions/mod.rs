@@ -11,6 +11,8 @@ use crate::probes::prelude::*;
 
 mod between;
 mod branches;
+mod ends;
+mod later;
 mod limits;
 mod pool;
 
@@ -45,6 +47,20 @@ pub static PROBES: &[Probe] = &[
         |context| Box::pin(behaves(context, "list a child's descriptors", channel)),
     ),
     Probe::behavior(
+        "sessions::closed",
+        SESSIONS,
+        "closes and drops sessions in whose interpreters something runs at the exit, also without \
+         an end, and looks for what it leaves and for processes",
+        |context| {
+            let folder = context.inside("closed");
+            Box::pin(behaves(context, "close sessions", async move |sandbox| {
+                ends::closed(sandbox, &folder).await
+            }))
+        },
+    )
+    .waits()
+    .setup(own),
+    Probe::behavior(
         "sessions::closed_descriptors",
         SESSIONS,
         "closes every descriptor in a cell, and expects to be told that the state is lost",
@@ -73,6 +89,19 @@ pub static PROBES: &[Probe] = &[
     .version(2)
     .waits()
     .setup(own),
+    Probe::behavior(
+        "sessions::idle_timeout",
+        SESSIONS,
+        "runs a cell that is longer than the session may wait for one, and then waits",
+        |context| {
+            let beat = context.inside("idle");
+            Box::pin(behaves(context, "wait with a cell", async move |sandbox| {
+                ends::idle(sandbox, &beat).await
+            }))
+        },
+    )
+    .waits()
+    .setup(own),
     Probe::isolation(
         "sessions::pool",
         FILESYSTEM_READ_ROOTS,
@@ -86,6 +115,14 @@ pub static PROBES: &[Probe] = &[
         "asks for more time for a cell than its session has",
         |context| Box::pin(behaves(context, "ask for more time", lower_limits)),
     ),
+    Probe::behavior(
+        "sessions::later_client",
+        SESSIONS,
+        "runs cells of a later client with a stricter policy in a detached sandbox, and drops its \
+         handle",
+        |context| Box::pin(later::run(context)),
+    )
+    .waits(),
     Probe::behavior(
         "sessions::output_limits",
         SESSIONS,
