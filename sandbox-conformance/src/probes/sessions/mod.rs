@@ -12,9 +12,12 @@ use crate::probes::prelude::*;
 mod between;
 mod branches;
 mod ends;
+mod languages;
 mod later;
 mod limits;
 mod pool;
+mod refused;
+mod values;
 
 /// The probes of this area.
 pub static PROBES: &[Probe] = &[
@@ -102,6 +105,13 @@ pub static PROBES: &[Probe] = &[
     )
     .waits()
     .setup(own),
+    Probe::behavior(
+        "sessions::languages",
+        SESSIONS,
+        "runs cells of a shell, JavaScript and R that use what earlier ones left, read input, fail \
+         and end the interpreter",
+        |context| Box::pin(behaves(context, "run cells of each language", languages::run)),
+    ),
     Probe::isolation(
         "sessions::pool",
         FILESYSTEM_READ_ROOTS,
@@ -138,6 +148,12 @@ pub static PROBES: &[Probe] = &[
     )
     .waits(),
     Probe::behavior(
+        "sessions::refused",
+        SESSIONS,
+        "asks for sessions and cells that there are not, and runs cells afterwards",
+        |context| Box::pin(behaves(context, "ask for what there is not", refused::run)),
+    ),
+    Probe::behavior(
         "sessions::session_timeout",
         SESSIONS,
         "runs a cell of 30 s in a session that may exist for 2 s",
@@ -172,6 +188,18 @@ pub static PROBES: &[Probe] = &[
     )
     .version(2)
     .waits(),
+    Probe::behavior(
+        "sessions::values",
+        SESSIONS,
+        "compares what cells and forks of Python show with what they made, and each interpreter with \
+         what the session was asked for",
+        |context| {
+            let file = context.inside("value");
+            Box::pin(behaves(context, "show values", async move |sandbox| {
+                values::values(sandbox, &file).await
+            }))
+        },
+    ),
 ];
 
 /// The languages of sessions that begin quickly. Each sandbox has the first two.
