@@ -141,6 +141,13 @@ pub static PROBES: &[Probe] = &[
     )
     .setup(limits::capped),
     Probe::behavior(
+        "sessions::pool_idle",
+        SESSIONS,
+        "claims a session of a pool that ended while it waited, and fills a pool that cannot start any",
+        |context| Box::pin(pool::idle(context)),
+    )
+    .waits(),
+    Probe::behavior(
         "sessions::pool_lifetime",
         SESSIONS,
         "claims one sandbox more than a pool may have, and keeps both claims beyond their lifetime",

@@ -85,17 +85,44 @@ const LIFETIME: Duration = Duration::from_secs(2);
 const LATE: Duration = Duration::from_secs(20);
 
 pub(super) async fn lifetime(context: &mut ProbeContext) -> Result<(), ProbeError> {
-    context.host_control(&Call::new(["alive"])).await?;
-    context.allow_control(&Call::new(["alive"])).await;
-    let deviation = match context.client_and_spec().await {
-        Err(declined) => Err(declined),
-        Ok((client, spec)) => kept(&client, &spec)
-            .await
-            .map_err(|error| Attempt::unclear(error.to_string())),
-    };
-    context.record_attack(behavior("keep two claims", deviation));
-    context.no_host_effect("the attack asks the claimed sandboxes");
-    Ok(())
+    client_feature(context, "keep two claims", async |client, spec| {
+        kept(&client, &spec).await
+    })
+    .await
+}
+
+/// How long a session of a pool waits for a cell.
+const IDLE: Duration = Duration::from_secs(2);
+
+pub(super) async fn idle(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let action = "claim a session that has ended";
+    client_feature(context, action, async |client, spec| {
+        ended(&client, &spec).await
+    })
+    .await
+}
+
+/// Claims from a pool whose session has ended in its sandbox, and fills one without any session.
+async fn ended(client: &SandboxClient, spec: &SandboxSpec) -> Deviation {
+    let request = SessionRequest::new("python").idle_timeout(IDLE);
+    let pool = SessionPool::new(client, spec, &request, PoolSettings::new(1))?;
+    pool.filled().await?;
+    let ready = pool.status().ready;
+    tokio::time::sleep(IDLE + Duration::from_millis(500)).await;
+    let claimed = claim(&pool).await?;
+    let cell = claimed.session().run("6 * 7").await;
+    claimed.end().await?;
+    pool.close().await?;
+    if ready != 1 || !cell.as_ref().is_ok_and(|cell| cell.success()) {
+        return Ok(Some(format!("of {ready} sessions: {cell:?}")));
+    }
+    let request = SessionRequest::new("python").preload(["no_such_module"]);
+    let pool = SessionPool::new(client, spec, &request, PoolSettings::new(1))?;
+    let filled = pool.filled().await;
+    let failed = pool.status().failed.unwrap_or_default();
+    pool.close().await?;
+    let is_told = filled.is_err() && failed.contains("no_such_module");
+    Ok((!is_told).then(|| format!("a pool without sessions: {filled:?}, {failed}")))
 }
 
 /// The second claim is beyond the pool's size.
