@@ -27,22 +27,44 @@ pub(crate) fn package_folder() -> PathBuf {
     Path::new(PARENT).join(name_with_pid(host_leftovers::FIXTURE, "packages"))
 }
 
-/// The environment variables by which installers find the suite's package and nothing else.
+/// The environment variables by which installers find the suite's package and nothing else. Which
+/// folder has it is in a file, which can change while this process runs: see [`use_wheels`].
 #[must_use]
 pub fn package_variables() -> [(&'static str, PathBuf); 4] {
     let folder = package_folder();
     [
-        ("PIP_CONFIG_FILE", "/dev/null".into()),
+        ("PIP_CONFIG_FILE", folder.join("pip.conf")),
         ("PIP_NO_INDEX", "1".into()),
-        ("PIP_FIND_LINKS", folder.join("wheels")),
+        // That of the caller would win over the file.
+        ("PIP_FIND_LINKS", PathBuf::new()),
         ("XDG_CACHE_HOME", folder.join("cache")),
     ]
 }
 
+/// The folder of the suite's packages.
+pub(crate) fn wheels() -> PathBuf {
+    package_folder().join("wheels")
+}
+
+/// Lets installers find the packages of this folder alone.
+///
+/// # Errors
+///
+/// If the file cannot be written.
+pub(crate) fn use_wheels(folder: &Path) -> std::io::Result<()> {
+    // A section of the machine's file could win over the first one.
+    let text = ["global", "install"]
+        .map(|section| format!("[{section}]\nfind-links = {}\n", folder.display()));
+    // The file appears with its content: other probes' programs read it, too.
+    let file = package_folder().join("pip.conf");
+    let new = file.with_extension("new");
+    fs::write(&new, text.concat())?;
+    fs::rename(&new, &file)
+}
+
 /// The archive of the package that only exists as a source.
 pub(crate) fn package_source() -> PathBuf {
-    let name = format!("{}-1.0.zip", wheel::SOURCE);
-    package_folder().join("wheels").join(name)
+    wheels().join(format!("{}-1.0.zip", wheel::SOURCE))
 }
 
 /// The host fixture of one run. Dropping it removes all files.
@@ -67,9 +89,10 @@ impl Packages {
         let mut count = FIXTURES_WITH_PACKAGES
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let wheels = package_folder().join("wheels");
+        let wheels = wheels();
         make_folder(&package_folder())?;
         make_folder(&wheels)?;
+        use_wheels(&wheels)?;
         wheel::write(&wheels, &package_token())?;
         wheel::write_source(&wheels)?;
         certificate::write()?;

@@ -2,14 +2,18 @@
 
 use std::path::Path;
 
-use sandbox_core::ErrorKind;
+use sandbox_core::{ErrorKind, OneShot, SandboxClient, SandboxSpec};
+use sandbox_lang::{CodeRequest, RunCodeOnce as _, SessionRequest, Sessions as _};
 use tokio::sync::OnceCell;
 
 use crate::context::ProbeContext;
+use crate::pool::ProbeSandbox;
 use crate::probes::prelude::*;
 use crate::wheel;
 
+mod live;
 mod poison;
+mod registries;
 
 use poison::WriteAccess;
 
@@ -48,18 +52,37 @@ pub static PROBES: &[Probe] = &[
     )
     .setup(with_package),
     Probe::behavior(
-        "packages::installed",
+        "packages::hashes",
         PACKAGES,
-        "imports a package that the policy names",
-        |context| Box::pin(installed(context)),
+        "requests a package with a hash that its file does not have",
+        |context| Box::pin(registries::hashes(context)),
     )
     .setup(with_package),
     Probe::behavior(
+        "packages::installed",
+        PACKAGES,
+        "imports a package that the policy names: in a program, in a session from its start, and in \
+         code that names it as its library",
+        |context| Box::pin(installed(context)),
+    )
+    .version(2)
+    .setup(with_package),
+    Probe::behavior(
+        "packages::live",
+        PACKAGES,
+        "installs a package into a running sandbox, and imports it in a session that began before, in \
+         new code and in another program",
+        |context| Box::pin(live::run(context)),
+    )
+    .setup(live::allowing),
+    Probe::behavior(
         "packages::missing",
         PACKAGES,
-        "requests a package that does not exist, and expects a typed error",
+        "requests a package that does not exist, and expects a typed error, and the same one at \
+         once if it is requested again",
         |context| Box::pin(missing(context)),
     )
+    .version(2)
     .setup(with_package),
     // An installation may use the network. Code that runs afterwards may not.
     Probe::isolation(
@@ -81,6 +104,14 @@ pub static PROBES: &[Probe] = &[
     .version(2)
     .setup(with_package),
     Probe::behavior(
+        "packages::other_registry",
+        PACKAGES,
+        "imports a package after the host's installer found another one of its name and version, in \
+         another folder and in the same one",
+        |context| Box::pin(registries::other(context)),
+    )
+    .setup(with_package),
+    Probe::behavior(
         "packages::read_only",
         PACKAGES,
         "overwrites a module of a package that the policy names",
@@ -99,6 +130,8 @@ fn pip(command: &str) -> tokio::process::Command {
     let mut pip = tokio::process::Command::new("/usr/bin/python3");
     pip.args(["-m", "pip", command, "--quiet", "--no-deps"]);
     pip.args(["--disable-pip-version-check", "--no-cache-dir"]);
+    pip.env("PIP_CONFIG_FILE", "/dev/null");
+    pip.env("PIP_FIND_LINKS", crate::host_fixture::wheels());
     pip
 }
 
@@ -137,21 +170,98 @@ async fn installed(context: &mut ProbeContext) -> Result<(), ProbeError> {
         .with_sandbox(async |sandbox| {
             let request = sandbox_core::ExecRequest::new("python3").args(["-c", &code]);
             match sandbox.handle().exec(&request).await {
-                Ok(result) if result.stdout_text() == wanted => None,
+                Ok(result) if result.stdout_text() == wanted => in_session(sandbox, &code).await,
                 Ok(result) => Some(format!("{}: {}", result.outcome, result.stderr_text())),
                 Err(error) => Some(error.to_string()),
             }
         })
         .await;
+    let deviation = match deviation {
+        Ok(None) => match context.client_and_spec().await {
+            Ok((client, spec)) => Ok(as_library(&client, spec, &code, &wanted).await),
+            Err(declined) => Err(declined),
+        },
+        other => other,
+    };
     context.record_attack(behavior("import the package", deviation));
     context.no_host_effect("an import does not affect the host");
     Ok(())
 }
 
+/// Imports the package in a session that has imported it before its first cell.
+async fn in_session(sandbox: &ProbeSandbox, code: &str) -> Option<String> {
+    let request = SessionRequest::new("python").preload([wheel::NAME]);
+    let imported = async {
+        let session = sandbox.handle().session(request).await?;
+        let loaded = format!("import sys; print('{}' in sys.modules)", wheel::NAME);
+        let cell = session.run(format!("{loaded}\n{code}")).await;
+        session.close().await?;
+        cell.map(|cell| cell.stdout.text())
+    };
+    let imported: sandbox_core::Result<String> = imported.await;
+    match imported {
+        Ok(text) if text == format!("True\n{}\n", crate::host_fixture::package_token()) => None,
+        other => Some(format!("in a session: {other:?}")),
+    }
+}
+
+/// Runs code in a sandbox of its own. The request names the package, and the specification none.
+async fn as_library(
+    client: &SandboxClient,
+    spec: SandboxSpec,
+    code: &str,
+    wanted: &str,
+) -> Option<String> {
+    let request = CodeRequest::new("python", code).library(wheel::NAME);
+    match client.run_code(request, OneShot::new(spec)).await {
+        Ok(ended)
+            if ended
+                .code
+                .ran()
+                .is_some_and(|ran| ran.stdout_text() == wanted) =>
+        {
+            None
+        }
+        other => Some(format!("as a library: {other:?}")),
+    }
+}
+
 async fn missing(context: &mut ProbeContext) -> Result<(), ProbeError> {
     pip_finds_it(context).await;
-    let missing = context.token().to_owned();
-    refused(context, missing, ErrorKind::PackageNotFound).await
+    let _cache = crate::host_fixture::with_packages().await;
+    context.allow_control(&Call::new(["alive"])).await;
+    let deviation = match context.client_and_spec().await {
+        Err(declined) => Err(declined),
+        Ok((client, spec)) => {
+            let mut policy = client.policy().clone();
+            policy.packages = vec![context.token().to_owned()];
+            missing_twice(&context.client_under(policy)?, &spec).await
+        }
+    };
+    context.record_attack(behavior("request a missing package twice", deviation));
+    context.no_host_effect("nothing is created");
+    Ok(())
+}
+
+/// Requests a package that does not exist. The second failure is told to be the first one.
+async fn missing_twice(
+    client: &SandboxClient,
+    spec: &SandboxSpec,
+) -> Result<Option<String>, Attempt> {
+    for is_remembered in [false, true] {
+        match client.create(spec).await {
+            Err(error)
+                if error.kind() == ErrorKind::PackageNotFound
+                    && error.to_string().contains("not tried again") == is_remembered => {}
+            Err(error) => return Ok(Some(error.to_string())),
+            Ok(sandbox) => {
+                let killed = sandbox.kill().await;
+                killed.map_err(|error| Attempt::unclear(error.to_string()))?;
+                return Ok(Some("a sandbox with it".to_owned()));
+            }
+        }
+    }
+    Ok(None)
 }
 
 async fn only_source(context: &mut ProbeContext) -> Result<(), ProbeError> {

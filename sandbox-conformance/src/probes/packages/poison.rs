@@ -80,7 +80,7 @@ pub(super) async fn changed_on_host(context: &mut ProbeContext) -> Result<(), Pr
 
 /// Allow control: imports the package. Returns its module on the host, or `None` if there is no
 /// sandbox, which is recorded.
-async fn installed(
+pub(super) async fn installed(
     context: &mut ProbeContext,
     cache: &Path,
 ) -> Result<Option<PathBuf>, ProbeError> {
@@ -220,7 +220,7 @@ fn folders(cache: &Path, file: &Path) -> Vec<PathBuf> {
 }
 
 /// The token of the suite's package in a sandbox, or why it cannot be imported.
-async fn imported(sandbox: &ProbeSandbox) -> String {
+pub(super) async fn imported(sandbox: &ProbeSandbox) -> String {
     let code = format!("import {0}; print({0}.token, end='')", wheel::NAME);
     let request = ExecRequest::new("python3").args(["-c", &code]);
     match sandbox.handle().exec(&request).await {
