@@ -135,6 +135,65 @@ pub(super) const CASES: &[AdmissionCase] = &[
         INVALID,
     ),
     (
+        "a package of a repository",
+        |policy, _| policy.packages = words("git+https://example.org/six"),
+        INVALID,
+    ),
+    (
+        "a package at an address",
+        |policy, _| policy.packages = words("six @ https://example.org/six.whl"),
+        INVALID,
+    ),
+    (
+        "an option of an installer",
+        |policy, _| policy.packages = words("--index-url=https://example.org"),
+        INVALID,
+    ),
+    (
+        "a package with an option",
+        |policy, _| policy.packages = words("six --pre"),
+        INVALID,
+    ),
+    (
+        "a package with a condition",
+        |policy, _| policy.packages = words("six; os_name == 'posix'"),
+        INVALID,
+    ),
+    (
+        "a package of npm with a tag",
+        |policy, _| policy.packages = words("npm:six@latest"),
+        INVALID,
+    ),
+    (
+        "a package of npm in a folder",
+        |policy, _| policy.packages = words("npm:six@file:../six"),
+        INVALID,
+    ),
+    (
+        "a hash without a version",
+        |policy, _| policy.packages = vec![format!("six#sha256:{}", "0".repeat(64))],
+        INVALID,
+    ),
+    (
+        "a short hash",
+        |policy, _| policy.packages = vec![format!("six==1#sha256:{}", "0".repeat(63))],
+        INVALID,
+    ),
+    (
+        "a package with a hash beside one without",
+        |policy, _| {
+            let hash = "0".repeat(64);
+            policy.packages = vec![format!("toml==1.0#sha256:{hash}"), "six".into()];
+        },
+        // Only a specification says which packages are installed together.
+        Some(ErrorKind::InvalidSpec),
+    ),
+    (
+        "a package of the system",
+        |policy, _| policy.packages = words("apt:six"),
+        Some(ErrorKind::LibrariesNotSupported),
+    ),
+    (
         "an image pattern with a space",
         |policy, _| policy.images = Some(words("a b")),
         INVALID,
@@ -165,6 +224,21 @@ pub(super) const CASES: &[AdmissionCase] = &[
             policy.secrets = words("_a.B-9");
             policy.artifact_export_paths = words("out/..x/*.{a,b}");
             store(policy, "9.a-B_", "/tmp/...");
+        },
+        None,
+    ),
+    (
+        "packages by name",
+        |policy, _| {
+            policy.packages = vec![
+                "requests[socks]>=2,<3".into(),
+                "pip:six".into(),
+                "npm:@scope/name@^4.1".into(),
+                "gem:rack~>3.0".into(),
+                "go:example.org/greet@v1.2".into(),
+                "cargo:serde[derive]@1".into(),
+                "cran:jsonlite==1.8.9".into(),
+            ];
         },
         None,
     ),

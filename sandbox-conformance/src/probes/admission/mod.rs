@@ -35,7 +35,8 @@ pub static PROBES: &[Probe] = &[
         "creates sandboxes under policies with one invalid field each, and plans the smallest \
          valid values",
         |context| Box::pin(run(context, invalid_policies::CASES)),
-    ),
+    )
+    .version(2),
     Probe::behavior(
         "admission::invalid_requests",
         EXEC,
