@@ -3,9 +3,9 @@
 pub use sandbox_core::{ByteSize, Cpus, Outcome};
 
 pub use super::procedures::{
-    Deviation, GONE, behavior, client_feature, control, feature, flat, found_below, if_offered,
-    kernel_call, limit, mounted, mounting, plain, plain_feature, reach, reach_address, rooted,
-    rooted_if_supported, same_call,
+    Deviation, GONE, behavior, client_feature, control, feature, fits_later, fits_until, flat,
+    found_below, if_offered, kernel_call, limit, mounted, mounting, plain, plain_feature, reach,
+    reach_address, rooted, rooted_if_supported, same_call,
 };
 pub use super::signs::{self, denied};
 pub use super::subjects::*;

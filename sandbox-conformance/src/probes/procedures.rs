@@ -1,7 +1,7 @@
 //! Procedures that many probes share.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sandbox_core::{ErrorKind, MountSource, SandboxClient, SandboxHandle, SandboxSpec};
 
@@ -9,7 +9,7 @@ use crate::context::ProbeContext;
 use crate::evidence::{Attempt, Step};
 use crate::host_fixture::HostFixture;
 use crate::listeners::Listener;
-use crate::pool::{MOUNTED, ProbeSandbox};
+use crate::pool::{BUILD_LIMIT, MOUNTED, PAUSE, ProbeSandbox, UNSCHEDULABLE};
 use crate::probe::{ProbeError, ProbeFuture, SandboxSetup};
 use crate::program::Call;
 
@@ -179,6 +179,21 @@ pub async fn client_feature(
     context.record_attack(behavior(action, deviation));
     context.no_host_effect("the attack is on the client's own sandboxes");
     Ok(())
+}
+
+/// Whether a pod fits on no node, before the deadline. Then waits: pods of other probes end.
+pub async fn fits_later<T: Sync>(made: &sandbox_core::Result<T>, deadline: Instant) -> bool {
+    let is_full = |error: &sandbox_core::Error| error.to_string().contains(UNSCHEDULABLE);
+    let may_fit = made.as_ref().is_err_and(is_full) && Instant::now() < deadline;
+    if may_fit {
+        tokio::time::sleep(PAUSE).await;
+    }
+    may_fit
+}
+
+/// When a pod must have fitted.
+pub fn fits_until() -> Instant {
+    Instant::now() + BUILD_LIMIT
 }
 
 /// As [`flat`], but what the backend does not offer has not failed: it gives the default.

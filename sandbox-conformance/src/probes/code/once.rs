@@ -5,10 +5,8 @@ use std::time::Duration;
 
 use sandbox_core::{Error, ErrorKind, OneShot, SandboxClient, SandboxSpec};
 use sandbox_lang::{CodeRequest, Language, OneShotCode, RunCodeOnce as _, Step};
-use tokio::time::Instant;
 
 use super::{Check, REFUSED};
-use crate::pool::{BUILD_LIMIT, PAUSE, UNSCHEDULABLE};
 use crate::probes::prelude::*;
 
 /// A secret that the policy allows.
@@ -67,25 +65,20 @@ struct Once<'a> {
 }
 
 impl Once<'_> {
-    /// Runs code. While its pod fits on no node, tries again: pods of other probes end.
     async fn code(
         &self,
         language: &Language,
         code: &str,
         limits: [Option<Duration>; 2],
     ) -> sandbox_core::Result<OneShotCode> {
-        let deadline = Instant::now() + BUILD_LIMIT;
+        let deadline = fits_until();
         loop {
             let mut request = CodeRequest::new(language, code).secret(SECRET, "known");
             let mut options = OneShot::new(self.spec.clone()).export_to(self.output);
             [request.timeout, options.timeout] = limits;
-            match self.client.run_code(request, options).await {
-                Err(error)
-                    if error.to_string().contains(UNSCHEDULABLE) && Instant::now() < deadline =>
-                {
-                    tokio::time::sleep(PAUSE).await;
-                }
-                done => return done,
+            let ended = self.client.run_code(request, options).await;
+            if !fits_later(&ended, deadline).await {
+                return ended;
             }
         }
     }

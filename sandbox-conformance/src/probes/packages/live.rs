@@ -38,7 +38,13 @@ pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
 }
 
 async fn live(client: &SandboxClient, spec: &SandboxSpec) -> Deviation {
-    let sandbox = LiveSandbox::create(client, spec).await?;
+    let deadline = fits_until();
+    let sandbox = loop {
+        let created = LiveSandbox::create(client, spec).await;
+        if !fits_later(&created, deadline).await {
+            break created?;
+        }
+    };
     let session = sandbox.session(SessionRequest::new("python")).await?;
     let found = installed(&sandbox, &session).await;
     session.close().await?;

@@ -212,8 +212,15 @@ async fn as_library(
     code: &str,
     wanted: &str,
 ) -> Option<String> {
-    let request = CodeRequest::new("python", code).library(wheel::NAME);
-    match client.run_code(request, OneShot::new(spec)).await {
+    let deadline = fits_until();
+    let ended = loop {
+        let request = CodeRequest::new("python", code).library(wheel::NAME);
+        let ended = client.run_code(request, OneShot::new(spec.clone())).await;
+        if !fits_later(&ended, deadline).await {
+            break ended;
+        }
+    };
+    match ended {
         Ok(ended)
             if ended
                 .code
@@ -249,7 +256,17 @@ async fn missing_twice(
     spec: &SandboxSpec,
 ) -> Result<Option<String>, Attempt> {
     for is_remembered in [false, true] {
-        match client.create(spec).await {
+        let deadline = fits_until();
+        let created = loop {
+            if !is_remembered {
+                client.clear_failed_packages();
+            }
+            let created = client.create(spec).await;
+            if !fits_later(&created, deadline).await {
+                break created;
+            }
+        };
+        match created {
             Err(error)
                 if error.kind() == ErrorKind::PackageNotFound
                     && error.to_string().contains("not tried again") == is_remembered => {}

@@ -46,7 +46,13 @@ const AGE: Duration = Duration::from_secs(2);
 /// Lets a sandbox wait for too long. Another one takes its place.
 pub(super) async fn max_age(template: &Template) -> Deviation {
     let pool = template.pool(PoolSettings::new(1).max_age(AGE))?;
-    pool.filled().await?;
+    let deadline = fits_until();
+    loop {
+        let filled = pool.filled().await;
+        if !fits_later(&filled, deadline).await {
+            break filled?;
+        }
+    }
     let old = template.names().await?;
     let end = Instant::now() + AGE + LATE;
     let is_old = |name: &String| old.contains(name);
