@@ -83,6 +83,7 @@ fn python_is_used_if_there_is_no_python3() {
             )),
         };
         let backend = FakeBackend::new(only_python);
+        let seen = backend.seen();
         let client =
             SandboxClient::with_backend(Arc::new(backend), CapabilityPolicy::new()).unwrap();
         let result = client
@@ -90,6 +91,9 @@ fn python_is_used_if_there_is_no_python3() {
             .await
             .unwrap();
         assert_eq!(result.stdout_text(), "2\n");
+        let seen = seen.lock().unwrap();
+        let argv = &seen.last().unwrap().argv;
+        assert_eq!(argv[..], [&b"python"[..], b"-c", b"print(1 + 1)"]);
     });
 }
 

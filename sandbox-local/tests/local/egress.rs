@@ -34,7 +34,6 @@ shared! {
     code_gets_no_capability_by_rules
     revoked_connections_end_and_others_live_on
     short_connections_leave_no_descriptors
-    connections_end_with_the_sandbox
     connections_end_with_the_owner
     connections_and_rules_are_audited
     requests_are_judged_by_rules_at_level_http

@@ -17,7 +17,6 @@ const LIMITED: &[&str] = &[
     "hardening::memory_kills_are_attributed_over_tcp",
     "limits::memory_kills_are_attributed_to_executions",
     "limits::empty_files_are_bounded",
-    "limits::a_fork_bomb_is_stopped",
     "detached::code_that_takes_all_processes_does_not_lock_clients_out",
 ];
 

@@ -115,25 +115,6 @@ for _ in range({count}):
     })
 }
 
-/// The end of a sandbox resets its connections.
-///
-/// # Errors
-///
-/// The backend's.
-pub fn connections_end_with_the_sandbox(backend: &'static dyn EgressBackend) -> TestResult {
-    run(async {
-        let (listener, port) = listener();
-        let sandbox = backend
-            .create(&[&format!("{ONE}:{port} tcp private")])
-            .await?;
-        let _running = backend.started(&sandbox, &sending(ONE, port)).await?;
-        let peer = accepted(&listener);
-        sandbox.kill().await?;
-        assert_reset(peer);
-        Ok(())
-    })
-}
-
 /// The port that an owner's sandbox connects to.
 const OWNER_PORT: &str = "SANDBOX_TEST_EGRESS_PORT";
 

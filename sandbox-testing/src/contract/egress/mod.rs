@@ -32,8 +32,7 @@ pub use detached::{
 };
 pub use http::requests_are_judged_by_rules_at_level_http;
 pub use lifecycle::{
-    connections_end_with_the_owner, connections_end_with_the_sandbox,
-    revoked_connections_end_and_others_live_on, run_owner_if_asked,
+    connections_end_with_the_owner, revoked_connections_end_and_others_live_on, run_owner_if_asked,
     short_connections_leave_no_descriptors,
 };
 pub use reach::{
@@ -101,10 +100,6 @@ pub const TESTS: &[EgressTest] = &[
     (
         "egress::short_connections_leave_no_descriptors",
         short_connections_leave_no_descriptors,
-    ),
-    (
-        "egress::connections_end_with_the_sandbox",
-        connections_end_with_the_sandbox,
     ),
     (
         "egress::connections_end_with_the_owner",
