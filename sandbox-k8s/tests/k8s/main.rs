@@ -21,7 +21,6 @@ mod network_cut;
 mod owner;
 mod packages;
 mod pool;
-mod profiles;
 mod resume;
 mod rights;
 mod scale;
@@ -57,7 +56,6 @@ const TESTS: &[&[ClusterTest]] = &[
     network::TESTS,
     packages::TESTS,
     pool::TESTS,
-    profiles::TESTS,
     resume::TESTS,
     rights::TESTS,
     scale::TESTS,

@@ -191,6 +191,8 @@ fn unenforced() -> TestResult {
         let sandbox = client(config, policy).create(&small("open")).await?;
         let entry = sandbox.enforcement().get(Capability::NetworkAccess);
         assert!(!entry.expect("an entry").is_enforced(), "{entry:?}");
+        let sets = output(&sandbox, "grep -E 'CapBnd|NoNewPrivs' /proc/self/status").await;
+        assert_eq!(sets, "CapBnd:\t0000000000000000\nNoNewPrivs:\t1\n");
         sandbox.kill().await?;
         namespace.wait_empty().await;
         Ok(())

@@ -1,6 +1,6 @@
 //! The agent disables the pod's network, and then gives up the capability that this needs.
 
-use sandbox_core::{CapabilityPolicy, ErrorKind};
+use sandbox_core::{CapabilityPolicy, ErrorKind, SandboxHandle};
 #[cfg(feature = "mutants")]
 use serde_json::Value;
 
@@ -11,10 +11,9 @@ use crate::test_namespace::{self, TestNamespace};
 use crate::{ClusterTest, TestResult};
 
 pub const TESTS: &[ClusterTest] = &[
-    ("network_cut::code_has_no_network", no_network),
     (
-        "network_cut::no_process_keeps_the_capability",
-        no_capability,
+        "network_cut::no_process_has_a_network_or_keeps_the_capability",
+        cut,
     ),
     ("network_cut::an_agent_that_cannot_start_reports_why", ended),
     #[cfg(feature = "mutants")]
@@ -29,68 +28,71 @@ pub const TESTS: &[ClusterTest] = &[
 /// The capability's bit.
 const NET_ADMIN: u64 = 1 << 12;
 
-fn no_network() -> TestResult {
+fn cut() -> TestResult {
     run(async {
         let sandbox = client().create(&small("closed")).await?;
-        let routes = output(
-            &sandbox,
-            "tail -n +2 /proc/net/route; grep -v ' lo$' /proc/net/ipv6_route",
-        )
-        .await;
-        assert_eq!(routes, "");
-        let interfaces = output(&sandbox, "ip -o link").await;
-        assert!(interfaces.contains("eth0"), "{interfaces}");
-        for line in interfaces.lines().filter(|line| !line.contains(": lo:")) {
-            assert!(!line.contains("UP"), "{interfaces}");
-        }
-        let up = output(&sandbox, "ip link set eth0 up 2>&1 || echo refused").await;
-        assert!(up.contains("refused"), "{up}");
+        assert_no_network(&sandbox).await;
+        assert_no_capability(&sandbox).await?;
         sandbox.kill().await?;
         Ok(())
     })
 }
 
+async fn assert_no_network(sandbox: &SandboxHandle) {
+    let routes = output(
+        sandbox,
+        "tail -n +2 /proc/net/route; grep -v ' lo$' /proc/net/ipv6_route",
+    )
+    .await;
+    assert_eq!(routes, "");
+    let interfaces = output(sandbox, "ip -o link").await;
+    assert!(interfaces.contains("eth0"), "{interfaces}");
+    for line in interfaces.lines().filter(|line| !line.contains(": lo:")) {
+        assert!(!line.contains("UP"), "{interfaces}");
+    }
+    let up = output(sandbox, "ip link set eth0 up 2>&1 || echo refused").await;
+    assert!(up.contains("refused"), "{up}");
+}
+
 /// No process of the pod has the capability: the agent, its supervisors, `connect` and code.
-fn no_capability() -> TestResult {
-    run(async {
-        let sandbox = client().create(&small("capabilities")).await?;
-        let text = output(
-            &sandbox,
-            "for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/cmdline; echo; grep Cap $p/status; done 2>/dev/null",
-        )
-        .await;
-        let mut program = "";
-        let mut seen = Vec::new();
-        for line in text.lines() {
-            match line
-                .strip_prefix("Cap")
-                .and_then(|rest| rest.split_once(":\t"))
-            {
-                Some((name, set)) => seen.push((program, name, u64::from_str_radix(set, 16)?)),
-                None => program = line,
-            }
+async fn assert_no_capability(sandbox: &SandboxHandle) -> TestResult {
+    let text = output(
+        sandbox,
+        "for p in /proc/[0-9]*; do \
+             tr '\\0' ' ' <$p/cmdline; echo; grep Cap $p/status; \
+         done 2>/dev/null",
+    )
+    .await;
+    let mut program = "";
+    let mut seen = Vec::new();
+    for line in text.lines() {
+        match line
+            .strip_prefix("Cap")
+            .and_then(|rest| rest.split_once(":\t"))
+        {
+            Some((name, set)) => seen.push((program, name, u64::from_str_radix(set, 16)?)),
+            None => program = line,
         }
-        for (program, name, set) in &seen {
-            assert_eq!(set & NET_ADMIN, 0, "{program} {name}: {text}");
-            if ["Bnd", "Inh", "Amb"].contains(name) {
-                assert_eq!(*set, 0, "{program} {name}: {text}");
-            }
+    }
+    for (program, name, set) in &seen {
+        assert_eq!(set & NET_ADMIN, 0, "{program} {name}: {text}");
+        if ["Bnd", "Inh", "Amb"].contains(name) {
+            assert_eq!(*set, 0, "{program} {name}: {text}");
         }
-        // Only the agent has capabilities, with which it switches to the code's user.
-        let permitted = |word: &str| {
-            let sets = seen.iter().filter(|(_, name, _)| *name == "Prm");
-            let sets = sets.filter(|(program, ..)| program.contains(word));
-            sets.map(|(_, _, set)| *set).collect::<Vec<_>>()
-        };
-        let capable = permitted(" serve ");
-        assert!(capable.iter().any(|set| *set != 0), "{text}");
-        assert_eq!(permitted(" connect "), [0], "{text}");
-        let others = permitted("").iter().filter(|set| **set != 0).count();
-        assert_eq!(others, capable.iter().filter(|set| **set != 0).count());
-        assert!(permitted("").len() > capable.len() + 1, "{text}");
-        sandbox.kill().await?;
-        Ok(())
-    })
+    }
+    // Only the agent has capabilities, with which it switches to the code's user.
+    let permitted = |word: &str| {
+        let sets = seen.iter().filter(|(_, name, _)| *name == "Prm");
+        let sets = sets.filter(|(program, ..)| program.contains(word));
+        sets.map(|(_, _, set)| *set).collect::<Vec<_>>()
+    };
+    let capable = permitted(" serve ");
+    assert!(capable.iter().any(|set| *set != 0), "{text}");
+    assert_eq!(permitted(" connect "), [0], "{text}");
+    let others = permitted("").iter().filter(|set| **set != 0).count();
+    assert_eq!(others, capable.iter().filter(|set| **set != 0).count());
+    assert!(permitted("").len() > capable.len() + 1, "{text}");
+    Ok(())
 }
 
 #[cfg(feature = "mutants")]

@@ -10,7 +10,7 @@ use sandbox_k8s::{KubernetesBackend, WarmPool};
 use sandbox_testing::owner::OwnerProcess;
 
 use crate::capacity::{in_namespace, tiny};
-use crate::cluster::{output, run};
+use crate::cluster::{config_in, output, run};
 use crate::test_namespace::{TestNamespace, wait_until};
 use crate::{ClusterTest, TestResult};
 
@@ -197,9 +197,7 @@ pub fn doomed() -> bool {
         return false;
     };
     run(async {
-        let config = sandbox_k8s::KubernetesConfig::default()
-            .namespace(name)
-            .warm(WarmPool::new(2));
+        let config = config_in(&name).warm(WarmPool::new(2));
         let backend = std::sync::Arc::new(KubernetesBackend::new(config));
         let client =
             SandboxClient::with_backend(backend.clone(), sandbox_core::CapabilityPolicy::new());

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::stream::{self, StreamExt as _};
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{PolicyRule, Role, RoleBinding};
 use kube::api::{DeleteParams, ListParams};
@@ -10,7 +11,7 @@ use sandbox_core::{Capability, CapabilityPolicy, Error};
 use sandbox_k8s::PodProfile;
 use serde_json::{Value, json};
 
-use crate::cluster::{run, small};
+use crate::cluster::{config_in, run, small};
 use crate::test_namespace::{TestNamespace, client, wait_until};
 use crate::{ClusterTest, TestResult};
 
@@ -94,7 +95,8 @@ async fn everything(
     profiles: &[PodProfile],
 ) -> Result<(), Error> {
     for &profile in profiles {
-        let config = namespace.config().client(account.clone()).profile(profile);
+        let config = config_in(&namespace.name).client(account.clone());
+        let config = config.profile(profile);
         let mut policy = CapabilityPolicy::new();
         if profile == PodProfile::Restricted {
             policy.allow_unenforced = vec![Capability::NetworkAccess];
@@ -161,48 +163,35 @@ fn without_one(rules: &[PolicyRule]) -> Vec<(String, String, Vec<PolicyRule>)> {
     all
 }
 
+/// How many rights are tried at once.
+const AT_ONCE: usize = 3;
+
 fn missing() -> TestResult {
     run(async {
-        let namespace = TestNamespace::new().await;
-        let rules = rules();
-        let mut unnoticed = Vec::new();
-        for (index, (verb, resource, left)) in without_one(&rules).into_iter().enumerate() {
-            let account = account(&namespace, &format!("narrow-{index}"), &left).await;
-            in_force(&namespace, &account, &left).await;
-            // The profile that needs the right.
-            let profile = match (&*verb, &*resource) {
-                (_, "networkpolicies") => PodProfile::Restricted,
-                _ => PodProfile::Hardened,
-            };
-            let mut outcome = everything(&namespace, &account, &[profile]).await;
-            // The right to create an object is only needed where the object does not exist.
-            if outcome.is_ok() && verb == "create" {
-                forget(&namespace).await;
-                outcome = everything(&namespace, &account, &[profile]).await;
-            }
-            match outcome {
-                Ok(()) => unnoticed.push(format!("{verb} on {resource}")),
-                Err(error) => {
-                    let text = error.to_string();
-                    // `get` and `create` of an exec are requested together.
-                    let verb = if resource == "pods/exec" {
-                        "get and create"
-                    } else {
-                        &*verb
-                    };
-                    assert!(
-                        text.contains(&format!("{verb} on {resource}")),
-                        "{verb} {resource}: {text}"
-                    );
-                    eprintln!("without {verb} on {resource}: {text}");
-                }
-            }
-            // Pods that the account could not remove.
-            let pods = namespace.pods();
-            pods.delete_collection(&DeleteParams::default(), &ListParams::default())
-                .await?;
-            namespace.wait_empty().await;
-        }
+        let unnoticed = stream::iter(without_one(&rules()))
+            .map(|(verb, resource, left)| async move {
+                let error = without(&verb, &resource, &left).await.err();
+                let right = format!("{verb} on {resource}");
+                let Some(error) = error else {
+                    return Some(right);
+                };
+                let text = error.to_string();
+                // `get` and `create` of an exec are requested together.
+                let verb = if resource == "pods/exec" {
+                    "get and create"
+                } else {
+                    &*verb
+                };
+                assert!(
+                    text.contains(&format!("{verb} on {resource}")),
+                    "{right}: {text}"
+                );
+                eprintln!("without {right}: {text}");
+                None
+            })
+            .buffer_unordered(AT_ONCE)
+            .filter_map(async |unnoticed| unnoticed);
+        let mut unnoticed: Vec<_> = unnoticed.collect().await;
         // Only newer servers check this right for an exec over a websocket.
         unnoticed.retain(|right| right != "create on pods/exec");
         assert_eq!(unnoticed, [""; 0], "rights that nothing needs");
@@ -210,19 +199,22 @@ fn missing() -> TestResult {
     })
 }
 
-/// Removes the objects that stay in a namespace.
-async fn forget(namespace: &TestNamespace) {
-    let (all, how) = (
-        ListParams::default().labels("sandbox.tier=k8s"),
-        DeleteParams::default(),
-    );
-    let maps: Api<k8s_openapi::api::core::v1::ConfigMap> =
-        Api::namespaced(namespace.client.clone(), &namespace.name);
-    maps.delete_collection(&how, &all).await.expect("removed");
-    let policies: Api<k8s_openapi::api::networking::v1::NetworkPolicy> =
-        Api::namespaced(namespace.client.clone(), &namespace.name);
-    policies
-        .delete_collection(&how, &all)
-        .await
-        .expect("removed");
+/// Uses every feature that needs a right, with `left` alone. The namespace is new, because an
+/// object is only created where it does not exist.
+async fn without(verb: &str, resource: &str, left: &[PolicyRule]) -> Result<(), Error> {
+    let namespace = TestNamespace::new().await;
+    let account = account(&namespace, "narrow", left).await;
+    in_force(&namespace, &account, left).await;
+    // The profile that needs the right.
+    let profile = match (verb, resource) {
+        (_, "networkpolicies") => PodProfile::Restricted,
+        _ => PodProfile::Hardened,
+    };
+    let outcome = everything(&namespace, &account, &[profile]).await;
+    // Pods that the account could not remove.
+    let (how, all) = (DeleteParams::default(), ListParams::default());
+    let removed = namespace.pods().delete_collection(&how, &all).await;
+    removed.expect("removed");
+    namespace.wait_empty().await;
+    outcome
 }

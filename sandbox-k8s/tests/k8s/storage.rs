@@ -15,20 +15,23 @@ fn canary() -> TestResult {
     run(async {
         let namespace = TestNamespace::new().await;
         let client = client_in(&namespace.name);
-        let sandbox = client.create(&small("kept").detached(true)).await?;
-        let attached = client.create(&small("attached")).await?;
+        // The control: the same search finds what a pod writes to its own output.
+        let logged = "canary-7c2f41d9-logged";
+        let script = format!("echo {logged}; sleep 100");
+        let command = ["/bin/sh", "-c", &script];
+        let (kept, attached) = (small("kept").detached(true), small("attached"));
+        let (sandbox, attached, _) = tokio::join!(
+            client.create(&kept),
+            client.create(&attached),
+            namespace.foreign("talker", &command),
+        );
+        let (sandbox, attached) = (sandbox?, attached?);
         for sandbox in [&sandbox, &attached] {
             let request = ExecRequest::shell(format!("read line; echo {SENT} $line"));
             let stdin = Stdin::from_bytes(format!("{SENT}\n"));
             let result = sandbox.start(&request, stdin).await?.wait().await?;
             assert!(result.stdout_text().contains(SENT), "{result:?}");
         }
-        // The control: the same search finds what a pod writes to its own output.
-        let logged = "canary-7c2f41d9-logged";
-        let script = format!("echo {logged}; sleep 100");
-        namespace
-            .foreign("talker", &["/bin/sh", "-c", &script])
-            .await;
         let (mut found, mut searched) = (false, 0);
         // The log of a new container appears asynchronously.
         for _ in 0..50 {

@@ -1,5 +1,6 @@
 //! The pod template of the user.
 
+use futures_util::future::join_all;
 use k8s_openapi::api::core::v1::Pod;
 use sandbox_core::{CapabilityPolicy, ErrorKind};
 use sandbox_k8s::PodTemplate;
@@ -101,7 +102,7 @@ fn environment() -> TestResult {
 fn missing() -> TestResult {
     run(async {
         let namespace = TestNamespace::new().await;
-        for (template, words) in [
+        let refused = [
             (
                 "spec: {containers: [{env: [{name: X, valueFrom: {configMapKeyRef: {name: none, key: x}}}]}]}",
                 "CreateContainerConfigError: configmap \"none\" not found",
@@ -110,17 +111,19 @@ fn missing() -> TestResult {
             ("spec: {serviceAccountName: none}", "service account"),
             ("spec: {runtimeClassName: none}", "RuntimeClass"),
             ("spec: {priorityClassName: none}", "PriorityClass"),
-        ] {
-            let config = namespace
-                .config()
-                .pod_template(PodTemplate::parse(template)?);
+        ]
+        .map(async |(template, words)| {
+            let template = PodTemplate::parse(template).expect("a template");
+            let config = namespace.config().pod_template(template);
             let client = client(config, CapabilityPolicy::new());
-            let error = client.create(&small("missing")).await.expect_err(words);
+            let spec = small(&sandbox_core::spi::unique_name("missing"));
+            let error = client.create(&spec).await.expect_err(words);
             assert_eq!(error.kind(), ErrorKind::SetupFailed, "{error}");
             let text = error.to_string().replace('\\', "");
             assert!(text.contains(words), "{words}: {text}");
-            namespace.wait_empty().await;
-        }
+        });
+        join_all(refused).await;
+        namespace.wait_empty().await;
         Ok(())
     })
 }
