@@ -223,7 +223,7 @@ async fn changing_files_are_limited() {
     // A file that grows, and one that alternates between a link, a FIFO and a folder.
     let script = format!(
         "cd {inside}; echo x > grows; touch ready; end=$(($(date +%s) + 8)); \
-         while [ $(date +%s) -lt $end ] && [ ! -e stop ]; do head -c 400000 /dev/zero >> grows; rm -rf turns; ln -s /etc/passwd turns; \
+         while [ $(date +%s) -lt $end ] && [ -e ready ]; do head -c 400000 /dev/zero >> grows; rm -rf turns; ln -s /etc/passwd turns; \
          rm -f turns; mkfifo turns; rm -f turns; mkdir turns; rmdir turns; echo own > turns; done 2>/dev/null; true"
     );
     let script = sh(&script);
@@ -249,6 +249,8 @@ async fn changing_files_are_limited() {
                 }
             }
         }
+        // The changes end, also where they have filled the disk.
+        made(&sandbox, &inside, "rm -f ready").await;
     };
     let (result, ()) = tokio::join!(changing, exporting);
     result.expect("it runs");

@@ -16,7 +16,6 @@ pub const TESTS: &[Test] = &[
     test!(async code_starts_in_the_workspace),
     test!(async read_root_in_a_write_root_is_not_writable, Need::Namespaces),
     test!(async unsupported_requests_are_refused_with_a_reason),
-    test!(async state_folder_in_a_read_root_is_masked, Need::Root, Need::Namespaces),
     test!(async root_folder_can_be_a_read_root, Need::Namespaces),
     test!(async requested_user_is_used_as_root, Need::Root),
     test!(async matching_files_are_exported, Need::Namespaces),
@@ -188,17 +187,6 @@ async fn unsupported_requests_are_refused_with_a_reason() {
     state.filesystem_read_roots = Some(vec![folder.into()]);
     let error = refused(state, spec()).await;
     assert!(error.to_string().contains("state folder"), "{error}");
-}
-
-async fn state_folder_in_a_read_root_is_masked() {
-    let mut policy = policy();
-    policy.filesystem_read_roots = Some(vec!["/run".into()]);
-    let sandbox = create(policy).await;
-    let result = sandbox
-        .exec(&sh("ls /run && ls /run/sandbox/"))
-        .await
-        .expect("it runs");
-    assert!(!result.success(), "{}", result.stdout_text());
 }
 
 async fn root_folder_can_be_a_read_root() {
