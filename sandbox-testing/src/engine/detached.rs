@@ -210,7 +210,7 @@ fn given_up(engine: &'static TestEngine) -> TestResult {
     let state = State::new();
     run(async {
         let client = client_in(engine, &state.path());
-        let mut cut = 0;
+        let (mut cut, mut names) = (0, Vec::new());
         for delay in [0, 5, 15, 50, 120, 200, 260, 320, 400, 500] {
             let spec = spec();
             let creation = client.create(&spec);
@@ -219,10 +219,11 @@ fn given_up(engine: &'static TestEngine) -> TestResult {
                 Err(_) => cut += 1,
                 Ok(made) => made?.kill().await?,
             }
-            tokio::time::sleep(Duration::from_millis(300)).await;
-            engine
-                .wait_removed(&container(&spec.name), Duration::from_secs(20))
-                .await;
+            names.push(container(&spec.name));
+        }
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        for name in names {
+            engine.wait_removed(&name, Duration::from_secs(20)).await;
         }
         assert!(cut >= 4, "only {cut} creations were cut off");
         assert_eq!(kept(&state.path()), 0);
