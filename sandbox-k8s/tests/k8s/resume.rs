@@ -22,13 +22,7 @@ use crate::egress::{with_one, with_rules};
 use crate::{ClusterTest, TestResult};
 
 pub const TESTS: &[ClusterTest] = &[
-    ("resume::output_is_complete", output),
-    (
-        "resume::ends_during_an_outage_are_reported_after_it",
-        ended_during_outage,
-    ),
-    ("resume::short_executions_keep_their_exit_codes", short),
-    ("resume::files_are_complete", files),
+    ("resume::executions_and_files_are_complete", complete),
     (
         "resume::connections_that_rules_allow_are_complete",
         connections,
@@ -191,33 +185,38 @@ async fn pods_of(pods: &Api<Pod>, name: &str) -> kube::Result<Vec<String>> {
     Ok(matching.filter_map(|pod| pod.metadata.name).collect())
 }
 
-fn output() -> TestResult {
+fn complete() -> TestResult {
     run(async {
         let relayed = RelayedClient::new().await?;
-        let sandbox = relayed.sandbox("output").await?;
-        let total = 24 << 20;
-        relayed
-            .relay
-            .cut_interval
-            .store(2_500_009, Ordering::Relaxed);
-        let script = format!("yes 1234567 | head -c {total}; echo err >&2; exit 9");
-        let result = sandbox.shell(script.as_str()).await?;
-        assert_eq!(result.exit_code(), Some(9), "{:?}", result.outcome);
-        assert_eq!(result.stdout.bytes.len(), total);
-        assert!(
-            result
-                .stdout
-                .bytes
-                .chunks(8)
-                .all(|line| line == b"1234567\n")
-        );
-        assert_eq!(result.stderr_text(), "err\n");
-        let cuts = relayed.relay.cuts.load(Ordering::Relaxed);
-        assert!(cuts > 5, "{cuts}");
-        relayed.relay.cut_interval.store(0, Ordering::Relaxed);
+        let sandbox = relayed.sandbox("complete").await?;
+        output(&relayed.relay, &sandbox).await?;
+        short(&relayed.relay, &sandbox).await?;
+        files(&relayed.relay, &sandbox).await?;
+        ended_during_outage(&relayed.relay, &sandbox).await?;
         sandbox.kill().await?;
         Ok(())
     })
+}
+
+async fn output(relay: &ServerRelay, sandbox: &SandboxHandle) -> TestResult {
+    let total = 24 << 20;
+    relay.cut_interval.store(2_500_009, Ordering::Relaxed);
+    let script = format!("yes 1234567 | head -c {total}; echo err >&2; exit 9");
+    let result = sandbox.shell(script.as_str()).await?;
+    assert_eq!(result.exit_code(), Some(9), "{:?}", result.outcome);
+    assert_eq!(result.stdout.bytes.len(), total);
+    assert!(
+        result
+            .stdout
+            .bytes
+            .chunks(8)
+            .all(|line| line == b"1234567\n")
+    );
+    assert_eq!(result.stderr_text(), "err\n");
+    let cuts = relay.cuts.load(Ordering::Relaxed);
+    assert!(cuts > 5, "{cuts}");
+    relay.cut_interval.store(0, Ordering::Relaxed);
+    Ok(())
 }
 
 /// A connection of code to an allowed host is carried on over each new stream.
@@ -253,87 +252,72 @@ fn connections() -> TestResult {
 }
 
 /// During the outage one program ends, and another one reaches its time limit.
-fn ended_during_outage() -> TestResult {
-    run(async {
-        let relayed = RelayedClient::new().await?;
-        let sandbox = relayed.sandbox("meanwhile").await?;
-        let over = ExecRequest::shell("echo begun; sleep 1; echo over; exit 6");
-        let limited = ExecRequest::shell("echo begun; sleep 60").timeout(Duration::from_secs(2));
-        let outage = async {
-            tokio::time::sleep(Duration::from_millis(500)).await;
-            relayed.relay.shut(true);
-            tokio::time::sleep(Duration::from_secs(4)).await;
-            relayed.relay.shut(false);
-        };
-        let (over, limited, ()) = tokio::join!(sandbox.exec(&over), sandbox.exec(&limited), outage);
-        let (over, limited) = (over?, limited?);
-        assert_eq!(over.exit_code(), Some(6), "{:?}", over.outcome);
-        assert_eq!(over.stdout_text(), "begun\nover\n");
-        assert_eq!(limited.outcome, Outcome::TimedOut);
-        assert_eq!(limited.stdout_text(), "begun\n");
-        sandbox.kill().await?;
-        Ok(())
-    })
+async fn ended_during_outage(relay: &ServerRelay, sandbox: &SandboxHandle) -> TestResult {
+    let over = ExecRequest::shell("echo begun; sleep 1; echo over; exit 6");
+    let limited = ExecRequest::shell("echo begun; sleep 60").timeout(Duration::from_secs(2));
+    let outage = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        relay.shut(true);
+        tokio::time::sleep(Duration::from_secs(4)).await;
+        relay.shut(false);
+    };
+    let (over, limited, ()) = tokio::join!(sandbox.exec(&over), sandbox.exec(&limited), outage);
+    let (over, limited) = (over?, limited?);
+    assert_eq!(over.exit_code(), Some(6), "{:?}", over.outcome);
+    assert_eq!(over.stdout_text(), "begun\nover\n");
+    assert_eq!(limited.outcome, Outcome::TimedOut);
+    assert_eq!(limited.stdout_text(), "begun\n");
+    Ok(())
 }
 
 /// Cuts short executions after different delays.
-fn short() -> TestResult {
-    run(async {
-        let relayed = RelayedClient::new().await?;
-        let sandbox = relayed.sandbox("short").await?;
-        for number in 0..25u64 {
-            let cut = async {
-                tokio::time::sleep(Duration::from_micros(number * 400)).await;
-                relayed.relay.cut();
-            };
-            let script = format!("echo out{number}; exit {number}");
-            let (result, ()) = tokio::join!(sandbox.shell(script.as_str()), cut);
-            let result = result?;
-            assert_eq!(
-                result.exit_code(),
-                Some(number as i32),
-                "{:?}",
-                result.outcome
-            );
-            assert_eq!(result.stdout_text(), format!("out{number}\n"));
-        }
-        sandbox.kill().await?;
-        Ok(())
-    })
+async fn short(relay: &ServerRelay, sandbox: &SandboxHandle) -> TestResult {
+    for number in 0..25u64 {
+        let cut = async {
+            tokio::time::sleep(Duration::from_micros(number * 400)).await;
+            relay.cut();
+        };
+        let script = format!("echo out{number}; exit {number}");
+        let (result, ()) = tokio::join!(sandbox.shell(script.as_str()), cut);
+        let result = result?;
+        assert_eq!(
+            result.exit_code(),
+            Some(number as i32),
+            "{:?}",
+            result.outcome
+        );
+        assert_eq!(result.stdout_text(), format!("out{number}\n"));
+    }
+    Ok(())
 }
 
-fn files() -> TestResult {
-    run(async {
-        let relayed = RelayedClient::new().await?;
-        let sandbox = relayed.sandbox("resumed-files").await?;
-        let folder = tempfile::tempdir()?;
-        let bytes: Vec<u8> = (0..6_000_000u32)
-            .map(|number| (number % 251) as u8)
-            .collect();
-        std::fs::write(folder.path().join("in"), &bytes)?;
-        let cuts = async {
-            for _ in 0..12 {
-                tokio::time::sleep(Duration::from_millis(300)).await;
-                relayed.relay.cut();
-            }
-            std::future::pending::<()>().await;
-        };
-        let both = async {
-            sandbox
-                .copy_in(&folder.path().join("in"), "/workspace/in")
-                .await?;
-            sandbox
-                .copy_out("/workspace/in", folder.path().join("out"))
-                .await
-        };
-        tokio::select! {
-            copied = both => drop(copied?),
-            () = cuts => {}
+async fn files(relay: &ServerRelay, sandbox: &SandboxHandle) -> TestResult {
+    let folder = tempfile::tempdir()?;
+    let bytes: Vec<u8> = (0..6_000_000u32)
+        .map(|number| (number % 251) as u8)
+        .collect();
+    std::fs::write(folder.path().join("in"), &bytes)?;
+    let cuts = async {
+        for _ in 0..12 {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            relay.cut();
         }
-        assert!(std::fs::read(folder.path().join("out"))? == bytes);
-        sandbox.kill().await?;
-        Ok(())
-    })
+        std::future::pending::<()>().await;
+    };
+    let both = async {
+        sandbox
+            .copy_in(&folder.path().join("in"), "/workspace/in")
+            .await?;
+        sandbox
+            .copy_out("/workspace/in", folder.path().join("out"))
+            .await
+    };
+    tokio::select! {
+        copied = both => drop(copied?),
+        () = cuts => {}
+    }
+    assert!(std::fs::read(folder.path().join("out"))? == bytes);
+    Ok(())
 }
 
 fn removed_pod() -> TestResult {

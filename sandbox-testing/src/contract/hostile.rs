@@ -98,36 +98,47 @@ fn exited(kind: ExitKind) -> Vec<u8> {
 }
 
 fn no_agent(backend: &'static dyn TestBackend) -> TestResult {
+    let scripts = [
+        "exec cat /dev/urandom",
+        "exec cat",
+        "exit 0",
+        // Endless standard error.
+        "cat /dev/urandom >&2",
+        "yes | head -c 200000000 >&2; exit 1",
+    ];
     run(async {
-        for script in [
-            "exec cat /dev/urandom",
-            "exec cat",
-            "exit 0",
-            // Endless standard error.
-            "cat /dev/urandom >&2",
-            "yes | head -c 200000000 >&2; exit 1",
-        ] {
-            let (agent, spec) = (ScriptedAgent::new(backend, script), backend.spec());
-            let start = Instant::now();
-            let error = agent.create(&spec).await.expect_err(script);
-            let bound = SOON + WELCOME;
-            assert!(start.elapsed() < bound, "{script}: {:?}", start.elapsed());
-            assert_eq!(error.kind(), ErrorKind::Protocol, "{script}: {error}");
-            let message = error.to_string();
-            // The message has the end of standard error, each byte escaped.
-            assert!(
-                message.len() < 64 * 1024,
-                "{script}: {} bytes",
-                message.len()
-            );
-            assert!(
-                !message.chars().any(char::is_control),
-                "{script}: {message:?}"
-            );
-            agent.wait_removed(&spec.name).await;
+        // Some at once, because pods take long to start and to end.
+        for some in scripts.chunks(3) {
+            let refused = some
+                .iter()
+                .map(|&script| tokio::spawn(assert_is_no_agent(backend, script)));
+            for refused in refused.collect::<Vec<_>>() {
+                refused.await.expect("no panic");
+            }
         }
         Ok(())
     })
+}
+
+async fn assert_is_no_agent(backend: &'static dyn TestBackend, script: &'static str) {
+    let (agent, spec) = (ScriptedAgent::new(backend, script), backend.spec());
+    let start = Instant::now();
+    let error = agent.create(&spec).await.expect_err(script);
+    let bound = SOON + WELCOME;
+    assert!(start.elapsed() < bound, "{script}: {:?}", start.elapsed());
+    assert_eq!(error.kind(), ErrorKind::Protocol, "{script}: {error}");
+    let message = error.to_string();
+    // The message has the end of standard error, each byte escaped.
+    assert!(
+        message.len() < 64 * 1024,
+        "{script}: {} bytes",
+        message.len()
+    );
+    assert!(
+        !message.chars().any(char::is_control),
+        "{script}: {message:?}"
+    );
+    agent.wait_removed(&spec.name).await;
 }
 
 /// The timeout of the handshake.
