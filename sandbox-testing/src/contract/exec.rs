@@ -1,14 +1,12 @@
 //! Executions: input, output and outcome.
 
-use sandbox_core::{CapabilityPolicy, ErrorKind, ExecRequest, OneShot};
+use std::sync::Arc;
+
+use sandbox_core::{CapabilityPolicy, ErrorKind, ExecRequest, OneShot, SandboxHandle};
 
 use super::{BUSYBOX_USER, ContractTest, SCRATCH, TestBackend, TestResult, output, run};
 
 pub const TESTS: &[ContractTest] = &[
-    (
-        "exec::sixteen_mebibytes_each_way_are_intact",
-        sixteen_mebibytes,
-    ),
     ("exec::an_image_without_any_program_can_be_used", scratch),
     (
         "exec::user_workdir_and_entrypoint_of_the_image_are_overridden",
@@ -16,10 +14,7 @@ pub const TESTS: &[ContractTest] = &[
     ),
     ("exec::artifacts_are_exported", artifacts),
     ("exec::ten_concurrent_sandboxes_are_separate", parallel),
-    (
-        "exec::concurrent_executions_are_separate_and_a_missing_program_is_told",
-        concurrent,
-    ),
+    ("exec::output_is_intact_and_separate", outputs),
 ];
 
 /// Pseudorandom bytes, which compress badly and do not repeat.
@@ -36,22 +31,45 @@ fn noise(length: usize) -> Vec<u8> {
     bytes
 }
 
-fn sixteen_mebibytes(backend: &'static dyn TestBackend) -> TestResult {
+fn outputs(backend: &'static dyn TestBackend) -> TestResult {
     run(async {
-        let sandbox = backend.sandbox().await?;
-        let content = noise(16 << 20);
-        let source = std::io::Cursor::new(content.clone());
-        sandbox.upload("/tmp/deep/noise", 0o600, source).await?;
-        let result = sandbox
-            .exec(&ExecRequest::new("cat").arg("/tmp/deep/noise"))
-            .await?;
-        assert!(result.success() && !result.truncated() && result.incomplete.is_none());
-        assert!(
-            result.stdout.bytes == content,
-            "what came out is not what went in"
-        );
+        let sandbox = Arc::new(backend.sandbox().await?);
+        sixteen_mebibytes(&sandbox).await?;
+        ten_at_once(&sandbox).await?;
+        // A name is looked up on the sandbox's path.
+        let missing = ExecRequest::new("no-such-program");
+        let error = sandbox.exec(&missing).await.expect_err("missing");
+        assert_eq!(error.kind(), ErrorKind::ProgramNotFound, "{error}");
         sandbox.kill().await
     })
+}
+
+/// What goes in as a file comes out unchanged.
+async fn sixteen_mebibytes(sandbox: &SandboxHandle) -> sandbox_core::Result<()> {
+    let content = noise(16 << 20);
+    let source = std::io::Cursor::new(content.clone());
+    sandbox.upload("/tmp/deep/noise", 0o600, source).await?;
+    let result = sandbox
+        .exec(&ExecRequest::new("cat").arg("/tmp/deep/noise"))
+        .await?;
+    assert!(result.success() && !result.truncated() && result.incomplete.is_none());
+    assert!(
+        result.stdout.bytes == content,
+        "what came out is not what went in"
+    );
+    Ok(())
+}
+
+/// Ten concurrent executions keep their output separate.
+async fn ten_at_once(sandbox: &Arc<SandboxHandle>) -> sandbox_core::Result<()> {
+    let runs = (0..10).map(|number| {
+        let sandbox = Arc::clone(sandbox);
+        tokio::spawn(async move { output(&sandbox, &format!("sleep 0.1; echo {number}")).await })
+    });
+    for (number, run) in runs.collect::<Vec<_>>().into_iter().enumerate() {
+        assert_eq!(run.await.expect("no panic")?, format!("{number}\n"));
+    }
+    Ok(())
 }
 
 fn scratch(backend: &'static dyn TestBackend) -> TestResult {
@@ -124,25 +142,5 @@ fn parallel(backend: &'static dyn TestBackend) -> TestResult {
             assert_eq!(result.stdout_text(), format!("{number}\n"));
         }
         Ok(())
-    })
-}
-
-fn concurrent(backend: &'static dyn TestBackend) -> TestResult {
-    run(async {
-        let sandbox = std::sync::Arc::new(backend.sandbox().await?);
-        let runs = (0..10).map(|number| {
-            let sandbox = sandbox.clone();
-            tokio::spawn(
-                async move { output(&sandbox, &format!("sleep 0.1; echo {number}")).await },
-            )
-        });
-        for (number, run) in runs.collect::<Vec<_>>().into_iter().enumerate() {
-            assert_eq!(run.await.expect("no panic")?, format!("{number}\n"));
-        }
-        // A name is looked up on the sandbox's path.
-        let missing = ExecRequest::new("no-such-program");
-        let error = sandbox.exec(&missing).await.expect_err("missing");
-        assert_eq!(error.kind(), ErrorKind::ProgramNotFound, "{error}");
-        sandbox.kill().await
     })
 }
