@@ -29,9 +29,7 @@ macro_rules! shared {
 shared! {
     unchanged_clients_reach_an_allowed_name
     other_names_resolve_to_nothing_and_addresses_have_no_route
-    request_for_another_host_is_refused_with_the_reason
-    address_that_a_rule_allows_is_reached
-    code_gets_no_capability_by_rules
+    rules_allow_their_hosts_and_addresses_alone
     revoked_connections_end_and_others_live_on
     short_connections_leave_no_descriptors
     connections_end_with_the_owner

@@ -36,9 +36,8 @@ pub use lifecycle::{
     short_connections_leave_no_descriptors,
 };
 pub use reach::{
-    address_that_a_rule_allows_is_reached, code_gets_no_capability_by_rules,
     other_names_resolve_to_nothing_and_addresses_have_no_route,
-    request_for_another_host_is_refused_with_the_reason, unchanged_clients_reach_an_allowed_name,
+    rules_allow_their_hosts_and_addresses_alone, unchanged_clients_reach_an_allowed_name,
 };
 
 pub use servers::web_server;
@@ -82,16 +81,8 @@ pub const TESTS: &[EgressTest] = &[
         other_names_resolve_to_nothing_and_addresses_have_no_route,
     ),
     (
-        "egress::request_for_another_host_is_refused_with_the_reason",
-        request_for_another_host_is_refused_with_the_reason,
-    ),
-    (
-        "egress::address_that_a_rule_allows_is_reached",
-        address_that_a_rule_allows_is_reached,
-    ),
-    (
-        "egress::code_gets_no_capability_by_rules",
-        code_gets_no_capability_by_rules,
+        "egress::rules_allow_their_hosts_and_addresses_alone",
+        rules_allow_their_hosts_and_addresses_alone,
     ),
     (
         "egress::revoked_connections_end_and_others_live_on",

@@ -116,59 +116,70 @@ for address in ('1.1.1.1', '169.254.169.254', '10.0.0.1', '192.0.2.1'):
     })
 }
 
-/// Level `name` answers a request for another host, and one whose address is private.
+/// Requests for other hosts, other addresses and other ports are refused, and code gets no
+/// capability by its rules.
 ///
 /// # Errors
 ///
 /// The backend's.
-pub fn request_for_another_host_is_refused_with_the_reason(
+pub fn rules_allow_their_hosts_and_addresses_alone(
     backend: &'static dyn EgressBackend,
 ) -> TestResult {
     run(async {
+        let (_, port) = listener();
+        let address = format!("203.0.113.7:{port}");
         // Level `name` on port 80, which the agent can listen on.
-        let sandbox = backend.create(&[ONE]).await?;
-        let ask = |host: &str| {
-            format!(
-                "
+        let rules = [ONE, address.as_str(), "203.0.113.16/28:9999"];
+        let sandbox = backend.create(&rules).await?;
+        assert_other_hosts_are_refused(backend, &sandbox).await?;
+        assert_other_addresses_are_refused(backend, &sandbox, port).await?;
+        assert_no_power_over_the_network(backend, &sandbox).await?;
+        sandbox.kill().await
+    })
+}
+
+/// Level `name` answers a request for another host, and one whose address is private.
+async fn assert_other_hosts_are_refused(
+    backend: &'static dyn EgressBackend,
+    sandbox: &SandboxHandle,
+) -> sandbox_core::Result<()> {
+    let ask = |host: &str| {
+        format!(
+            "
 import http.client
 client = http.client.HTTPConnection('{ONE}')
 client.request('GET', '/', headers={{'Host': '{host}'}})
 answer = client.getresponse()
 print(answer.status, answer.read().decode())
 "
-            )
-        };
-        let text = backend.python_output(&sandbox, &ask(OTHER)).await?;
-        assert!(
-            text.starts_with("403") && text.contains(OTHER) && text.contains("denied"),
-            "{text}"
-        );
-        // The address is private, and the rule does not say so.
-        let text = backend.python_output(&sandbox, &ask(ONE)).await?;
-        assert!(text.contains("private"), "{text}");
-        let denials = sandbox.denials();
-        let connections = denials
-            .iter()
-            .filter(|denial| denial.kind == DenialKind::Network)
-            .inspect(|denial| assert!(denial.to_string().contains(ONE), "{denial}"));
-        assert_eq!(connections.count(), 2, "{denials:?}");
-        sandbox.kill().await
-    })
+        )
+    };
+    let text = backend.python_output(sandbox, &ask(OTHER)).await?;
+    assert!(
+        text.starts_with("403") && text.contains(OTHER) && text.contains("denied"),
+        "{text}"
+    );
+    // The address is private, and the rule does not say so.
+    let text = backend.python_output(sandbox, &ask(ONE)).await?;
+    assert!(text.contains("private"), "{text}");
+    let denials = sandbox.denials();
+    let connections = denials
+        .iter()
+        .filter(|denial| denial.kind == DenialKind::Network)
+        .inspect(|denial| assert!(denial.to_string().contains(ONE), "{denial}"));
+    assert_eq!(connections.count(), 2, "{denials:?}");
+    Ok(())
 }
 
 /// A rule for an address has a route and a listener, and only for its ports.
-///
-/// # Errors
-///
-/// The backend's.
-pub fn address_that_a_rule_allows_is_reached(backend: &'static dyn EgressBackend) -> TestResult {
-    run(async {
-        let (_, port) = listener();
-        let rule = format!("203.0.113.7:{port}");
-        let sandbox = backend.create(&[&rule, "203.0.113.16/28:9999"]).await?;
-        let probe = |address: &str, port: u16| {
-            backend.program(&format!(
-                "
+async fn assert_other_addresses_are_refused(
+    backend: &'static dyn EgressBackend,
+    sandbox: &SandboxHandle,
+    port: u16,
+) -> sandbox_core::Result<()> {
+    let probe = |address: &str, port: u16| {
+        backend.program(&format!(
+            "
 import socket
 try:
     socket.create_connection(('{address}', {port}), 5)
@@ -176,39 +187,26 @@ except ConnectionResetError:
     pass
 print('accepted')
 "
-            ))
-        };
-        // The agent accepts it. It is reset as soon as the host finds no route to it.
-        for (address, port) in [("203.0.113.7", port), ("203.0.113.20", 9999)] {
-            let result = sandbox.exec(&probe(address, port)).await?;
-            assert_eq!(result.stdout_text(), "accepted\n", "{}", result.output());
-        }
-        for (address, port) in [
-            ("203.0.113.8", port),
-            ("203.0.113.7", 9998),
-            ("203.0.113.32", 9999),
-        ] {
-            let result = sandbox.exec(&probe(address, port)).await?;
-            assert!(!result.success(), "{address} {port}");
-        }
-        sandbox.kill().await
-    })
+        ))
+    };
+    // The agent accepts it. It is reset as soon as the host finds no route to it.
+    for (address, port) in [("203.0.113.7", port), ("203.0.113.20", 9999)] {
+        let result = sandbox.exec(&probe(address, port)).await?;
+        assert_eq!(result.stdout_text(), "accepted\n", "{}", result.output());
+    }
+    for (address, port) in [
+        ("203.0.113.8", port),
+        ("203.0.113.7", 9998),
+        ("203.0.113.32", 9999),
+    ] {
+        let result = sandbox.exec(&probe(address, port)).await?;
+        assert!(!result.success(), "{address} {port}");
+    }
+    Ok(())
 }
 
-/// Code has no capability, and no power over its loopback.
-///
-/// # Errors
-///
-/// The backend's.
-pub fn code_gets_no_capability_by_rules(backend: &'static dyn EgressBackend) -> TestResult {
-    run(async {
-        let sandbox = backend.create(&[ONE, "203.0.113.0/24:443"]).await?;
-        assert_no_power_over_the_network(backend, &sandbox).await?;
-        sandbox.kill().await
-    })
-}
-
-/// Checks it for two executions, and that the agent lacks `CAP_NET_ADMIN` (bit 12), too.
+/// Code has no capability, and no power over its loopback. Checks it for two executions, and that
+/// the agent lacks `CAP_NET_ADMIN` (bit 12), too.
 pub(crate) async fn assert_no_power_over_the_network(
     backend: &'static dyn EgressBackend,
     sandbox: &SandboxHandle,
