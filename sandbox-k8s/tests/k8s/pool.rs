@@ -19,7 +19,6 @@ pub const TESTS: &[ClusterTest] = &[
     ("pool::twenty_claims_use_twenty_pods", twenty),
     ("pool::ended_and_old_pods_are_not_claimed", stale),
     ("pool::without_room_a_creation_starts_its_own_pod", no_room),
-    ("pool::a_killed_owner_leaves_nothing", killed),
 ];
 
 /// The namespace of the process that fills a pool and is killed.
@@ -210,26 +209,26 @@ pub fn doomed() -> bool {
     true
 }
 
-fn killed() -> TestResult {
-    in_namespace(|namespace| async move {
-        let mut owner = OwnerProcess::spawn([(DOOMED, namespace.name.clone())]);
-        owner.wait_until("ready 2");
-        owner.kill();
-        // Its agents have lost their owner, so none runs longer than the lease.
-        wait_until("the agents to end", async || {
-            let pods = namespace.pods().list(&ListParams::default()).await;
-            pods.expect("a list").items.iter().all(|pod| {
-                let phase = pod
-                    .status
-                    .as_ref()
-                    .and_then(|status| status.phase.as_deref());
-                matches!(phase, Some("Succeeded" | "Failed"))
-            })
+/// The pods of a killed owner that wait end after the lease, and the next client removes them.
+pub async fn killed_owner_leaves_nothing() -> TestResult {
+    let namespace = TestNamespace::new().await;
+    let mut owner = OwnerProcess::spawn([(DOOMED, namespace.name.clone())]);
+    owner.wait_until("ready 2");
+    owner.kill();
+    // Its agents have lost their owner, so none runs longer than the lease.
+    wait_until("the agents to end", async || {
+        let pods = namespace.pods().list(&ListParams::default()).await;
+        pods.expect("a list").items.iter().all(|pod| {
+            let phase = pod
+                .status
+                .as_ref()
+                .and_then(|status| status.phase.as_deref());
+            matches!(phase, Some("Succeeded" | "Failed"))
         })
-        .await;
-        let (_, later) = namespace.backend_and_client(namespace.patient_config());
-        later.prune().await?;
-        namespace.wait_empty().await;
-        Ok(())
     })
+    .await;
+    let (_, later) = namespace.backend_and_client(namespace.patient_config());
+    later.prune().await?;
+    namespace.wait_empty().await;
+    Ok(())
 }
