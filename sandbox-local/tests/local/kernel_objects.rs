@@ -8,7 +8,6 @@ use crate::support::{backend_in, create, policy, sh, spec};
 
 pub const TESTS: &[Test] = &[
     test!(async machine_files_in_proc_are_hidden),
-    test!(async core_file_limit_is_one_byte_and_fixed),
     test!(async state_folders_do_not_share_subordinate_users, Need::Root, Need::Namespaces),
     test!(async caller_keeps_inotify_instances, Need::OrdinaryUser, Need::Namespaces),
 ];
@@ -27,16 +26,6 @@ async fn machine_files_in_proc_are_hidden() {
         let result = result.expect("it runs");
         assert!(!result.success(), "{file}: {}", result.stdout_text());
     }
-}
-
-async fn core_file_limit_is_one_byte_and_fixed() {
-    let sandbox = create(policy()).await;
-    let script = "ulimit -c 0; ulimit -S -c 0; ulimit -c";
-    let result = sandbox.exec(&sh(script)).await.expect("it runs");
-    // In blocks of 512 bytes, rounded down.
-    assert_eq!(result.stdout_text(), "0\n");
-    let errors = result.stderr_text();
-    assert!(errors.contains("Invalid argument"), "{errors}");
 }
 
 /// The first host user of a sandbox's range.
