@@ -12,9 +12,8 @@ pub const TESTS: &[ContractTest] = &[
         "exec::user_workdir_and_entrypoint_of_the_image_are_overridden",
         image_configuration,
     ),
-    ("exec::artifacts_are_exported", artifacts),
     ("exec::ten_concurrent_sandboxes_are_separate", parallel),
-    ("exec::output_is_intact_and_separate", outputs),
+    ("exec::outputs_are_intact_and_separate", outputs),
 ];
 
 /// Pseudorandom bytes, which compress badly and do not repeat.
@@ -33,9 +32,12 @@ fn noise(length: usize) -> Vec<u8> {
 
 fn outputs(backend: &'static dyn TestBackend) -> TestResult {
     run(async {
-        let sandbox = Arc::new(backend.sandbox().await?);
+        let mut policy = CapabilityPolicy::new();
+        policy.artifact_export_paths = vec!["/output/*.txt".into(), "/workspace/r.json".into()];
+        let sandbox = Arc::new(backend.client(policy).create(&backend.spec()).await?);
         sixteen_mebibytes(&sandbox).await?;
         ten_at_once(&sandbox).await?;
+        artifacts(&sandbox).await?;
         // A name is looked up on the sandbox's path.
         let missing = ExecRequest::new("no-such-program");
         let error = sandbox.exec(&missing).await.expect_err("missing");
@@ -72,6 +74,19 @@ async fn ten_at_once(sandbox: &Arc<SandboxHandle>) -> sandbox_core::Result<()> {
     Ok(())
 }
 
+/// Files that the policy names are exported, and no others.
+async fn artifacts(sandbox: &SandboxHandle) -> sandbox_core::Result<()> {
+    let script = "echo a > /output/a.txt; echo b > /output/b.bin; echo {} > r.json";
+    output(sandbox, script).await?;
+    let folder = tempfile::tempdir().expect("temporary folder");
+    let export = sandbox.export(folder.path()).await?;
+    let sources = export.artifacts.iter().map(|a| a.source.clone());
+    let mut paths = sources.collect::<Vec<_>>();
+    paths.sort();
+    assert_eq!(paths, ["/output/a.txt", "/workspace/r.json"], "{export:?}");
+    Ok(())
+}
+
 fn scratch(backend: &'static dyn TestBackend) -> TestResult {
     run(async {
         let client = backend.client(CapabilityPolicy::new());
@@ -96,29 +111,6 @@ fn image_configuration(backend: &'static dyn TestBackend) -> TestResult {
             "1234\n5678\n/workspace\n"
         );
         assert_eq!(output(&sandbox, "echo x > file && cat file").await?, "x\n");
-        sandbox.kill().await
-    })
-}
-
-fn artifacts(backend: &'static dyn TestBackend) -> TestResult {
-    run(async {
-        let mut policy = CapabilityPolicy::new();
-        policy.artifact_export_paths = vec!["/output/*.txt".into(), "/workspace/r.json".into()];
-        let sandbox = backend.client(policy).create(&backend.spec()).await?;
-        output(
-            &sandbox,
-            "echo a > /output/a.txt; echo b > /output/b.bin; echo {} > r.json",
-        )
-        .await?;
-        let folder = tempfile::tempdir().expect("temporary folder");
-        let export = sandbox.export(folder.path()).await?;
-        let mut paths = export
-            .artifacts
-            .iter()
-            .map(|a| a.source.clone())
-            .collect::<Vec<_>>();
-        paths.sort();
-        assert_eq!(paths, ["/output/a.txt", "/workspace/r.json"], "{export:?}");
         sandbox.kill().await
     })
 }
