@@ -3,9 +3,9 @@
 use futures_util::future::join_all;
 use k8s_openapi::api::core::v1::Pod;
 use sandbox_core::{CapabilityPolicy, ErrorKind};
-use sandbox_k8s::PodTemplate;
+use sandbox_k8s::{PodProfile, PodTemplate};
 
-use crate::cluster::{output, run, small};
+use crate::cluster::{config_in, output, run, small};
 use crate::test_namespace::{TestNamespace, client};
 use crate::{ClusterTest, TestResult};
 
@@ -59,44 +59,48 @@ spec:
     })
 }
 
-/// The pod has the variables. Code cannot read them, neither as its own nor from the agent.
 fn environment() -> TestResult {
     run(async {
-        let namespace = TestNamespace::new().await;
-        for profile in sandbox_k8s::PodProfile::ALL {
-            let template =
-                PodTemplate::parse("spec: {containers: [{env: [{name: CANARY, value: c4n4ry}]}]}")?;
-            let config = namespace.config().pod_template(template).profile(profile);
-            let mut policy = CapabilityPolicy::new();
-            policy.allow_unenforced = vec![sandbox_core::Capability::NetworkAccess];
-            let client = client(config, policy);
-            let sandbox = client
-                .create(&small("environment").env("OWN", "mine"))
-                .await?;
-            let names = namespace.names().await;
-            let mut has_canary = false;
-            for name in &names {
-                let spec = namespace.pods().get(name).await?.spec.unwrap_or_default();
-                has_canary |= spec.containers[0]
-                    .env
-                    .as_ref()
-                    .is_some_and(|env| env[0].name == "CANARY");
-            }
-            assert!(has_canary, "{names:?}");
-            let seen = output(
-                &sandbox,
-                "env; for p in /proc/[0-9]*; do echo $p; tr '\\0' '\\n' < $p/environ; done 2>&1",
-            )
-            .await;
-            assert!(
-                seen.contains("OWN=mine") && seen.contains("/proc/1"),
-                "{seen}"
-            );
-            assert!(!seen.contains("c4n4ry"), "{seen}");
-            sandbox.kill().await?;
-        }
-        Ok(())
+        let all = PodProfile::ALL.map(environment_is_invisible);
+        join_all(all).await.into_iter().collect()
     })
+}
+
+/// The pod has the variables. Code cannot read them, neither as its own nor from the agent.
+async fn environment_is_invisible(profile: PodProfile) -> TestResult {
+    let namespace = TestNamespace::new().await;
+    let template =
+        PodTemplate::parse("spec: {containers: [{env: [{name: CANARY, value: c4n4ry}]}]}")?;
+    let config = config_in(&namespace.name).pod_template(template);
+    let config = config.profile(profile);
+    let mut policy = CapabilityPolicy::new();
+    policy.allow_unenforced = vec![sandbox_core::Capability::NetworkAccess];
+    let client = client(config, policy);
+    let sandbox = client
+        .create(&small("environment").env("OWN", "mine"))
+        .await?;
+    let names = namespace.names().await;
+    let mut has_canary = false;
+    for name in &names {
+        let spec = namespace.pods().get(name).await?.spec.unwrap_or_default();
+        has_canary |= spec.containers[0]
+            .env
+            .as_ref()
+            .is_some_and(|env| env[0].name == "CANARY");
+    }
+    assert!(has_canary, "{names:?}");
+    let seen = output(
+        &sandbox,
+        "env; for p in /proc/[0-9]*; do echo $p; tr '\\0' '\\n' < $p/environ; done 2>&1",
+    )
+    .await;
+    assert!(
+        seen.contains("OWN=mine") && seen.contains("/proc/1"),
+        "{seen}"
+    );
+    assert!(!seen.contains("c4n4ry"), "{seen}");
+    sandbox.kill().await?;
+    Ok(())
 }
 
 fn missing() -> TestResult {
