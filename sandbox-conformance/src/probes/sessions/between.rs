@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use sandbox_core::{ErrorKind, SandboxHandle};
 use sandbox_lang::{Session, SessionRequest, Sessions as _};
 
-use super::{LANGUAGES, first, python, value, with_session};
+use super::{LANGUAGES, first, value, with_session};
 use crate::probes::prelude::*;
 
 /// How long the session exists, and how long its cell wants to run.
