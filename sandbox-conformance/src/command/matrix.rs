@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use sandbox_conformance::profiles::{self, ProfileComparison};
 use sandbox_conformance::{ProbeError, Report, Target, repeat, suite};
-use sandbox_core::matrix::{CompatibilityMatrix, Profile, replace_block};
+use sandbox_core::matrix::{CellState, CompatibilityMatrix, Profile, replace_block};
 use sandbox_core::registry;
 
 use super::{CommandLine, options};
@@ -74,6 +74,34 @@ fn unregistered(committed: &[(String, Profile)]) -> Result<Vec<String>, ProbeErr
     Ok(missing
         .map(|(name, _)| format!("{name}: not what its backend registers"))
         .collect())
+}
+
+/// The linked cells that are told as enforced although a probe that gave a result has a declared
+/// gap.
+///
+/// # Errors
+///
+/// If a linked profile is not valid.
+pub fn untrue_cells() -> Result<Vec<String>, ProbeError> {
+    let linked = CompatibilityMatrix::linked()?;
+    let mut untrue = Vec::new();
+    for (name, profile) in linked.profiles() {
+        for subject in linked.subjects() {
+            let cell = linked.cell(name, subject);
+            let is_told = cell.is_some_and(|cell| cell.state == CellState::Enforced);
+            let mut own = profile.probes.values().filter(|it| it.subject == subject);
+            let has_gap = own.any(|it| {
+                let declared = it.declared.as_ref();
+                it.verdict.is_measured() && declared.is_some_and(|it| !it.is_enforced())
+            });
+            if is_told && has_gap {
+                untrue.push(format!(
+                    "{name}: {subject} has a gap, and is told as enforced"
+                ));
+            }
+        }
+    }
+    Ok(untrue)
 }
 
 /// Compares the measured profiles with the committed ones. A probe that differs runs again in fresh
