@@ -23,6 +23,7 @@ pub mod canary;
 mod capacity;
 mod context;
 mod egress_server;
+mod engine_api;
 mod evidence;
 mod finding;
 mod foreign;

@@ -38,6 +38,16 @@ pub(super) async fn kept(maker: &Maker) -> Deviation {
     if maker.id(&maker.tag).await?.as_ref() != Some(&image.id) {
         return Ok(Some(format!("{} is not listed as {}", maker.tag, image.id)));
     }
+    // The engine's own commit has the container's labels, and no name. Lists of the client leave it
+    // out.
+    if let Some(engine) = &maker.engine {
+        let left = engine
+            .images(&format!("sandbox.name={}", spec.name))
+            .await?;
+        if !left.is_empty() {
+            return Ok(Some(format!("images with its labels are left: {left:?}")));
+        }
+    }
     // It goes on.
     let alive = maker.run(&first, &Call::new(["alive"])).await?;
     first.kill().await?;

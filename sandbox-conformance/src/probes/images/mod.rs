@@ -3,6 +3,7 @@
 use sandbox_core::spi::unique_name;
 use sandbox_core::{ErrorKind, SandboxClient, SandboxHandle, SandboxSpec};
 
+use crate::engine_api::EngineApi;
 use crate::pool::request;
 use crate::probes::confined::{answers, compare};
 use crate::probes::prelude::*;
@@ -20,7 +21,20 @@ pub static PROBES: &[Probe] = &[
         "commits a sandbox, and compares what a sandbox of that image has with what it must have",
         |context| Box::pin(behaves(context, "commit", true, committed::kept)),
     )
-    .version(2),
+    .version(3),
+    // Builders parse these in different ways, or do more than the request allows.
+    Probe::behavior(
+        "images::dockerfiles",
+        IMAGES,
+        "builds from Dockerfiles of each kind that is refused, and expects the number of the line",
+        |context| {
+            Box::pin(async {
+                let folder = context.outside()?;
+                let build = async |maker: &Maker| dockerfiles::run(maker, &folder).await;
+                behaves(context, "build from them", true, build).await
+            })
+        },
+    ),
     Probe::behavior(
         "images::hostile",
         IMAGES,
@@ -98,6 +112,8 @@ struct Maker {
     tag: String,
     built: String,
 }
+    /// The engine, where the tier has one.
+    engine: Option<EngineApi>,
 
 impl Maker {
     async fn of(context: &mut ProbeContext) -> Result<Self, Attempt> {
@@ -111,6 +127,7 @@ impl Maker {
         };
         let (limited, other) = (open(policy)?, open(client.policy().clone())?);
         Ok(Self {
+        let engine = EngineApi::of(context.tier()).await;
             client,
             limited,
             other,
