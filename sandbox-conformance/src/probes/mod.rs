@@ -35,6 +35,7 @@ mod processes;
 mod second_run;
 mod sessions;
 pub mod signs;
+mod storage;
 mod streams;
 mod subjects;
 mod subprocess;
@@ -78,6 +79,7 @@ pub fn all() -> Vec<&'static Probe> {
         processes::PROBES,
         second_run::PROBES,
         sessions::PROBES,
+        storage::PROBES,
         streams::PROBES,
         subprocess::PROBES,
         terminal::PROBES,
