@@ -60,7 +60,7 @@ async fn end_in_time(
 }
 
 /// Checks what is left. A tier may keep a record that the sandbox has ended; it must report that,
-/// and remove it.
+/// and prune it.
 async fn left(
     client: &SandboxClient,
     name: &str,
@@ -74,7 +74,7 @@ async fn left(
         if ours.any(|info| info.state != SandboxState::Ended) {
             return Ok(Some("the list does not show that it has ended".to_owned()));
         }
-        super::remove(client, name).await?;
+        client.prune().await?;
     }
     super::remains(client, name, token).await
 }

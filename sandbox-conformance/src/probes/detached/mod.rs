@@ -15,6 +15,7 @@ mod failed;
 mod limits;
 mod links;
 mod policys_lifetime;
+mod pruned;
 
 /// The probes of this area.
 pub static PROBES: &[Probe] = &[
@@ -34,7 +35,7 @@ pub static PROBES: &[Probe] = &[
         |context| Box::pin(ends_in_time::run(context)),
     )
     .waits()
-    .version(2),
+    .version(3),
     Probe::behavior(
         "detached::failed_creation",
         DETACHED,
@@ -79,6 +80,15 @@ pub static PROBES: &[Probe] = &[
         "drops the handle of a detached sandbox, and runs its program through a second client",
         |context| Box::pin(outlives_handle(context)),
     ),
+    // A creator may be killed between creation and start.
+    Probe::behavior(
+        "detached::pruned",
+        DETACHED,
+        "prunes as a second client beside running sandboxes, and beside containers of creators that \
+         are gone, one of which was never started",
+        |context| Box::pin(pruned::run(context)),
+    )
+    .setup(|_| SandboxSetup::default().fresh()),
     Probe::behavior(
         "detached::policys_lifetime",
         DETACHED,
