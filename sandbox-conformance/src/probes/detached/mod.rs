@@ -54,11 +54,11 @@ pub static PROBES: &[Probe] = &[
     Probe::behavior(
         "detached::found_by_name",
         DETACHED,
-        "finds a detached sandbox from a second client by name and in the list, and none under an \
-         unknown name",
+        "finds a detached sandbox from a second client by name and in the list, creates another \
+         one of its name, and finds none under an unknown name",
         |context| Box::pin(found_by_name(context)),
     )
-    .version(2),
+    .version(3),
     Probe::behavior(
         "detached::links",
         DETACHED,
@@ -84,8 +84,8 @@ pub static PROBES: &[Probe] = &[
     Probe::behavior(
         "detached::pruned",
         DETACHED,
-        "prunes as a second client beside running sandboxes, and beside containers of creators that \
-         are gone, one of which was never started",
+        "prunes as a second client beside running sandboxes, and beside containers of creators \
+         that are gone, one of which was never started",
         |context| Box::pin(pruned::run(context)),
     )
     .setup(|_| SandboxSetup::default().fresh()),
@@ -103,7 +103,7 @@ pub static PROBES: &[Probe] = &[
         "removes a detached sandbox while a program runs in it, and looks for leftovers",
         |context| Box::pin(removed(context)),
     )
-    .version(2),
+    .version(3),
     Probe::behavior(
         "detached::same_outcomes",
         DETACHED,
@@ -215,6 +215,9 @@ async fn remains(
         Err(error) => return Ok(Some(error.to_string())),
         Ok(_) => return Ok(Some("it can still be found by name".to_owned())),
     }
+    if client.recorded()?.iter().any(|record| record.name == name) {
+        return Ok(Some("its record is left".to_owned()));
+    }
     let listed = client.list().await?.iter().any(|info| info.name == name);
     Ok(listed.then(|| "it is still listed".to_owned()))
 }
@@ -247,6 +250,7 @@ async fn busy(sandbox: &ProbeSandbox, token: &str) -> Result<sandbox_core::Execu
 }
 
 async fn found_by_name(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    let second = context.client_and_spec().await;
     with_detached(context, "find it by name", async |sandbox, name, client| {
         let listed = client.list().await?;
         let Some(info) = listed.iter().find(|info| info.name == name) else {
@@ -254,6 +258,14 @@ async fn found_by_name(context: &mut ProbeContext) -> Result<(), ProbeError> {
         };
         if let Some(wrong) = other_lifetime(info, LIFETIME) {
             return Ok(Some(wrong));
+        }
+        if let Ok((other, spec)) = &second {
+            let mut spec = spec.clone().detached(true).lifetime(LIFETIME);
+            spec.name = name.to_owned();
+            let again = other.create(&spec).await.map(drop);
+            if again.as_ref().map_err(sandbox_core::Error::kind) != Err(ErrorKind::AlreadyExists) {
+                return Ok(Some(format!("a second one of its name: {again:?}")));
+            }
         }
         if let Some(wrong) = alive(client, name, sandbox.program()).await? {
             return Ok(Some(wrong));
