@@ -1,5 +1,7 @@
 //! Containers that another program created, as the suite starts them on the tiers that adopt.
 
+mod opened;
+
 use async_trait::async_trait;
 use sandbox_core::Result;
 use sandbox_core::registry::Settings;
@@ -15,6 +17,8 @@ pub(crate) struct Foreign {
     pub(crate) user: u32,
     /// Whether it has a capability that containers do not have by default.
     pub(crate) opened: bool,
+    /// More options, as the JSON of the engine's API (`HostConfig`). Only engines have them.
+    pub(crate) options: Option<&'static str>,
 }
 
 /// Starts and removes containers that are no sandboxes.

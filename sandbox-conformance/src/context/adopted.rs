@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
+use futures_util::future::join_all;
+use sandbox_core::{CapabilityPolicy, Error};
+
 use super::ProbeContext;
 use crate::evidence::Attempt;
 use crate::foreign::Foreign;
-use crate::pool::Adopter;
+use crate::pool::{Adopter, SandboxPool};
 use crate::probe::ProbeError;
 
 impl ProbeContext {
@@ -28,4 +31,47 @@ impl ProbeContext {
         adopter.remove().await?;
         Ok(deviation.map_err(|error| Attempt::unclear(error.to_string())))
     }
+
+    /// Adopts each of these containers under this policy at the same time, and removes them.
+    /// Returns the answers. A tier without such a container does not offer it, and gives none.
+    ///
+    /// # Errors
+    ///
+    /// If a container cannot be started or removed.
+    pub(crate) async fn adopt_each(
+        &mut self,
+        all: &[Foreign],
+        policy: &CapabilityPolicy,
+    ) -> Result<Vec<Result<(), Error>>, ProbeError> {
+        let pool = Arc::clone(&self.pool);
+        let adoptions = all
+            .iter()
+            .map(|one| adopt_once(&pool, *one, policy.clone()));
+        let mut answers = Vec::new();
+        for answer in join_all(adoptions).await {
+            match answer? {
+                Some(answer) => answers.push(answer),
+                None => self.not_offered(pool.why_no_adoption().await),
+            }
+        }
+        Ok(answers)
+    }
+}
+
+/// The answer to the adoption of a container that exists only for it; `None` if there is none.
+async fn adopt_once(
+    pool: &SandboxPool,
+    foreign: Foreign,
+    policy: CapabilityPolicy,
+) -> Result<Option<Result<(), Error>>, ProbeError> {
+    let Some(adopter) = pool.foreign(foreign).await? else {
+        return Ok(None);
+    };
+    let adopted = adopter.adopt_under(policy).await;
+    let ended = match adopted {
+        Ok(sandbox) => sandbox.kill().await,
+        Err(error) => Err(error),
+    };
+    adopter.remove().await?;
+    Ok(Some(ended))
 }

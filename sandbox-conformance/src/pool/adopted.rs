@@ -4,6 +4,7 @@ use sandbox_core::spi::unique_name;
 use sandbox_core::{CapabilityPolicy, Error, ErrorKind, SandboxHandle, SandboxSpec};
 
 use super::{ProbeSandbox, SandboxPool, waive};
+use crate::engine_api::EngineApi;
 use crate::foreign::{Foreign, ForeignContainers};
 use crate::program::PROGRAM;
 
@@ -21,7 +22,14 @@ impl SandboxPool {
     ///
     /// Errors of the engine.
     pub(crate) async fn foreign(&self, foreign: Foreign) -> Result<Option<Adopter<'_>>, Error> {
-        let Some(engine) = self.target.foreign_containers()? else {
+        let engine = match foreign.options {
+            None => self.target.foreign_containers()?,
+            Some(_) => {
+                let engine = EngineApi::of(self.target.name()).await?;
+                engine.map(|engine| Box::new(engine) as _)
+            }
+        };
+        let Some(engine) = engine else {
             return Ok(None);
         };
         let container = engine.start(self.image.as_deref(), foreign).await?;
@@ -55,8 +63,22 @@ impl Adopter<'_> {
         &self,
         policy: CapabilityPolicy,
     ) -> Result<SandboxHandle, Error> {
+        self.adopt_as(policy, |_| ()).await
+    }
+
+    /// As [`Self::adopt_under`], with a specification that is changed by `change`.
+    ///
+    /// # Errors
+    ///
+    /// As [`sandbox_core::SandboxClient::adopt`].
+    pub(crate) async fn adopt_as(
+        &self,
+        policy: CapabilityPolicy,
+        change: impl FnOnce(&mut SandboxSpec),
+    ) -> Result<SandboxHandle, Error> {
         let client = self.pool.target.client(policy)?;
-        let spec = SandboxSpec::new(unique_name("conformance"));
+        let mut spec = SandboxSpec::new(unique_name("conformance"));
+        change(&mut spec);
         client.adopt(&self.container, &spec).await
     }
 

@@ -4,9 +4,12 @@
 //! what an adoption reports with what holds. The suite starts the containers itself; see
 //! [`crate::foreign`].
 
+use sandbox_core::{Capability, ErrorKind};
+
 use crate::probes::prelude::*;
 
 mod confined;
+mod holes;
 mod leaves_nothing;
 mod limits;
 mod outcomes;
@@ -20,6 +23,14 @@ pub static PROBES: &[Probe] = &[
         "attacks from the first execution of an adoption against each layer that its report names, \
          and from later ones, with input and on a terminal",
         |context| Box::pin(confined::run(context)),
+    ),
+    // Podman names some of these only through the kernel.
+    Probe::behavior(
+        "adoption::holes",
+        ADOPTION,
+        "adopts containers with an opened restriction each, under a policy that requires what it \
+         opens",
+        |context| Box::pin(holes::run(context)),
     ),
     Probe::behavior(
         "adoption::leaves_nothing",
@@ -43,8 +54,26 @@ pub static PROBES: &[Probe] = &[
     Probe::behavior(
         "adoption::refused",
         ADOPTION,
-        "requires limits that the container does not have, and adopts a container with an added \
-         capability",
+        "requires limits that the container does not have, another image and a closed network, and \
+         asks for what only a new sandbox can have",
         |context| Box::pin(refused::run(context)),
-    ),
+    )
+    .version(2),
 ];
+
+/// Why this is no refusal of the capability.
+fn taken<T>(adopted: sandbox_core::Result<T>, capability: Capability) -> Option<String> {
+    let answer = match adopted {
+        Ok(_) => "adopted".to_owned(),
+        Err(error) if error.kind() == ErrorKind::NotEnforceable => {
+            let mut unmet = error.unmet().iter();
+            let named = unmet.any(|unmet| unmet.demand.capability == capability);
+            if named {
+                return None;
+            }
+            error.to_string()
+        }
+        Err(error) => error.to_string(),
+    };
+    Some(format!("a demand of {capability}: {answer}"))
+}

@@ -1,7 +1,11 @@
 //! What a policy demands and an adoption cannot enforce.
 
-use sandbox_core::{Capability, CapabilityPolicy, ErrorKind, SandboxHandle};
+use sandbox_core::{
+    Capability, CapabilityPolicy, ErrorKind, HostMount, ImageRetention, PullPolicy, SandboxSpec,
+    StorageMount, Workspace,
+};
 
+use super::taken;
 use crate::foreign::Foreign;
 use crate::pool::Adopter;
 use crate::probes::prelude::*;
@@ -23,13 +27,41 @@ const LACKING: &[Demand] = &[
     }),
 ];
 
+/// A field of a specification, and what sets it.
+type Field = (&'static str, fn(&mut SandboxSpec));
+
+/// Fields that only a new sandbox can have.
+const FIELDS: &[Field] = &[
+    ("an image", |spec| spec.image = Some("python:3.11".into())),
+    ("a pull", |spec| spec.pull = Some(PullPolicy::Never)),
+    ("a retention", |spec| {
+        spec.image_retention = ImageRetention::Remove;
+    }),
+    ("a writable root", |spec| spec.writable_root = true),
+    ("a workspace", |spec| {
+        spec.workspace = Some(Workspace::read_only("/usr"));
+    }),
+    ("a mount", |spec| {
+        spec.mounts = vec![HostMount::read_only("/usr", "/in")];
+    }),
+    ("storage", |spec| {
+        spec.storage = vec![StorageMount::read_only("lab", "/in")];
+    }),
+    ("a secret", |spec| spec.secrets = vec!["one".into()]),
+    ("rules", |spec| spec.egress = Some(Vec::new())),
+    ("a label", |spec| {
+        spec.labels.insert("a".into(), "b".into());
+    }),
+    ("a life of its own", |spec| spec.detached = true),
+];
+
 pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
     let listener = Listener::tcp4().await?;
     let reach = listener.call("tcp", context.token());
     context.host_control(&reach).await?;
     context.allow_control(&Call::new(["alive"])).await;
     let mut accepted = CapabilityPolicy::new();
-    let mut deviation = context
+    let deviation = context
         .adopting(Foreign::default(), async |adopter| {
             // The container's own program is seen.
             let plain = adopter.adopt_under(accepted.clone()).await;
@@ -39,6 +71,13 @@ pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
             accepted = adopter.waived(accepted.clone()).await?;
             if let Some(wrong) = lacking(adopter, &accepted).await? {
                 return Ok(Some(wrong));
+            }
+            for (field, change) in FIELDS {
+                let adopted = adopter.adopt_as(accepted.clone(), change).await;
+                let kind = adopted.map(drop).map_err(|error| error.kind());
+                if kind != Err(ErrorKind::InvalidSpec) {
+                    return Ok(Some(format!("adopted with {field}: {kind:?}")));
+                }
             }
             let mut policy = accepted.clone();
             policy.images = Some(vec!["elsewhere.test/other:*".to_owned()]);
@@ -56,18 +95,6 @@ pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
             Ok((is_reached && !is_open).then(|| "a network that is declared closed".to_owned()))
         })
         .await?;
-    if deviation == Ok(None) {
-        let opened = Foreign {
-            opened: true,
-            ..Foreign::default()
-        };
-        deviation = context
-            .adopting(opened, async |adopter| {
-                let adopted = adopter.adopt_under(accepted).await;
-                Ok(taken(adopted, Capability::Privileges))
-            })
-            .await?;
-    }
     context.record_attack(behavior(
         "require what the container does not enforce",
         deviation,
@@ -91,21 +118,4 @@ async fn lacking(adopter: &Adopter<'_>, accepted: &CapabilityPolicy) -> Deviatio
         }
     }
     Ok(None)
-}
-
-/// Why this is no refusal of the capability.
-fn taken(adopted: sandbox_core::Result<SandboxHandle>, capability: Capability) -> Option<String> {
-    let answer = match adopted {
-        Ok(_) => "adopted".to_owned(),
-        Err(error) if error.kind() == ErrorKind::NotEnforceable => {
-            let mut unmet = error.unmet().iter();
-            let named = unmet.any(|unmet| unmet.demand.capability == capability);
-            if named {
-                return None;
-            }
-            error.to_string()
-        }
-        Err(error) => error.to_string(),
-    };
-    Some(format!("a demand of {capability}: {answer}"))
 }

@@ -70,6 +70,6 @@ pub(super) const ENGINE_MUTANTS: &[Mutant] = &[
     engine_mutant(
         "an opened container not noticed",
         ContainerMutation::Adoption,
-        &["adoption::refused"],
+        &["adoption::holes"],
     ),
 ];
