@@ -47,6 +47,7 @@ pub mod selfcheck;
 pub mod startup;
 pub mod suite;
 mod target;
+mod tightened;
 pub mod traces;
 #[cfg(feature = "trials")]
 pub mod trials;

@@ -9,6 +9,8 @@ use sandbox_core::spi::Backend;
 use sandbox_core::{CapabilityPolicy, Result, SandboxClient};
 
 use crate::foreign::{self, ForeignContainers};
+use crate::tightened::{self, Tightened};
+use crate::warm_pods::{self, WarmPods};
 
 /// A tier or a backend to measure.
 #[derive(Clone)]
@@ -96,6 +98,24 @@ impl Target {
     /// Errors of the settings.
     pub(crate) fn foreign_containers(&self) -> Result<Option<Box<dyn ForeignContainers>>> {
         foreign::of(&self.name, &self.settings.clone().unwrap_or_default())
+    }
+
+    /// The tier with options of an operator; `None` if it has none.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the settings.
+    pub(crate) fn tightened(&self) -> Result<Option<Tightened>> {
+        tightened::of(&self.name, &self.settings.clone().unwrap_or_default())
+    }
+
+    /// The tier with pods that are started ahead; `None` if it has none.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the settings.
+    pub(crate) fn warm_pods(&self) -> Result<Option<Box<dyn WarmPods>>> {
+        warm_pods::of(&self.name, &self.settings.clone().unwrap_or_default())
     }
 
     /// The properties of this host that change enforcement.

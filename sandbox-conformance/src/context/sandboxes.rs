@@ -9,6 +9,8 @@ use super::{ProbeContext, SlotRole};
 use crate::evidence::Attempt;
 use crate::pool::ProbeSandbox;
 use crate::probe::{ProbeError, SandboxSetup};
+use crate::tightened::Tightened;
+use crate::warm_pods::WarmPods;
 
 impl ProbeContext {
     /// Creates a sandbox with the attacked sandbox's policy, changed by `change`, and ends it.
@@ -173,5 +175,23 @@ impl ProbeContext {
     /// If the backend cannot be opened again, or the policy is not valid.
     pub fn client_under(&self, policy: CapabilityPolicy) -> Result<SandboxClient, Error> {
         self.pool.target().client(policy)
+    }
+
+    /// The tier with options of an operator; `None` if it has none.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the settings.
+    pub(crate) fn tightened(&self) -> Result<Option<Tightened>, Error> {
+        self.pool.target().tightened()
+    }
+
+    /// The tier with pods that are started ahead; `None` if it has none.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the settings.
+    pub(crate) fn warm_pods(&self) -> Result<Option<Box<dyn WarmPods>>, Error> {
+        self.pool.target().warm_pods()
     }
 }

@@ -10,6 +10,7 @@ use crate::host_cgroups::GroupLimit;
 use crate::probes::prelude::*;
 
 mod group;
+mod options;
 
 /// The probes of this area.
 pub static PROBES: &[Probe] = &[
@@ -35,6 +36,14 @@ pub static PROBES: &[Probe] = &[
          agent's filter",
         &kernel_state("filtered"),
         |context| Box::pin(container_filter(context)),
+    ),
+    // A list of paths of an option may replace the engine's own.
+    Probe::behavior(
+        "layers::engine_options",
+        PRIVILEGES,
+        "hides a path, limits the size of files and sets a host name by options of the engine, and \
+         looks for what is covered without them; sets options that loosen sandboxes",
+        |context| Box::pin(options::run(context)),
     ),
     Probe::isolation(
         "layers::filter",
