@@ -52,6 +52,7 @@ pub mod traces;
 #[cfg(feature = "trials")]
 pub mod trials;
 mod verdict;
+mod warm_pods;
 mod wheel;
 
 // Links the backends that the features choose.

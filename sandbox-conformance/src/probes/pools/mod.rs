@@ -4,13 +4,14 @@ use sandbox_core::spi::unique_name;
 use sandbox_core::{PoolSettings, PooledSandbox, SandboxClient, SandboxPool, SandboxSpec};
 use tokio::time::Instant;
 
-use crate::pool::{BUILD_LIMIT, PAUSE, UNSCHEDULABLE};
+use crate::pool::PAUSE;
 use crate::probes::confined::{INPUTS, answers, compare, terminal_answers};
 use crate::probes::prelude::*;
 use crate::program::PROGRAM;
 
 mod claims;
 mod places;
+mod warm_pods;
 
 /// The probes of this area.
 pub static PROBES: &[Probe] = &[
@@ -52,6 +53,14 @@ pub static PROBES: &[Probe] = &[
         "drops a pool, and a claim in which a program runs, and looks for what is left",
         |context| Box::pin(behaves(context, "drop a pool and a claim", places::removed)),
     ),
+    // Their time begins with the pod.
+    Probe::behavior(
+        "pools::warm_pods",
+        POOLS,
+        "creates sandboxes with a lifetime of their own, with the policy's and without one beside \
+         a pod that was started ahead",
+        |context| Box::pin(warm_pods::run(context)),
+    ),
 ];
 
 /// A client, a specification that pools create sandboxes from, and the probe's token.
@@ -81,20 +90,16 @@ impl Template {
         SandboxPool::new(&self.client, &self.spec, settings)
     }
 
-    /// A claim. While its pod fits on no node, tries again: pods of other probes end. So it does
-    /// where a start takes longer than a claim waits.
+    /// A claim. While its pod fits on no node, or a start takes longer than a claim waits, tries
+    /// again.
     async fn claim(&self, pool: &SandboxPool) -> sandbox_core::Result<PooledSandbox> {
-        let deadline = Instant::now() + BUILD_LIMIT;
+        let deadline = fits_until();
         loop {
-            match pool.claim().await {
-                Err(error)
-                    if (error.to_string().contains(UNSCHEDULABLE)
-                        || pool.status().starting > 0)
-                        && Instant::now() < deadline =>
-                {
-                    tokio::time::sleep(PAUSE).await;
-                }
-                done => return done,
+            let claimed = pool.claim().await;
+            if claimed.is_err() && pool.status().starting > 0 && Instant::now() < deadline {
+                tokio::time::sleep(PAUSE).await;
+            } else if !fits_later(&claimed, deadline).await {
+                return claimed;
             }
         }
     }
