@@ -7,6 +7,7 @@ use crate::probes::prelude::*;
 use crate::program::Run;
 
 mod arguments;
+mod blocking;
 mod killed;
 mod lifetime;
 mod listed;
@@ -22,6 +23,13 @@ pub static PROBES: &[Probe] = &[
         "passes arguments, variables and a working folder with unusual letters and every byte",
         |context| Box::pin(arguments::run(context)),
     ),
+    Probe::behavior(
+        "exec::blocking",
+        EXEC,
+        "creates, executes, copies, exports and removes through the client that blocks",
+        |context| Box::pin(blocking::run(context)),
+    )
+    .setup(|fixture| blocking::exporting(fixture).fresh()),
     Probe::behavior(
         "exec::counted_memory",
         EXEC,
