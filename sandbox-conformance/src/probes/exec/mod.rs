@@ -91,9 +91,11 @@ pub static PROBES: &[Probe] = &[
     Probe::behavior(
         "exec::listed",
         EXEC,
-        "lists a sandbox from another client, with its labels and its owner",
+        "lists, finds and removes a sandbox as its own client and as another one, with its labels \
+         and its owner",
         |context| Box::pin(listed::run(context)),
-    ),
+    )
+    .version(2),
     Probe::behavior(
         "exec::missing_program",
         EXEC,
