@@ -10,6 +10,7 @@ use crate::probes::prelude::*;
 use crate::program::{PROGRAM, Run};
 
 mod committed;
+mod dockerfiles;
 mod refused;
 mod retention;
 
@@ -111,9 +112,9 @@ struct Maker {
     /// on it.
     tag: String,
     built: String,
-}
     /// The engine, where the tier has one.
     engine: Option<EngineApi>,
+}
 
 impl Maker {
     async fn of(context: &mut ProbeContext) -> Result<Self, Attempt> {
@@ -126,8 +127,8 @@ impl Maker {
             client.map_err(|error| Attempt::unclear(error.to_string()))
         };
         let (limited, other) = (open(policy)?, open(client.policy().clone())?);
-        Ok(Self {
         let engine = EngineApi::of(context.tier()).await;
+        Ok(Self {
             client,
             limited,
             other,
@@ -136,6 +137,7 @@ impl Maker {
             program: context.inside("probe"),
             tag: tag_of(token),
             built: format!("{REPOSITORY}/{token}:built"),
+            engine: engine.map_err(|error| Attempt::unclear(error.to_string()))?,
         })
     }
 

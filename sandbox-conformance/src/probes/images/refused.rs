@@ -4,6 +4,7 @@ use std::path::Path;
 
 use sandbox_core::{BuildRequest, ErrorKind, SandboxClient};
 
+use super::dockerfiles::write;
 use super::{Deviation, Maker, REPOSITORY};
 
 pub(super) async fn run(maker: &Maker, context: &Path) -> Deviation {
@@ -33,13 +34,7 @@ async fn built(maker: &Maker, context: &Path) -> Deviation {
         format!("FROM {allowed} AS first\nFROM {other}\n"),
         format!("FROM {allowed}\nCOPY --from={other} /etc/passwd /passwd\n"),
     ] {
-        std::fs::write(context.join("Dockerfile"), &lines).map_err(|error| {
-            sandbox_core::Error::new(
-                ErrorKind::SetupFailed,
-                "write a Dockerfile",
-                error.to_string(),
-            )
-        })?;
+        write(&context.join("Dockerfile"), &lines)?;
         let request = BuildRequest::new(context).tag(&maker.built);
         let built = maker.limited.build_image(&request, &mut |_| ()).await;
         match built {
