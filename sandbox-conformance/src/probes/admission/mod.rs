@@ -13,6 +13,7 @@ mod invalid_specifications;
 mod largest_values;
 mod plans;
 mod policy_files;
+mod settings;
 
 /// The probes of this area.
 pub static PROBES: &[Probe] = &[
@@ -67,6 +68,12 @@ pub static PROBES: &[Probe] = &[
         EXEC,
         "reads policy files that are valid and invalid, and compares the policies",
         |context| Box::pin(policy_files::run(context)),
+    ),
+    Probe::behavior(
+        "admission::settings",
+        EXEC,
+        "opens the tier with settings that are unknown, empty, or name a runtime that is not there",
+        |context| Box::pin(settings::run(context)),
     ),
 ];
 
