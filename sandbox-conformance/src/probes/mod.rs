@@ -32,6 +32,7 @@ mod pools;
 mod prelude;
 mod procedures;
 mod processes;
+mod records;
 mod second_run;
 mod sessions;
 pub mod signs;

@@ -82,7 +82,7 @@ pub static COMPARED: &[Probe] = &[
         "connects and makes requests, and compares what is recorded and told of them",
         |context| Box::pin(records::compare(context)),
     )
-    .version(2)
+    .version(3)
     .setup(|_| records::recorded()),
     Probe::behavior(
         "egress::unusual_questions",

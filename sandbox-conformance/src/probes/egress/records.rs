@@ -2,13 +2,11 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
-use sandbox_core::audit::AuditRecord;
+use sandbox_core::policy::EgressRules;
 use sandbox_core::spi::unique_name;
 use sandbox_core::{DenialKind, ExecRequest, SandboxHandle, Stdin};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::exchanges::{self, Exchange, Transport};
 use super::messages::digits;
@@ -17,13 +15,11 @@ use crate::egress_server::EgressServer;
 use crate::name_server::OPEN;
 use crate::probes::prelude::*;
 use crate::probes::procedures::Deviation;
+use crate::probes::records::{Records, within_patience};
 use crate::program::PROGRAM;
 
 /// A name that nobody resolves.
 const NOWHERE: &str = "nowhere.test";
-
-/// How long the records of ended connections are waited for.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The host of a connection that is open when the sandbox ends.
 const HELD: &str = "held";
@@ -31,14 +27,16 @@ const HELD: &str = "held";
 /// The most characters of a path in a record.
 const LONGEST_PATH: usize = 1024;
 
-/// The records of a sandbox, in JSON as a file has them.
-type EventRecords = Arc<Mutex<Vec<Value>>>;
-
 /// Rules of several levels.
 pub(super) fn recorded() -> SandboxSetup {
+    rules(&asked_rules())
+}
+
+/// The rules of the policy, which are also asked for again.
+fn asked_rules() -> [String; 6] {
     let [tcp, name, http, nowhere] = all_rules();
     let held = format!("{HELD}.{OPEN}:{} private", EgressServer::get().held);
-    rules(&[tcp, name, http, nowhere, held, format!("!closed.{OPEN}")])
+    [tcp, name, http, nowhere, held, format!("!closed.{OPEN}")]
 }
 
 fn all_rules() -> [String; 4] {
@@ -161,6 +159,7 @@ fn expected(exchanges: &[Exchange]) -> Vec<String> {
              does not allow the request GET /denied/c?key=1"
         ),
         format!("unreachable {NOWHERE}:{}", server.public),
+        format!("rules {}", json!(asked_rules())),
     ];
     let connections = std::iter::repeat_n(connection("http", server.read, &http), 4);
     all.extend(connections);
@@ -183,14 +182,7 @@ async fn recorded_run(
     exchanges: &[Exchange],
 ) -> Result<RecordedRun, Attempt> {
     let (client, spec) = context.client_and_spec().await?;
-    let records = EventRecords::default();
-    let kept = Arc::clone(&records);
-    let client = client.audited(Arc::new(move |record: AuditRecord| {
-        let record = serde_json::to_value(record).unwrap_or_default();
-        kept.lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(record);
-    }));
+    let (client, records) = Records::of(client);
     let program = format!("{}/{}", context.fixture().inside(), unique_name("probe"));
     let unclear = |error: sandbox_core::Error| Attempt::unclear(error.to_string());
     let sandbox = client.create(&spec).await.map_err(unclear)?;
@@ -212,7 +204,7 @@ async fn end_with_connection(
     sandbox: &SandboxHandle,
     program: &str,
     marker: &str,
-    records: &EventRecords,
+    records: &Records,
 ) -> Deviation {
     let port = EgressServer::get().held;
     let host = format!("{HELD}.{OPEN}");
@@ -240,27 +232,16 @@ fn arguments<'a>(call: &'a Call, program: &'a str) -> impl Iterator<Item = &'a O
     arguments.map(OsStr::from_bytes)
 }
 
-/// Whether a condition holds in time.
-async fn within_patience(is_met: impl Fn() -> bool) -> bool {
-    let pause = Duration::from_millis(20);
-    let mut waited = Duration::ZERO;
-    while !is_met() {
-        if waited >= PATIENCE {
-            return false;
-        }
-        waited += pause;
-        tokio::time::sleep(pause).await;
-    }
-    true
-}
-
 async fn run(
     sandbox: &SandboxHandle,
     program: &str,
     exchanges: &[Exchange],
-    records: &EventRecords,
+    records: &Records,
 ) -> sandbox_core::Result<(Vec<String>, Vec<String>)> {
     sandbox.upload(program, 0o755, PROGRAM).await?;
+    sandbox
+        .set_egress(EgressRules::parse(asked_rules())?)
+        .await?;
     let call = exchanges::call(exchanges);
     let request = ExecRequest::new(program).args(arguments(&call, program));
     let result = sandbox.exec(&request).await?;
@@ -278,9 +259,8 @@ async fn run(
     Ok((found, told))
 }
 
-fn all_described(records: &EventRecords) -> Vec<String> {
-    let records = records.lock().unwrap_or_else(PoisonError::into_inner);
-    records.iter().filter_map(described).collect()
+fn all_described(records: &Records) -> Vec<String> {
+    records.all().iter().filter_map(described).collect()
 }
 
 /// A record about connections as one line.
@@ -310,6 +290,7 @@ fn described(record: &Value) -> Option<String> {
         ),
         "denied" => format!("denied {} {}: {}", text("kind"), text("rule"), text("what")),
         "unreachable" => format!("unreachable {place}"),
+        "rules_changed" => format!("rules {}", record["rules"]),
         _ => return None,
     })
 }
