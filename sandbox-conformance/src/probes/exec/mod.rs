@@ -12,7 +12,7 @@ mod killed;
 mod lifetime;
 mod listed;
 mod statistics;
-mod stop;
+pub(in crate::probes) mod stop;
 mod usage;
 
 /// The probes of this area.
@@ -131,7 +131,8 @@ pub static PROBES: &[Probe] = &[
     Probe::behavior(
         "exec::stop",
         EXEC,
-        "stops a sandbox whose program needs half a second to end after SIGTERM, and follows its log",
+        "stops a sandbox whose programs end half a second after their child, also on a terminal, or \
+         ignore SIGTERM, and follows its log",
         |context| Box::pin(stop::run(context)),
     )
     .version(2)
