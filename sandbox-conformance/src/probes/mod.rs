@@ -5,6 +5,7 @@ use crate::probe::Probe;
 mod admission;
 mod adoption;
 mod artifacts;
+mod audit;
 mod code;
 mod confined;
 mod cpus;
@@ -54,6 +55,7 @@ pub fn all() -> Vec<&'static Probe> {
         admission::PROBES,
         adoption::PROBES,
         artifacts::PROBES,
+        audit::PROBES,
         code::PROBES,
         confined::PROBES,
         cpus::PROBES,
