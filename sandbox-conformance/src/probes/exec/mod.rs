@@ -8,9 +8,11 @@ use crate::program::Run;
 
 mod arguments;
 mod blocking;
+mod execution;
 mod killed;
 mod lifetime;
 mod listed;
+mod requests;
 mod statistics;
 pub(in crate::probes) mod stop;
 mod usage;
@@ -50,6 +52,13 @@ pub static PROBES: &[Probe] = &[
          sandbox reports",
         |context| Box::pin(statistics::time(context)),
     ),
+    Probe::behavior(
+        "exec::execution",
+        EXEC,
+        "orders, reads, writes to and waits for started executions in the middle and after their end",
+        |context| Box::pin(plain_feature(context, "use executions", execution::run)),
+    )
+    .waits(),
     Probe::behavior(
         "exec::exit_codes",
         EXEC,
@@ -115,6 +124,18 @@ pub static PROBES: &[Probe] = &[
         "sends a signal to one program, and kills another one whose output is not read",
         |context| Box::pin(orders(context)),
     ),
+    Probe::behavior(
+        "exec::requests",
+        EXEC,
+        "sets variables, folders and users of executions, and compares what programs get",
+        |context| Box::pin(requests::run(context)),
+    )
+    .setup(|_| {
+        let mut setup = SandboxSetup::default();
+        let [name, value] = requests::VARIABLE;
+        setup.env.insert(name.into(), value.into());
+        setup
+    }),
     Probe::behavior(
         "exec::sent_signals",
         EXEC,
