@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::probes::prelude::*;
 use crate::program::Run;
 
+mod after_end;
 mod arguments;
 mod blocking;
 mod execution;
@@ -19,6 +20,13 @@ mod usage;
 
 /// The probes of this area.
 pub static PROBES: &[Probe] = &[
+    Probe::behavior(
+        "exec::after_end",
+        EXEC,
+        "kills a sandbox while a program runs, and uses its handle",
+        |context| Box::pin(plain_feature(context, "use it after its end", after_end::killed)),
+    )
+    .setup(|_| SandboxSetup::default().fresh()),
     Probe::behavior(
         "exec::arguments",
         EXEC,
@@ -129,6 +137,12 @@ pub static PROBES: &[Probe] = &[
         |context| Box::pin(orders(context)),
     ),
     Probe::behavior(
+        "exec::removed_by_another",
+        DETACHED,
+        "removes a detached sandbox through another client while a program runs, and uses its handle",
+        |context| Box::pin(after_end::removed_by_another(context)),
+    ),
+    Probe::behavior(
         "exec::requests",
         EXEC,
         "sets variables, folders and users of executions, and compares what programs get",
@@ -160,7 +174,8 @@ pub static PROBES: &[Probe] = &[
          ignore SIGTERM, and follows its log",
         |context| Box::pin(stop::run(context)),
     )
-    .version(2)
+    .version(3)
+    .waits()
     .setup(|_| SandboxSetup::default().fresh()),
     Probe::behavior(
         "exec::umask",
