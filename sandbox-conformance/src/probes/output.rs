@@ -1,7 +1,11 @@
 //! Limits of output.
 
-use sandbox_core::{CapabilityPolicy, Captured, ExecResult, Stdin};
+use sandbox_core::{
+    CapabilityPolicy, Captured, ErrorKind, ExecRequest, ExecResult, SandboxHandle, Stdin,
+    TerminalSize,
+};
 
+use crate::probes::exec::stop::Log;
 use crate::probes::prelude::*;
 use crate::program::Run;
 
@@ -31,6 +35,14 @@ pub static PROBES: &[Probe] = &[
          be missing",
         |context| Box::pin(incomplete(context)),
     ),
+    Probe::behavior(
+        "output::log_lines",
+        EXEC,
+        "writes whole and unfinished lines in each way, and reads and follows the last lines of the \
+         log",
+        |context| Box::pin(plain_feature(context, "read the last lines", log_lines)),
+    )
+    .setup(|_| SandboxSetup::default().fresh()),
     Probe::behavior(
         "output::logged",
         EXEC,
@@ -160,6 +172,68 @@ async fn logged(context: &mut ProbeContext) -> Result<(), ProbeError> {
     .await;
     context.no_host_effect("the log belongs to the sandbox");
     Ok(())
+}
+
+/// Pieces of output, each from an execution of its own.
+const PIECES: [&str; 6] = ["one\n", "\n", "three\nfour\n", "fi", "ve\nsix", "\n"];
+
+async fn log_lines(sandbox: &SandboxHandle) -> Deviation {
+    let write = |piece: &str| ExecRequest::shell("printf %s \"$0\"").arg(piece);
+    // The controls have written too.
+    let mut expected = String::from_utf8_lossy(&sandbox.logs(None).await?).into_owned();
+    for piece in PIECES {
+        sandbox.exec(&write(piece)).await?.check()?;
+        expected += piece;
+        if let Some(wrong) = wrong_lines(sandbox, &expected).await? {
+            return Ok(Some(wrong));
+        }
+    }
+    let last = sandbox.logs(Some(2)).await?;
+    let mut log = Log::new(last.len());
+    sandbox.follow_logs(Some(2), &mut log).await?;
+    if log.text().as_bytes() != last {
+        return Ok(Some(format!("a follower is shown {:?}", log.text())));
+    }
+    for is_logged in [false, true] {
+        let request = write("more\n").log(is_logged);
+        let mut executions = vec![
+            sandbox.start(&request, Stdin::Null).await?,
+            sandbox.start(&request, Stdin::from_bytes(*b"x")).await?,
+        ];
+        let terminal = request.terminal(TerminalSize::default());
+        match sandbox.start(&terminal, Stdin::Null).await {
+            Err(error) if error.kind() == ErrorKind::Unsupported => {}
+            started => executions.push(started?),
+        }
+        let count = executions.len();
+        for mut execution in executions {
+            execution.wait().await?.check()?;
+        }
+        let log = String::from_utf8_lossy(&sandbox.logs(None).await?).replace('\r', "");
+        let more = "more\n".repeat(if is_logged { count } else { 0 });
+        if log != format!("{expected}{more}") {
+            return Ok(Some(format!("logged: {is_logged}, and the log is {log:?}")));
+        }
+    }
+    Ok(None)
+}
+
+/// Compares the log, and its last lines up to more than it has.
+async fn wrong_lines(sandbox: &SandboxHandle, expected: &str) -> Deviation {
+    let lines: Vec<_> = expected.split_inclusive('\n').collect();
+    for count in 0..lines.len() + 2 {
+        let tail = lines[lines.len().saturating_sub(count)..].concat();
+        let found = sandbox.logs(u32::try_from(count).ok()).await?;
+        if found != tail.as_bytes() {
+            let found = String::from_utf8_lossy(&found);
+            return Ok(Some(format!(
+                "the last {count} of {expected:?} are {found:?}"
+            )));
+        }
+    }
+    let found = sandbox.logs(None).await?;
+    let is_whole = found == expected.as_bytes();
+    Ok((!is_whole).then(|| format!("{:?}, not {expected:?}", String::from_utf8_lossy(&found))))
 }
 
 async fn incomplete(context: &mut ProbeContext) -> Result<(), ProbeError> {
