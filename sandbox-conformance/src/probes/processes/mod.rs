@@ -21,10 +21,12 @@ pub static PROBES: &[Probe] = &[
     Probe::isolation(
         "processes::dropped_execution",
         PROCESSES,
-        "continues in new sessions after the caller drops the execution",
+        "continues in new sessions after the caller drops or kills the execution, also on a terminal, \
+         or drops the future of one",
         dropped_execution::GONE_WITH_IT,
         |context| Box::pin(dropped_execution::run(context)),
-    ),
+    )
+    .version(2),
     Probe::isolation(
         "processes::end_of_sandbox",
         PROCESSES,
