@@ -16,6 +16,7 @@ mod limits;
 mod links;
 mod policys_lifetime;
 mod pruned;
+mod own_executions;
 
 /// The probes of this area.
 pub static PROBES: &[Probe] = &[
@@ -97,6 +98,13 @@ pub static PROBES: &[Probe] = &[
         |context| Box::pin(policys_lifetime::run(context)),
     )
     .setup(policys_lifetime::setup),
+    Probe::behavior(
+        "detached::own_executions",
+        DETACHED,
+        "drops a handle whose executions have no input, an open one and a terminal, beside another \
+         handle",
+        |context| Box::pin(own_executions::run(context)),
+    ),
     Probe::behavior(
         "detached::removed",
         DETACHED,
