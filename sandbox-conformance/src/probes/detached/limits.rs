@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use sandbox_core::{CapabilityPolicy, SandboxHandle};
+use sandbox_core::{CapabilityPolicy, SandboxHandle, Stdin};
 
 use super::{LIFETIME, in_detached};
 use crate::probes::prelude::*;
@@ -22,20 +22,26 @@ pub(super) async fn lower_caps(context: &mut ProbeContext) -> Result<(), ProbeEr
         let handle = later.get(name).await?;
         let emit = sandbox.request(&Call::new(["emit", "3000", "3000"]));
         let emitted = handle.exec(&emit).await?;
+        let waited = handle.start(&emit, Stdin::Null).await?.wait().await?;
         let sleep = sandbox.request(&Call::new(["sleep", "", "9000"]));
-        let slept = handle.exec(&sleep).await?;
+        let mut started = handle.start(&sleep, Stdin::Piped).await?;
+        let (slept, ended) = tokio::join!(handle.exec(&sleep), started.wait());
+        let (slept, ended) = (slept?, ended?);
         let own = sandbox.handle().exec(&emit).await?;
         let lengths = |result: &sandbox_core::ExecResult| {
             [&result.stdout, &result.stderr].map(|stream| stream.bytes.len() as u64)
         };
         let is_right = lengths(&emitted) == CAPS
-            && slept.outcome == Outcome::TimedOut
+            && lengths(&waited) == CAPS
+            && [&slept, &ended]
+                .iter()
+                .all(|result| result.outcome == Outcome::TimedOut)
             && lengths(&own).iter().all(|length| *length >= 3000);
         Ok((!is_right).then(|| {
             let (later, own) = (lengths(&emitted), lengths(&own));
             format!(
-                "{later:?} bytes, {own:?} for its creator, {}",
-                slept.outcome
+                "{later:?} bytes, {own:?} for its creator, {}, {}",
+                slept.outcome, ended.outcome
             )
         }))
     })

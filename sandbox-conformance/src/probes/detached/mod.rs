@@ -74,7 +74,8 @@ pub static PROBES: &[Probe] = &[
         "writes and sleeps through a second client whose policy keeps less output and allows less \
          time",
         |context| Box::pin(limits::lower_caps(context)),
-    ),
+    )
+    .version(2),
     Probe::behavior(
         "detached::outlives_handle",
         DETACHED,
