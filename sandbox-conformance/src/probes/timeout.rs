@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use sandbox_core::Stdin;
+use sandbox_core::{ErrorKind, ExecRequest, Stdin, TerminalSize};
 
 use crate::pool::ProbeSandbox;
 use crate::probes::prelude::*;
@@ -44,6 +44,15 @@ pub static PROBES: &[Probe] = &[
     .waits()
     .version(2)
     .setup(|_| SandboxSetup::with(|policy| policy.timeout = Some(LIMITS[2]))),
+    // The policy's limit is the shorter one.
+    Probe::behavior(
+        "timeout::longer_request",
+        TIMEOUT,
+        "asks for a minute under a limit of 1 s, in each way to start a program",
+        |context| Box::pin(longer_request(context)),
+    )
+    .waits()
+    .setup(|_| SandboxSetup::with(|policy| policy.timeout = Some(LIMITS[1]))),
     Probe::behavior(
         "timeout::output_before",
         TIMEOUT,
@@ -217,6 +226,56 @@ async fn ends_in_time(
         late = Some(told);
     }
     Ok(late)
+}
+
+/// What is asked for, and when the program ends by itself.
+const MINUTE: Duration = Duration::from_secs(60);
+const SLEEP: &str = "9000";
+
+async fn longer_request(context: &mut ProbeContext) -> Result<(), ProbeError> {
+    context.host_control(&Call::new(["alive"])).await?;
+    context.allow_control(&Call::new(["alive"])).await;
+    let deviation = context
+        .with_sandbox(async |sandbox| {
+            let handle = sandbox.handle();
+            let longer = sandbox.request(&Call::new(["stubborn", SLEEP]).timeout(MINUTE));
+            let usual = sandbox.request(&Call::new(["stubborn", SLEEP]));
+            let terminal = longer.clone().terminal(TerminalSize::default());
+            let started = async |request: &ExecRequest| {
+                let mut execution = handle.start(request, Stdin::Null).await?;
+                execution.wait().await
+            };
+            let results = tokio::join!(
+                handle.exec(&longer),
+                handle.exec(&usual),
+                handle.exec_with(&longer, Stdin::from_bytes(*b"input"), |_, _| {}),
+                started(&longer),
+                started(&terminal),
+            );
+            let (first, second, third, fourth, fifth) = results;
+            for result in [first, second, third, fourth, fifth] {
+                let result = match result {
+                    // A backend may have no terminals.
+                    Err(error) if error.kind() == ErrorKind::Unsupported => continue,
+                    result => result?,
+                };
+                let rules: Vec<_> = result.denials.iter().map(|denial| &denial.rule).collect();
+                let is_right = result.outcome == Outcome::TimedOut
+                    && result.timeout == LIMITS[1]
+                    && rules == ["timeout = 1s"];
+                if !is_right {
+                    let (outcome, limit) = (&result.outcome, result.timeout);
+                    return Ok(Some(format!(
+                        "{outcome} with a limit of {limit:?}: {rules:?}"
+                    )));
+                }
+            }
+            Ok(None)
+        })
+        .await;
+    context.record_attack(behavior("ask for a minute", flat(deviation)));
+    context.no_host_effect("the time limit does not affect the host");
+    Ok(())
 }
 
 async fn output_before(context: &mut ProbeContext) -> Result<(), ProbeError> {
