@@ -1,8 +1,9 @@
 //! Denials reach the caller with their rule, and nothing else is reported as a denial.
 
-use sandbox_core::{DenialKind, Denials, ExecResult};
+use sandbox_core::{Denial, DenialKind, Denials, ExecEvent, ExecResult, Stdin};
 use std::time::Duration;
 
+use crate::pool::ProbeSandbox;
 use crate::probes::prelude::*;
 
 /// The probes of this area.
@@ -27,11 +28,11 @@ pub static PROBES: &[Probe] = &[
     Probe::behavior(
         "denials::memory",
         DENIALS,
-        "uses twice its memory limit, and expects a denial",
+        "uses twice its memory limit, alone and in children, and expects denials",
         |context| Box::pin(memory(context)),
     )
     .denials(TOLD)
-    .version(3)
+    .version(4)
     .setup(|_| SandboxSetup::with(|policy| policy.memory = Some(ByteSize::mib(64)))),
     Probe::behavior(
         "denials::network",
@@ -40,7 +41,7 @@ pub static PROBES: &[Probe] = &[
         |context| Box::pin(network(context)),
     )
     .denials(TOLD)
-    .version(3),
+    .version(4),
     Probe::behavior(
         "denials::none",
         DENIALS,
@@ -50,11 +51,11 @@ pub static PROBES: &[Probe] = &[
     Probe::behavior(
         "denials::output",
         DENIALS,
-        "writes more output than the host keeps, and expects a denial",
+        "writes more output than the host keeps, and far more, and expects denials",
         |context| Box::pin(output(context)),
     )
     .denials(TOLD)
-    .version(3)
+    .version(4)
     .setup(|_| SandboxSetup::with(|policy| policy.stdout_max_bytes = Some(ByteSize::kib(4)))),
     Probe::behavior(
         "denials::process",
@@ -63,7 +64,7 @@ pub static PROBES: &[Probe] = &[
         |context| Box::pin(process(context)),
     )
     .denials(TOLD)
-    .version(3)
+    .version(4)
     .setup(|_| SandboxSetup::with(|policy| policy.subprocess_execution = Some(false)))
     .allow_setup(plain),
     Probe::behavior(
@@ -73,7 +74,7 @@ pub static PROBES: &[Probe] = &[
         |context| Box::pin(process_limit(context)),
     )
     .denials(TOLD)
-    .version(3)
+    .version(4)
     .setup(|_| SandboxSetup::with(|policy| policy.pids = Some(16))),
     Probe::behavior(
         "denials::program",
@@ -82,7 +83,7 @@ pub static PROBES: &[Probe] = &[
         |context| Box::pin(program(context)),
     )
     .denials(TOLD)
-    .version(3)
+    .version(4)
     .setup(|_| SandboxSetup::with(|policy| policy.subprocess_execution = Some(false)))
     .allow_setup(plain),
     Probe::behavior(
@@ -92,7 +93,7 @@ pub static PROBES: &[Probe] = &[
         |context| Box::pin(timeout(context)),
     )
     .denials(TOLD)
-    .version(4)
+    .version(5)
     .setup(|_| SandboxSetup::with(|policy| policy.timeout = Some(Duration::from_secs(1)))),
 ];
 
@@ -126,7 +127,7 @@ async fn expect_denial(
         Ok(result) => {
             let of_kind = result.denials.iter().filter(|denial| denial.kind == kind);
             match of_kind.clone().find(|denial| denial.rule == rule) {
-                Some(_) => Attempt::blocked(["told"]),
+                Some(_) => told_again(context, call, kind, rule).await,
                 None if of_kind.count() > 0 => {
                     Attempt::unclear(format!("another rule: {:?}", result.denials))
                 }
@@ -139,6 +140,53 @@ async fn expect_denial(
     };
     context.record_attack(Step::new(call.text(), attempt));
     context.no_host_effect("reports do not affect the host");
+}
+
+/// Runs the attack as a started execution, which must tell the same, and then a program that must
+/// not be blamed for it.
+async fn told_again(
+    context: &mut ProbeContext,
+    call: &Call,
+    kind: DenialKind,
+    rule: &str,
+) -> Attempt {
+    let is_it = |denial: &Denial| denial.kind == kind && denial.rule == rule;
+    let times = |denials: &Denials| -> u64 {
+        let alike = denials.iter().filter(|denial| is_it(denial));
+        alike.map(|denial| denial.times).sum()
+    };
+    let wrong = context
+        .with_sandbox(async |sandbox| {
+            let handle = sandbox.handle();
+            let before = times(&handle.denials());
+            let mut execution = handle.start(&sandbox.request(call), Stdin::Null).await?;
+            let mut events = Vec::new();
+            // Only a wait keeps output, and so leaves some out.
+            while kind != DenialKind::Output
+                && let Some(event) = execution.next_event().await?
+            {
+                events.push(event);
+            }
+            let result = execution.wait().await?;
+            let denied = |event: &ExecEvent| matches!(event, ExecEvent::Denied(one) if is_it(one));
+            let is_event = kind == DenialKind::Output || events.iter().any(denied);
+            let told = times(&result.denials);
+            let summed = times(&handle.denials()) - before;
+            let unblamed = sandbox.execute(&Call::new(["alive"])).await?.denials;
+            let is_right = before > 0 && is_event && told > 0 && summed == told;
+            Ok((!is_right || !unblamed.is_empty()).then(|| {
+                format!(
+                    "started: {:?}; {events:?}; {before} and {summed} times, then {unblamed:?}",
+                    result.denials
+                )
+            }))
+        })
+        .await;
+    match flat(wrong) {
+        Ok(None) => Attempt::blocked(["told"]),
+        Ok(Some(wrong)) => Attempt::unclear(wrong),
+        Err(attempt) => attempt,
+    }
 }
 
 /// Whether the probe program reports success.
@@ -226,6 +274,13 @@ async fn memory(context: &mut ProbeContext) -> Result<(), ProbeError> {
         says_ok,
     )
     .await;
+    if context.attack_ended_by("told") {
+        // Other processes than the program are killed for it.
+        let children = Call::new(["memory-of-children", "8", "32"]);
+        let rule = "memory = 64MiB";
+        let attempt = told_again(context, &children, DenialKind::Memory, rule).await;
+        context.record_attack(Step::new(children.text(), attempt));
+    }
     Ok(())
 }
 
@@ -280,7 +335,36 @@ async fn output(context: &mut ProbeContext) -> Result<(), ProbeError> {
         |result| !result.truncated(),
     )
     .await;
+    if context.attack_ended_by("told") {
+        let killed = context.with_sandbox(async |sandbox| killed_for_output(sandbox).await);
+        match flat(killed.await) {
+            Ok(None) => {}
+            Ok(Some(wrong)) => context.record_attack(Step::new(FLOOD, Attempt::unclear(wrong))),
+            Err(attempt) => context.record_attack(Step::new(FLOOD, attempt)),
+        }
+    }
     Ok(())
+}
+
+/// More than any program may write that keeps 4 KiB.
+const FLOOD: &str = "emit 70000000 1";
+
+/// A program that is killed for its output is denied once, however its output is read.
+async fn killed_for_output(sandbox: &ProbeSandbox) -> Deviation {
+    let request = sandbox.request(&Call::new(FLOOD.split(' ')));
+    let started = async {
+        let mut execution = sandbox.handle().start(&request, Stdin::Null).await?;
+        execution.wait().await
+    };
+    let (executed, waited) = tokio::join!(sandbox.handle().exec(&request), started);
+    for result in [executed?, waited?] {
+        let (outcome, denials) = (&result.outcome, result.denials.as_slice());
+        let is_one = matches!(denials, [one] if one.kind == DenialKind::Output && one.times == 1);
+        if !is_one || *outcome != Outcome::OutputLimit || !result.truncated() {
+            return Ok(Some(format!("{outcome}: {denials:?}")));
+        }
+    }
+    Ok(None)
 }
 
 async fn process(context: &mut ProbeContext) -> Result<(), ProbeError> {
@@ -329,20 +413,18 @@ async fn timeout(context: &mut ProbeContext) -> Result<(), ProbeError> {
     if !context.attack_ended_by("told") {
         return Ok(());
     }
-    // A repeated denial raises its count.
+    // A repeated denial raises its count: the third one here.
     let counted = context.with_sandbox(async |sandbox| {
         let before = times(&sandbox.handle().denials());
-        for _ in 0..2 {
-            sandbox.execute(&slow).await?;
-        }
+        sandbox.execute(&slow).await?;
         let after = times(&sandbox.handle().denials());
         Ok::<_, sandbox_core::Error>(after.saturating_sub(before))
     });
     match counted.await {
         // Without a sandbox, the first execution has shown why.
-        Ok(Ok(2)) | Err(_) => {}
+        Ok(Ok(1)) | Err(_) => {}
         Ok(Ok(more)) => {
-            let value = format!("two more denials raise the count by {more}");
+            let value = format!("one more denial raises the count by {more}");
             context.record_attack(Step::new(slow.text(), Attempt::Succeeded { value }));
         }
         Ok(Err(error)) => return Err(error.into()),
