@@ -6,6 +6,8 @@ use std::time::Duration;
 use crate::pool::ProbeSandbox;
 use crate::probes::prelude::*;
 
+mod refused;
+
 /// The probes of this area.
 pub static PROBES: &[Probe] = &[
     Probe::behavior(
@@ -86,6 +88,20 @@ pub static PROBES: &[Probe] = &[
     .version(4)
     .setup(|_| SandboxSetup::with(|policy| policy.subprocess_execution = Some(false)))
     .allow_setup(plain),
+    Probe::behavior(
+        "denials::specification",
+        DENIALS,
+        "asks for more memory, processors and time to live than the policy allows, and expects denials",
+        |context| Box::pin(refused::specification(context)),
+    ),
+    Probe::behavior(
+        "denials::storage",
+        DENIALS,
+        "has the caller write and copy more than fits into the sandbox, and expects denials",
+        |context| Box::pin(refused::storage(context)),
+    )
+    .denials(TOLD)
+    .setup(|_| SandboxSetup::with(|policy| policy.disk = Some(refused::DISK)).fresh()),
     Probe::behavior(
         "denials::timeout",
         DENIALS,
