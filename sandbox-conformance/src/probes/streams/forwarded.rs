@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sandbox_core::{ExecEvent, ExecRequest, SandboxHandle, Stdin};
+use sandbox_core::{ErrorKind, ExecEvent, ExecRequest, SandboxHandle, Stdin};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -26,6 +26,9 @@ connection.sendall(said.upper())
 /// The loopback of each family, and a port.
 const SERVERS: [(&str, u16); 2] = [("127.0.0.1", 18_001), ("::1", 18_002)];
 
+/// A port that no server has.
+const NOBODY: u16 = 18_006;
+
 /// How long one exchange may take.
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -38,7 +41,7 @@ pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
                 return Ok(wrong);
             }
         }
-        Ok(None)
+        closed(sandbox.handle()).await
     })
     .await;
     context.no_host_effect("the attack itself reads the answers");
@@ -71,4 +74,34 @@ async fn exchange(sandbox: &SandboxHandle, address: &str, port: u16) -> Deviatio
     let result = server.wait().await?;
     let is_right = matches!(&answer, Ok(Ok(answer)) if answer == "HELLO") && result.success();
     Ok((!is_right).then(|| format!("{address}: {answer:?}, {}", result.outcome)))
+}
+
+/// A port that nobody listens on, one that does not exist, and one that was closed.
+async fn closed(sandbox: &SandboxHandle) -> Deviation {
+    match sandbox.forward(0).await {
+        Err(error) if error.kind() == ErrorKind::InvalidRequest => {}
+        opened => return Ok(Some(format!("port 0: {opened:?}"))),
+    }
+    let forward = sandbox.forward(NOBODY).await?;
+    let address = forward.address();
+    let mut bytes = Vec::new();
+    let answer = async {
+        let mut connection = TcpStream::connect(address).await?;
+        connection.read_to_end(&mut bytes).await
+    };
+    let answer = tokio::time::timeout(LIMIT, answer).await;
+    if !matches!(&answer, Ok(Err(_))) || !address.ip().is_loopback() || forward.port() != NOBODY {
+        return Ok(Some(format!(
+            "{address}, which nobody listens behind: {answer:?}"
+        )));
+    }
+    drop(forward);
+    // The listener's task closes it.
+    for _ in 0..250 {
+        if TcpStream::connect(address).await.is_err() {
+            return Ok(None);
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    Ok(Some(format!("{address} is open after it was closed")))
 }

@@ -50,9 +50,10 @@ pub static PROBES: &[Probe] = &[
         "streams::forwarded",
         STREAMS,
         "connects through a port of the host to servers on both loopback addresses inside, and \
-         compares the answers",
+         compares the answers, and to none, and after its end",
         |context| Box::pin(forwarded::run(context)),
-    ),
+    )
+    .version(2),
     Probe::behavior(
         "streams::half_close",
         STREAMS,
