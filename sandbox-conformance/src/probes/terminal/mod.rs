@@ -9,6 +9,8 @@ use tokio::io::AsyncWriteExt as _;
 
 use crate::probes::prelude::*;
 
+mod defaults;
+
 /// The probes of this area.
 pub static PROBES: &[Probe] = &[
     Probe::behavior(
@@ -16,6 +18,13 @@ pub static PROBES: &[Probe] = &[
         TERMINAL,
         "opens 80 terminals, of which 64 may exist",
         |context| Box::pin(count(context)),
+    ),
+    Probe::behavior(
+        "terminal::defaults",
+        TERMINAL,
+        "asks for streams, type and size of terminals that are set up in different ways, and types \
+         lines",
+        |context| Box::pin(plain_feature(context, "compare terminals", defaults::run)),
     ),
     Probe::behavior(
         "terminal::end_of_input",
