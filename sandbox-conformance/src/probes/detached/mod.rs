@@ -14,9 +14,9 @@ pub(in crate::probes) mod ends_in_time;
 mod failed;
 mod limits;
 mod links;
+mod own_executions;
 mod policys_lifetime;
 mod pruned;
-mod own_executions;
 
 /// The probes of this area.
 pub static PROBES: &[Probe] = &[

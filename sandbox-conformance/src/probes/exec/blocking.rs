@@ -22,33 +22,6 @@ struct Places {
 pub(super) fn exporting(fixture: &HostFixture) -> SandboxSetup {
     let path = format!("{}/**", fixture.export_folder());
     SandboxSetup::with(|policy| policy.artifact_export_paths = vec![path])
-//! The client and handles without an async runtime.
-
-use std::path::{Path, PathBuf};
-
-use sandbox_core::blocking::{BlockingClient, BlockingHandle};
-use sandbox_core::{
-    ArtifactLimits, DenialKind, ErrorKind, ExecRequest, OneShot, SandboxClient, SandboxSpec, Stdin,
-};
-
-use crate::probes::prelude::*;
-
-/// Exports from one folder.
-pub(super) fn exporting(fixture: &HostFixture) -> SandboxSetup {
-    let path = format!("{}/*.blocking", fixture.export_folder());
-    SandboxSetup::with(|policy| policy.artifact_export_paths = vec![path])
-}
-
-/// Places that the probe uses.
-struct Paths {
-    /// A folder of the sandbox.
-    inside: String,
-    /// A file that the policy exports.
-    exported: String,
-    /// A file and two folders of the host.
-    file: PathBuf,
-    output: PathBuf,
-    none: PathBuf,
 }
 
 pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
@@ -73,28 +46,6 @@ pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
     };
     let deviation = if_offered(context, called);
     context.record_attack(behavior("call each method that blocks", deviation));
-    let file = context.outside()?.join("file");
-    std::fs::write(&file, "content")?;
-    let output = context.output_folder()?;
-    let none = output.join("none");
-    std::fs::create_dir(&none)?;
-    let exported = context.fixture().export_folder();
-    let paths = Paths {
-        inside: context.inside("blocking"),
-        exported: format!("{exported}/{}.blocking", context.token()),
-        file,
-        output,
-        none,
-    };
-    let deviation = match context.client_and_spec().await {
-        Err(declined) => Err(declined),
-        Ok((client, spec)) => {
-            let used = tokio::task::spawn_blocking(move || used(client, &spec, &paths)).await;
-            Ok(used.map_err(|error| ProbeError::new(error.to_string()))?)
-        }
-    };
-    let deviation = if_offered(context, deviation);
-    context.record_attack(behavior("use a blocking client", deviation));
     context.no_host_effect("the attack itself compares the files");
     Ok(())
 }
@@ -122,6 +73,7 @@ fn call(client: &BlockingClient, spec: &SandboxSpec, places: &Places) -> Deviati
     let late = once.clone().timeout(Duration::from_millis(300));
     let late = client.run_shell("sleep 9", late)?;
     let once = client.run_shell(&script, once.artifact_limits(limits))?;
+    let python = client.run_python("print(6 * 7)", OneShot::new(spec.clone()))?;
     client.settle();
     Ok(first([
         (
@@ -134,6 +86,7 @@ fn call(client: &BlockingClient, spec: &SandboxSpec, places: &Places) -> Deviati
             "run_shell",
             once.outcome == Outcome::Exited { code: 3 } && once.stdout_text() == "once\n",
         ),
+        ("run_python", python.stdout_text() == "42\n"),
         (
             "the artifacts of run_shell",
             (
@@ -167,6 +120,11 @@ fn in_sandbox(client: &BlockingClient, sandbox: &BlockingHandle, places: &Places
     )?;
     let missing = sandbox.exec(&ExecRequest::new("/nonexistent/program"));
     let report = sandbox.as_async().enforcement();
+    let forward = sandbox.forward(18_005);
+    let is_open = match &forward {
+        Ok(forward) => std::net::TcpStream::connect(forward.address()).is_ok(),
+        Err(error) => error.kind() == ErrorKind::Unsupported,
+    };
     let wrong = first([
         (
             "the list",
@@ -184,6 +142,7 @@ fn in_sandbox(client: &BlockingClient, sandbox: &BlockingHandle, places: &Places
         ),
         ("the report", sandbox.enforcement() == report),
         ("denials", sandbox.denials() == sandbox.as_async().denials()),
+        ("forward", is_open),
     ]);
     if wrong.is_some() {
         return Ok(wrong);
@@ -279,142 +238,4 @@ fn kind<T>(result: &sandbox_core::Result<T>) -> Option<ErrorKind> {
 fn first<const N: usize>(checked: [(&str, bool); N]) -> Option<String> {
     let mut wrong = checked.iter().filter(|(_, is_right)| !is_right);
     wrong.next().map(|(what, _)| format!("{what} differs"))
-fn used(client: SandboxClient, spec: &SandboxSpec, paths: &Paths) -> Deviation {
-    let client = BlockingClient::new(client)?;
-    let sandbox = client.create(spec)?;
-    let wrong = of_sandbox(&sandbox, paths).and_then(|wrong| match wrong {
-        None => of_client(&client, &sandbox, spec, paths),
-        wrong => Ok(wrong),
-    });
-    sandbox.stop()?;
-    let ended = sandbox.shell("exit 0").err().map(|error| error.kind());
-    client.settle();
-    Ok(wrong?.or_else(|| {
-        let is_told = ended == Some(ErrorKind::SandboxEnded);
-        (!is_told).then(|| format!("after its stop: {ended:?}"))
-    }))
-}
-
-/// The first of these that is not so.
-fn first_wrong(checks: &[(&str, bool)]) -> Option<String> {
-    let wrong = checks.iter().find(|(_, is_right)| !is_right);
-    wrong.map(|(what, _)| format!("{what} differs"))
-}
-
-fn of_sandbox(sandbox: &BlockingHandle, paths: &Paths) -> Deviation {
-    let Paths {
-        inside,
-        exported,
-        file,
-        output,
-        none,
-    } = paths;
-    let exit = sandbox.exec(&ExecRequest::shell("exit 7"))?;
-    let mut live = Vec::new();
-    let echoed = sandbox.exec_with(
-        &ExecRequest::new("cat"),
-        Stdin::from_bytes(*b"input"),
-        |_, bytes| live.extend_from_slice(bytes),
-    )?;
-    let shell = sandbox.shell("echo text")?;
-    let path = format!("{inside}/folder/written");
-    let copied = format!("{inside}/copied");
-    sandbox.mkdir(&format!("{inside}/folder"))?;
-    sandbox.write(&path, "content")?;
-    let read = sandbox.read(&path)?;
-    let text = sandbox.read_to_string(&path)?;
-    let limited = sandbox.read_limited(&path, ByteSize::bytes(6));
-    let listed = sandbox.list_dir(&format!("{inside}/folder"))?;
-    let size = sandbox.stat(&path)?.size;
-    let into = sandbox.copy_in(file, &copied)?;
-    let out_of = sandbox.copy_out(&copied, output)?;
-    let content = std::fs::read(output.join("copied")).unwrap_or_default();
-    sandbox.remove(&path)?;
-    let exists = [sandbox.exists(&path)?, sandbox.exists(&copied)?];
-    let make = "mkdir -p $(dirname $0) && echo exported > $0 && ln -s /nonexistent $1";
-    let link = exported.replace(".blocking", "-link.blocking");
-    sandbox
-        .exec(&ExecRequest::shell(make).args([exported, &link]))?
-        .check()?;
-    let nothing = ArtifactLimits {
-        count: 0,
-        ..ArtifactLimits::default()
-    };
-    let limited_export = sandbox.export_with(none, nothing)?;
-    let export = sandbox.export(output)?;
-    let denials = sandbox.denials();
-    let forward = sandbox.forward(18_005);
-    let is_open = match &forward {
-        Ok(forward) => std::net::TcpStream::connect(forward.address()).is_ok(),
-        Err(error) => error.kind() == ErrorKind::Unsupported,
-    };
-    Ok(first_wrong(&[
-        ("exec", exit.exit_code() == Some(7)),
-        (
-            "exec_with",
-            echoed.stdout.bytes == b"input" && live == b"input",
-        ),
-        ("shell", shell.stdout_text() == "text\n"),
-        ("read", read == b"content" && text == "content"),
-        ("read_limited", limited.is_err()),
-        ("list_dir", listed.len() == 1 && size == 7),
-        ("copy_in", into.files == 1),
-        ("copy_out", out_of.files == 1 && content == b"content"),
-        ("exists", exists == [false, true]),
-        (
-            "export_with",
-            limited_export.artifacts.is_empty() && is_empty(none),
-        ),
-        ("export", export.artifacts.len() == 1),
-        (
-            "denials",
-            denials
-                .iter()
-                .any(|denial| denial.kind == DenialKind::Artifact),
-        ),
-        (
-            "enforcement",
-            sandbox.enforcement() == sandbox.as_async().enforcement(),
-        ),
-        ("forward", is_open),
-    ]))
-}
-
-fn is_empty(folder: &Path) -> bool {
-    std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none())
-}
-
-fn of_client(
-    client: &BlockingClient,
-    sandbox: &BlockingHandle,
-    spec: &SandboxSpec,
-    paths: &Paths,
-) -> Deviation {
-    let is_it = |info: &sandbox_core::SandboxInfo| info.name == spec.name;
-    let listed = client.list()?.iter().any(is_it);
-    let listed_of_all = client.list_all()?.iter().any(is_it);
-    let found = client.get(&spec.name)?;
-    let name = found.name() == spec.name && sandbox.name() == spec.name;
-    drop(found);
-    let lives = sandbox.wait(sandbox.as_async().shell("exit 3"))?;
-    let options = || OneShot::new(spec.clone()).export_to(&paths.output);
-    let shell = client.run_shell("echo one-shot", options())?;
-    let python = client.run_python("print(6 * 7)", options())?;
-    let mut second = spec.clone();
-    second.name += "-second";
-    let other = client.create(&second)?;
-    client.remove(&second.name)?;
-    let removed = other.shell("exit 0").is_err();
-    other.kill()?;
-    Ok(first_wrong(&[
-        ("list", listed && listed_of_all),
-        ("get", name && lives.exit_code() == Some(3)),
-        ("run_shell", shell.stdout_text() == "one-shot\n"),
-        ("run_python", python.stdout_text() == "42\n"),
-        ("remove", removed),
-        (
-            "as_async",
-            client.as_async().tier() == sandbox.as_async().tier(),
-        ),
-    ]))
 }

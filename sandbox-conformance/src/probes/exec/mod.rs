@@ -40,10 +40,6 @@ pub static PROBES: &[Probe] = &[
         |context| Box::pin(blocking::run(context)),
     )
     .setup(|fixture| blocking::exporting(fixture).fresh()),
-        "uses each method of the client and the handle that need no async runtime",
-        |context| Box::pin(blocking::run(context)),
-    )
-    .setup(blocking::exporting),
     Probe::behavior(
         "exec::counted_memory",
         EXEC,

@@ -1,8 +1,9 @@
 //! Sandboxes that are created before they are needed.
 
+use std::time::Instant;
+
 use sandbox_core::spi::unique_name;
 use sandbox_core::{PoolSettings, PooledSandbox, SandboxClient, SandboxPool, SandboxSpec};
-use tokio::time::Instant;
 
 use crate::pool::PAUSE;
 use crate::probes::confined::{INPUTS, answers, compare, terminal_answers};
