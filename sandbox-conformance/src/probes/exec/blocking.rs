@@ -72,8 +72,8 @@ fn call(client: &BlockingClient, spec: &SandboxSpec, places: &Places) -> Deviati
     limits.count = 2;
     let late = once.clone().timeout(Duration::from_millis(300));
     let late = client.run_shell("sleep 9", late)?;
+    let python = client.run_python("print(6 * 7)", once.clone())?;
     let once = client.run_shell(&script, once.artifact_limits(limits))?;
-    let python = client.run_python("print(6 * 7)", OneShot::new(spec.clone()))?;
     client.settle();
     Ok(first([
         (
