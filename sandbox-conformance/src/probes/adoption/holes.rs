@@ -9,81 +9,81 @@ use crate::probes::prelude::*;
 
 /// The engines whose API names an option.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Named {
-    ByAll,
-    ByRootful,
-    ByDocker,
-    ByPodman,
+enum NamedBy {
+    All,
+    Rootful,
+    Docker,
+    Podman,
 }
 
 /// An option of the engine's API, and a capability that does not hold with it.
-type Hole = (&'static str, Capability, Named);
+type Hole = (&'static str, Capability, NamedBy);
 
 const HOLES: &[Hole] = &[
     (
         r#"{"Privileged": true}"#,
         Capability::FilesystemWriteRoots,
-        Named::ByRootful,
+        NamedBy::Rootful,
     ),
     (
         r#"{"SecurityOpt": ["seccomp=unconfined"]}"#,
         Capability::Privileges,
-        Named::ByAll,
+        NamedBy::All,
     ),
     (
         r#"{"SecurityOpt": ["apparmor=unconfined"]}"#,
         Capability::Privileges,
-        Named::ByAll,
+        NamedBy::All,
     ),
     (
         r#"{"SecurityOpt": ["label=disable"]}"#,
         Capability::Privileges,
-        Named::ByAll,
+        NamedBy::All,
     ),
     (
         r#"{"PidMode": "host"}"#,
         Capability::Processes,
-        Named::ByAll,
+        NamedBy::All,
     ),
     (
         r#"{"UTSMode": "host"}"#,
         Capability::Processes,
-        Named::ByAll,
+        NamedBy::All,
     ),
     // Rootless Podman cannot share what the host has not mounted.
     (
         r#"{"IpcMode": "host"}"#,
         Capability::Processes,
-        Named::ByRootful,
+        NamedBy::Rootful,
     ),
     // Rootless Podman names no devices.
     (
         r#"{"Devices": [{"PathOnHost": "/dev/null", "PathInContainer": "/dev/void",
             "CgroupPermissions": "rwm"}]}"#,
         Capability::FilesystemReadRoots,
-        Named::ByRootful,
+        NamedBy::Rootful,
     ),
     // Podman takes rules for devices over its own API only.
     (
         r#"{"DeviceCgroupRules": ["c 1:3 r"]}"#,
         Capability::FilesystemWriteRoots,
-        Named::ByDocker,
+        NamedBy::Docker,
     ),
     // Podman's default.
     (
         r#"{"UsernsMode": "host"}"#,
         Capability::Privileges,
-        Named::ByDocker,
+        NamedBy::Docker,
     ),
     (
         r#"{"MaskedPaths": [], "ReadonlyPaths": []}"#,
         Capability::FilesystemWriteRoots,
-        Named::ByDocker,
+        NamedBy::Docker,
     ),
     (
         r#"{"SecurityOpt": ["unmask=ALL"]}"#,
         Capability::FilesystemWriteRoots,
-        Named::ByPodman,
+        NamedBy::Podman,
     ),
 ];
 
@@ -111,19 +111,18 @@ pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
     if let Some(engine) = EngineApi::of(context.tier()).await? {
         let is_rootless = engine.is_rootless().await?;
         let is_there = |named| match named {
-            Named::ByAll => true,
-            Named::ByRootful => !is_rootless,
-            Named::ByDocker => context.tier() == "docker",
-            Named::ByPodman => context.tier() == "podman",
+            NamedBy::All => true,
+            NamedBy::Rootful => !is_rootless,
+            NamedBy::Docker => context.tier() == "docker",
+            NamedBy::Podman => context.tier() == "podman",
         };
         let of_engine = HOLES.iter().filter(|hole| is_there(hole.2));
         holes.extend(of_engine.map(|(options, capability, _)| {
-            let options = Some(*options);
-            (
-                options.unwrap_or_default(),
-                *capability,
-                Foreign { options, ..plain },
-            )
+            let foreign = Foreign {
+                options: Some(*options),
+                ..plain
+            };
+            (*options, *capability, foreign)
         }));
     }
     let foreigns: Vec<_> = holes.iter().map(|hole| hole.2).collect();

@@ -68,8 +68,10 @@ fn call(client: &BlockingClient, spec: &SandboxSpec, places: &Places) -> Deviati
     let once = OneShot::new(spec.clone());
     let nowhere = client.run_shell(&script, once.clone());
     let once = once.export_to(places.host.join("once"));
-    let mut limits = ArtifactLimits::default();
-    limits.count = 2;
+    let limits = ArtifactLimits {
+        count: 2,
+        ..ArtifactLimits::default()
+    };
     let late = once.clone().timeout(Duration::from_millis(300));
     let late = client.run_shell("sleep 9", late)?;
     let python = client.run_python("print(6 * 7)", once.clone())?;

@@ -13,7 +13,7 @@ const LINKS: [(&str, &str, bool); 4] = [
     ("current", "releases/7", false),
     ("inner", "@/releases/7", false),
     ("data", "../elsewhere", true),
-    ("far", "/usr/share", true),
+    ("far", "@/../elsewhere", true),
 ];
 
 /// How a root that cannot be is refused. The tiers differ.

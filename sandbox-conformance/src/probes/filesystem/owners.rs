@@ -70,7 +70,7 @@ async fn make_files(sandbox: &ProbeSandbox, places: &[PathBuf]) -> Deviation {
         }
         let written = place.join("written");
         handle
-            .write(&*written.to_string_lossy(), *b"content")
+            .write(&written.to_string_lossy(), *b"content")
             .await?;
         let script = format!("echo > {}/of-root", place.display());
         // Where there is no such user, or it may do less, there is no such file.

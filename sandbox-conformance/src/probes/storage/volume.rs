@@ -98,20 +98,28 @@ impl<'a> User<'a> {
 
 /// What must be refused, and what the reports must say.
 async fn refused(user: &User<'_>, engine: &EngineApi) -> Deviation {
-    let places = [WORKSPACE, "/in"];
-    for place in places {
+    let gap_of = async |mounts: Option<StorageMount>| {
+        let support = user.strict.check(&user.spec(mounts)).await?;
+        let mut unmet = support.unmet().iter();
+        let is_refused = unmet.any(|unmet| unmet.demand.capability == Capability::Disk);
+        sandbox_core::Result::Ok(match support.report.get(Capability::Disk) {
+            Some(Enforcement::Partial { gap, .. }) if is_refused => Some(gap.clone()),
+            _ => None,
+        })
+    };
+    // On some hosts `disk` has a gap without a volume, too.
+    let without = gap_of(None).await?;
+    for place in [WORKSPACE, "/in"] {
         for (mount, is_bounded) in [
             (StorageMount::read_write(DATA, place), false),
             (StorageMount::read_only(DATA, place), true),
             (StorageMount::read_only(KEPT, place), true),
         ] {
-            let support = user.strict.check(&user.spec([mount.clone()])).await?;
-            let mut unmet = support.unmet().iter();
-            let is_unmet = unmet.any(|unmet| unmet.demand.capability == Capability::Disk);
-            if is_unmet == is_bounded {
-                let read_only = mount.read_only;
+            let read_only = mount.read_only;
+            let gap = gap_of(Some(mount)).await?;
+            if (gap == without) != is_bounded {
                 return Ok(Some(format!(
-                    "a volume at {place}, read-only: {read_only}; disk is refused: {is_unmet}"
+                    "a volume at {place}, read-only: {read_only}; disk is refused for {gap:?}"
                 )));
             }
         }
