@@ -191,11 +191,10 @@ impl EngineApi {
     /// Errors of the engine.
     pub(crate) async fn is_rootless(&self) -> Result<bool> {
         let info = self.done("GET", "/info", None).await?;
-        let mut options = info["SecurityOptions"].as_array().into_iter().flatten();
-        Ok(options.any(|option| {
-            let option = option.as_str().unwrap_or_default();
-            option.contains("rootless")
-        }))
+        // Docker names it among the options, and Podman beside them.
+        let options = info["SecurityOptions"].as_array();
+        let mut options = options.into_iter().flatten().filter_map(|it| it.as_str());
+        Ok(info["Rootless"] == true || options.any(|option| option.contains("rootless")))
     }
 
     async fn is_there(&self, path: &str) -> Result<bool> {

@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -61,7 +61,7 @@ impl ToyInstance {
             .envs(&self.env)
             .envs(&request.env)
             .env(MARK, mark)
-            .current_dir(request.workdir.as_deref().unwrap_or("/tmp"))
+            .current_dir(folder_of(request))
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -126,10 +126,14 @@ fn failed(operation: &'static str, error: &std::io::Error) -> Error {
     }
 }
 
+/// A relative folder starts in the sandbox's own.
+fn folder_of(request: &ExecRequest) -> PathBuf {
+    Path::new("/tmp").join(request.workdir.as_deref().unwrap_or_default())
+}
+
 fn start_failed(request: &ExecRequest, error: &std::io::Error) -> Error {
-    let folder = request.workdir.as_deref().unwrap_or("/tmp");
     let kind = match error.kind() {
-        _ if !Path::new(folder).is_dir() => ErrorKind::BadWorkdir,
+        _ if !folder_of(request).is_dir() => ErrorKind::BadWorkdir,
         std::io::ErrorKind::NotFound => ErrorKind::ProgramNotFound,
         std::io::ErrorKind::PermissionDenied => ErrorKind::NotExecutable,
         _ => ErrorKind::Io,

@@ -90,7 +90,10 @@ pub(super) async fn storage(context: &mut ProbeContext) -> Result<(), ProbeError
         })
         .await;
     std::fs::remove_file(&own)?;
-    let attempt = flat(attempt).unwrap_or_else(|declined| declined);
+    let attempt = match if_offered(context, attempt.map(|told| told.map(Some))) {
+        Ok(told) => told.unwrap_or_else(|| Attempt::blocked(["told"])),
+        Err(declined) => declined,
+    };
     if attempt.is_success() && context.is_waived(RULE) {
         context.not_offered(UNTOLD);
     }

@@ -26,7 +26,7 @@ pub(super) async fn run(context: &mut ProbeContext) -> Result<(), ProbeError> {
             told(&other, sandbox.handle(), &request, TIMEOUT).await
         })
         .await;
-    let deviation = match flat(attached) {
+    let deviation = match if_offered(context, attached) {
         Ok(None) => {
             in_detached(context, None, async |sandbox, name, client| {
                 let request = sandbox.request(&Call::new(["alive"]));

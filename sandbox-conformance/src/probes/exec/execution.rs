@@ -248,9 +248,10 @@ async fn unread_input(sandbox: &SandboxHandle) -> Deviation {
     Ok((written.is_ok() || !is_broken).then(|| format!("unread: {written:?}, then {after:?}")))
 }
 
-/// How long nobody reads, which is longer than the program's time limit.
-const UNREAD: Duration = Duration::from_millis(300);
-const SHORT: Duration = Duration::from_millis(150);
+/// How long nobody reads, which is longer than the program's time limit. A slow machine needs most
+/// of that to start it.
+const UNREAD: Duration = Duration::from_millis(1500);
+const SHORT: Duration = Duration::from_secs(1);
 
 /// A program waits for a caller that does not read, and its time limit continues.
 async fn unread_output(sandbox: &SandboxHandle) -> Deviation {
