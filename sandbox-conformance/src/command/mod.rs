@@ -4,7 +4,7 @@ mod arguments;
 mod matrix;
 mod progress;
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -158,12 +158,18 @@ pub fn touched(arguments: &CommandLine) -> Vec<Target> {
 }
 
 fn list(arguments: &CommandLine) -> Result<ExitCode, ProbeError> {
+    let mut text = String::new();
     for tier in tiers(arguments)? {
         for probe in suite::selected(&arguments.filter) {
-            println!("[{tier}] {}: {}", probe.id, probe.summary);
+            text += &format!("[{tier}] {}: {}\n", probe.id, probe.summary);
         }
     }
-    println!("suite {}, {} probes", suite::id(), probes::all().len());
+    text += &format!("suite {}, {} probes\n", suite::id(), probes::all().len());
+    match std::io::stdout().write_all(text.as_bytes()) {
+        // A reader such as `head` wants only the beginning.
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
+        written => written?,
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -96,10 +96,11 @@ async fn refused_orders(sandbox: &SandboxHandle) -> Deviation {
     Ok((result.exit_code() != Some(6)).then(|| format!("after these: {}", result.outcome)))
 }
 
-/// A signal goes to the main process only.
+/// A signal goes to the main process only. Where nothing is isolated, the child outlives it, and
+/// ends after half a minute.
 async fn one_process(sandbox: &SandboxHandle) -> Deviation {
     let script = "
-        (trap 'echo child' TERM; echo ready; while :; do sleep 0.05; done) &
+        (trap 'echo child' TERM; echo ready; for i in $(seq 600); do sleep 0.05; done) &
         trap 'sleep 0.2; echo main; exit 4' TERM
         echo ready
         while :; do sleep 0.05; done";

@@ -11,8 +11,9 @@ use sandbox_core::{
 use crate::probes::prelude::*;
 
 /// A program with a child. Each needs SIGTERM to end, and the program needs half a second more.
+/// Where nothing is isolated, the child outlives it, and ends after half a minute.
 const SCRIPT: &str = "
-(trap 'echo child; exit' TERM; echo ready; while :; do sleep 0.05; done) &
+(trap 'echo child; exit' TERM; echo ready; for i in $(seq 600); do sleep 0.05; done) &
 trap 'wait; sleep 0.5; echo ended; exit 3' TERM
 echo ready
 while :; do sleep 0.05; done
