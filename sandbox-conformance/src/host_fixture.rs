@@ -28,7 +28,7 @@ pub(crate) fn package_folder() -> PathBuf {
 }
 
 /// The environment variables by which installers find the suite's package and nothing else. Which
-/// folder has it is in a file, which can change while this process runs: see [`use_wheels`].
+/// folder has it is in a file, which can change while this process runs.
 #[must_use]
 pub fn package_variables() -> [(&'static str, PathBuf); 4] {
     let folder = package_folder();

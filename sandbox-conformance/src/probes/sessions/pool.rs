@@ -161,13 +161,20 @@ async fn kept(client: &SandboxClient, spec: &SandboxSpec) -> Deviation {
     Ok(deviation)
 }
 
+/// A claim. While its pod fits on no node, tries again.
 async fn claim(pool: &SessionPool) -> sandbox_core::Result<PooledSession> {
-    match tokio::time::timeout(START, pool.claim()).await {
-        Ok(claimed) => claimed,
-        Err(_) => Err(sandbox_core::Error::new(
-            sandbox_core::ErrorKind::SetupFailed,
-            "claim session",
-            format!("none within {START:?}"),
-        )),
+    let deadline = fits_until();
+    loop {
+        let claimed = match tokio::time::timeout(START, pool.claim()).await {
+            Ok(claimed) => claimed,
+            Err(_) => Err(sandbox_core::Error::new(
+                sandbox_core::ErrorKind::SetupFailed,
+                "claim session",
+                format!("none within {START:?}"),
+            )),
+        };
+        if !fits_later(&claimed, deadline).await {
+            return claimed;
+        }
     }
 }
