@@ -97,7 +97,8 @@ async fn written(
     disk.is_full.store(true, Ordering::Relaxed);
     let outcome = sandbox.shell("exit 2").await?.outcome;
     let finished = log.finish(LIMIT);
-    let lost = (records.all().len() - before.len()) as u64;
+    let count = records.all().len() - before.len();
+    let lost = count as u64;
     let is_told = finished.as_ref().is_err_and(|loss| loss.records == lost);
     if outcome != (Outcome::Exited { code: 2 }) || !is_told || lost == 0 {
         return Ok(Some(format!(
@@ -114,9 +115,7 @@ async fn written(
     }
     // What was lost before stays known.
     let finished = log.finish(LIMIT);
-    let after = records
-        .all()
-        .split_off(before.len() + usize::try_from(lost).unwrap_or(0));
+    let after = records.all().split_off(before.len() + count);
     // The first line is the part that fitted.
     let mut lines = disk.lines().split_off(before.len() + 1);
     let mut told: Vec<Value> = Vec::new();

@@ -79,7 +79,7 @@ async fn make_files(sandbox: &ProbeSandbox, places: &[PathBuf]) -> Deviation {
     Ok(None)
 }
 
-/// The first entry of a folder that belongs to somebody else, or is missing.
+/// Returns the first entry that is missing or has another owner than expected.
 fn other_owner(folder: &Path) -> std::io::Result<Option<String>> {
     let owner = |path: &Path| {
         let found = std::fs::symlink_metadata(path)?;
